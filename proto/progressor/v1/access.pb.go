@@ -79,8 +79,8 @@ func (KeyState) EnumDescriptor() ([]byte, []int) {
 // Role is a role in the namespaces that match a pattern.
 type Role struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// viewer, support, client, worker, author, admin or root. worker: and NAME, PREFIX* or * limits a
-	// worker to jobs with these names.
+	// viewer, support, client, worker, author, admin or root. worker:NAME, worker:PREFIX* and
+	// worker:* limit a worker to jobs with these names.
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// NAME, PREFIX* or *, such as shop/*. The role root needs *.
 	Pattern       string `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -136,11 +136,11 @@ func (x *Role) GetPattern() string {
 type Key struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	KeyId       string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // what the key is for; keys with the same name are those of one client
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // what the key is for; keys with the same name belong to one client
 	State       KeyState               `protobuf:"varint,3,opt,name=state,proto3,enum=progressor.v1.KeyState" json:"state,omitempty"`
 	CreatedBy   string                 `protobuf:"bytes,4,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // a client, such as key:ID, or a role of the database
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	// When the key was last used. The time is behind by up to a minute. Absent if it was not used.
+	// When the key was last used, up to a minute late. Absent if it was not used.
 	UsedTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"`
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"` // absent if it does not expire
 	RevokedTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=revoked_time,json=revokedTime,proto3" json:"revoked_time,omitempty"`
@@ -263,7 +263,7 @@ type CreateKeyRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What the key may do. Each becomes a grant.
 	Roles []*Role `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	// How long the key is valid, at least 1 s. Without limit if absent.
+	// How long the key is valid, at least 1 s. If absent, there is no limit.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -376,7 +376,7 @@ type ListKeysRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	ValidOnly     bool                   `protobuf:"varint,3,opt,name=valid_only,json=validOnly,proto3" json:"valid_only,omitempty"` // without keys that have expired or were revoked
+	ValidOnly     bool                   `protobuf:"varint,3,opt,name=valid_only,json=validOnly,proto3" json:"valid_only,omitempty"` // leave out keys that have expired or were revoked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -488,8 +488,8 @@ func (x *ListKeysResponse) GetNextPageToken() string {
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	KeyId string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
-	// 0 revokes it at once.
+	// How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
+	// 24 h. 0 revokes it at once.
 	Overlap *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
 	// How long the new key is valid, at least 1 s. Default: the total validity of the old key.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
@@ -1053,7 +1053,7 @@ type ConsoleLogin struct {
 	LoginId     string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	User        string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"` // user:ISSUER#NAME
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	UsedTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"` // behind by up to a minute
+	UsedTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"` // when it was last used, up to a minute late
 	// When the login ends. It ends earlier if it is not used.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields

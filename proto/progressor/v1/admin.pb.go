@@ -93,7 +93,7 @@ const (
 	BulkVerb_BULK_VERB_RESUME        BulkVerb = 3
 	BulkVerb_BULK_VERB_CANCEL        BulkVerb = 4
 	BulkVerb_BULK_VERB_REMOVE        BulkVerb = 5
-	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+	// RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
 	// their end, REMOVE.
 	BulkVerb_BULK_VERB_RETRY BulkVerb = 6
 )
@@ -433,8 +433,8 @@ type CountProcessesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys: running (includes INIT), error, suspended, completed, cancelled.
 	CountByStatus map[string]int64 `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
-	// counts may include some of them.
+	// Only with users_only. If true, the namespace has more than 100,000 internal processes other
+	// than jobs, so the counts may include some of them.
 	AtMost        bool `protobuf:"varint,2,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -545,10 +545,10 @@ type GetOverviewResponse struct {
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,3,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
 	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // in the last minute
-	// The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* are about all
-	// namespaces. They are empty for a client that may not see all of them.
+	// The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* cover all
+	// namespaces. They are empty for a client that may not see all namespaces.
 	Nodes      []*Node              `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Namespaces []*NamespaceOverview `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums have all
+	Namespaces []*NamespaceOverview `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums include all
 	// Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
 	// samples_age is more than that. They start when the node that serves this request started.
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
@@ -679,10 +679,10 @@ type NamespaceOverview struct {
 	FailingCrons      int64                  `protobuf:"varint,7,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"`                                                                          // crons whose last run failed, among the first 10,000
 	JobsByState       map[string]int64       `protobuf:"bytes,8,rep,name=jobs_by_state,json=jobsByState,proto3" json:"jobs_by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: scheduled, available, running, …
 	// Runs that have not ended, and runs that ended without success. Keys: pending, active,
-	// cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
-	// counted, the oldest of the first and the newest of the second.
+	// cancel_requested, compensating, failed, cancelled and expired. Only the oldest 10,000
+	// unfinished runs and the newest 10,000 unsuccessful runs are counted.
 	RunsByStatus  map[string]int64 `protobuf:"bytes,9,rep,name=runs_by_status,json=runsByStatus,proto3" json:"runs_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	OpenWaits     int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // steps that wait for a person or an external worker; 10,000 means or more
+	OpenWaits     int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // waits for a person or an external worker; 10,000 means 10,000 or more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,15 +1000,16 @@ type ErrorGroup struct {
 	Count       int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	FirstTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	LastTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
-	// ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
+	// A filter that finds exactly the group. It is for ListProcesses and StartBulk. If jobs is set,
+	// it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
+	// flow.
 	Filter string `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
 	// starts a new one with the same payload.
 	Runs      bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`
 	Namespace string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // the same failure in two namespaces makes two groups
-	// The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
-	// and the fingerprint is that of the last failure.
+	// If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+	// filter is for ListCrons, and the fingerprint is that of the last failure.
 	CronId        string `protobuf:"bytes,10,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
 	NewestId      string `protobuf:"bytes,11,opt,name=newest_id,json=newestId,proto3" json:"newest_id,omitempty"` // process_id, job_id, run_id or cron_id of the newest failure
 	Jobs          bool   `protobuf:"varint,12,opt,name=jobs,proto3" json:"jobs,omitempty"`                        // the group contains FAILED jobs
@@ -1268,7 +1269,7 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 
 type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // the newest 1,000, by number
+	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // the newest 1,000, by node_id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1636,7 +1637,7 @@ type Bulk struct {
 	CreatedTime      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	Reason           string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	Skipped          int64                  `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`                               // their status did not allow the verb, or they had been removed
-	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                             // number of matches before the start, counted for at most one second
+	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                             // number of matches at the start, counted for at most one second
 	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"` // there were more matches than were counted
 	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                              // the process_id that was handled last; the oldest come first
 	Actor            string                 `protobuf:"bytes,17,opt,name=actor,proto3" json:"actor,omitempty"`                                    // who started it; empty if the engine does not authenticate requests
@@ -1644,7 +1645,7 @@ type Bulk struct {
 	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // the reason for ERROR
 	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored, and there is no bulk_id
 	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // only for a dry run: the 20 oldest that match
-	Kind             string                 `protobuf:"bytes,22,opt,name=kind,proto3" json:"kind,omitempty"`                                                   // "" for processes, else "job" or "flow": its IDs are those of jobs or runs
+	Kind             string                 `protobuf:"bytes,22,opt,name=kind,proto3" json:"kind,omitempty"`                                                   // "" for processes; "job" or "flow" if its IDs are those of jobs or runs
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1888,9 +1889,9 @@ func (x *BulkFailure) GetError() string {
 type StartBulkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// As in ListProcesses, ListJobs or ListRuns (see kind), and not empty. process_id = "*",
-	// job_id = "*" or run_id = "*" matches all of users. The engine's own processes and the jobs of
-	// steps never match.
+	// A filter of ListProcesses, ListJobs or ListRuns (see kind). It must not be empty. process_id =
+	// "*", job_id = "*" or run_id = "*" matches all processes of users, jobs or runs. The engine's
+	// own processes and the jobs of steps never match.
 	Filter string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	Verb   BulkVerb `protobuf:"varint,3,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
 	// Processes per second, 0.001 to 10,000. 0 means 100.

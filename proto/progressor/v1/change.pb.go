@@ -27,15 +27,15 @@ const (
 type WatchChangesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
-	// changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
-	// in the detail of the error is then the oldest cursor that works. Default: from_time, or from
-	// now on.
+	// The cursor of a previous response. The watch continues after its changes. It fails with
+	// OUT_OF_RANGE if changes after the cursor were deleted, or after a failover or a restore of the
+	// database. oldest_cursor in the detail of the error is then the oldest cursor that works.
+	// Default: from_time, or from now on.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
-	// means the oldest change.
+	// Only without a cursor. The watch begins with the changes that were recorded at or after this
+	// time. 1970-01-01 means the oldest change.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
-	// Only changes of these kinds. Default: all that the namespace records.
+	// Only changes of these kinds. Default: all kinds that the namespace records.
 	Kinds     []ChangeKind `protobuf:"varint,4,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
 	ProcessId string       `protobuf:"bytes,5,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // only of this process
 	// End the stream after the changes that were recorded when it began.
@@ -118,10 +118,10 @@ func (x *WatchChangesRequest) GetStop() bool {
 
 type WatchChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
-	// no change matches.
+	// At most 500 changes and about 256 KiB. Empty in the first response of a watch from now on, and
+	// while no change matches.
 	Changes []*Change `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Continues after these changes. Store it when they are processed.
+	// A watch from this cursor continues after these changes. Store it when they are processed.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

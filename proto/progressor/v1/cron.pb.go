@@ -201,14 +201,14 @@ func (ConcurrencyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2}
 }
 
-// MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
-// engine was down or late).
+// MisfirePolicy defines which fires run if fire times were missed, because the engine was down or
+// late.
 type MisfirePolicy int32
 
 const (
 	MisfirePolicy_MISFIRE_POLICY_UNSPECIFIED      MisfirePolicy = 0 // FIRE_NOW
-	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // the newest that can start or queue now; older ones are MISSED
-	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest, and only within misfire_threshold
+	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // the newest ones that can start or queue now; older ones are MISSED
+	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest, if it is within misfire_threshold
 	MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED MisfirePolicy = 3 // the newest catchup_limit
 )
 
@@ -789,14 +789,14 @@ func (x *Backfill) GetMaxConcurrency() int32 {
 type CronSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
-	// start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
-	// Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-	// match. With several expressions, the cron fires at the times of each.
+	// start_time, or else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+	// Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, a day matches if
+	// one of them matches. With several expressions, the cron fires at the times of all of them.
 	Expressions []string               `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
 	Timezone    string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA name; default: UTC
 	StartTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Upper limit of the delay of a fire, which is always the same for the same cron and fire time.
+	// The maximum delay of a fire. The delay is always the same for the same cron and fire time.
 	Jitter             *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	ExcludeExpressions []string             `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
 	DaylightSaving     *DaylightSaving      `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`
@@ -950,24 +950,25 @@ type CronPolicy struct {
 	OverlapAction     OverlapAction          `protobuf:"varint,1,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	FailureAction     FailureAction          `protobuf:"varint,2,opt,name=failure_action,json=failureAction,proto3,enum=progressor.v1.FailureAction" json:"failure_action,omitempty"`
 	ConcurrencyPolicy ConcurrencyPolicy      `protobuf:"varint,3,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ConcurrencyPolicy" json:"concurrency_policy,omitempty"`
-	// Runs of this cron at the same time. 0 means 1.
+	// How many runs of this cron may run at the same time. 0 means 1.
 	MaxConcurrency int32 `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
-	// With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000.
+	// With QUEUE, how many fires may wait. Further ones are DROPPED. 0 means 1000.
 	QueueLimit    int32         `protobuf:"varint,5,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
 	MisfirePolicy MisfirePolicy `protobuf:"varint,6,opt,name=misfire_policy,json=misfirePolicy,proto3,enum=progressor.v1.MisfirePolicy" json:"misfire_policy,omitempty"`
 	CatchupLimit  int32         `protobuf:"varint,7,opt,name=catchup_limit,json=catchupLimit,proto3" json:"catchup_limit,omitempty"` // with CATCH_UP_LIMITED
 	// Fires older than this are MISSED. 0 means no limit.
 	CatchupWindow *durationpb.Duration `protobuf:"bytes,8,opt,name=catchup_window,json=catchupWindow,proto3" json:"catchup_window,omitempty"`
-	// Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
+	// The time limit of one run. 0 means 10 s for HTTP targets, and the limit of the target itself
+	// for all others.
 	Timeout      *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	RetryBackoff *Backoff             `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"` // with RETRY and BACKOFF
 	// With RETRY and BACKOFF. 0 means no limit.
 	MaxAttempts int32 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// The cron is paused after this many failed runs in a row. 0 means never.
 	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
-	// With SKIP: a fire that is at most this late still runs. Default: 5 s.
+	// With SKIP, a fire that is at most this late still runs. Default: 5 s.
 	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
-	// With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit.
+	// With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
 	MaxOverlap    int32 `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1546,7 +1547,7 @@ type Fire struct {
 	EndedTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_time,json=endedTime,proto3" json:"ended_time,omitempty"`
 	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
 	Manual        bool                   `protobuf:"varint,12,opt,name=manual,proto3" json:"manual,omitempty"` // triggered, backfilled or run again
-	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // number of fire times in this row; more than 1 only for old MISSED ones
+	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // number of fire times in this row; more than 1 only for many MISSED ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2262,7 +2263,7 @@ type ResumeCronRequest struct {
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
 	Note      string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	// If true, the misfire policy decides which fire times of the pause run. By default, none of them
-	// runs, and all are MISSED ("paused").
+	// run, and all are MISSED ("paused").
 	CatchUp       bool `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2791,7 +2792,7 @@ func (x *BackfillCronRequest) GetMaxConcurrency() int32 {
 
 type BackfillCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fires         int32                  `protobuf:"varint,1,opt,name=fires,proto3" json:"fires,omitempty"` // without fire times that were already recorded
+	Fires         int32                  `protobuf:"varint,1,opt,name=fires,proto3" json:"fires,omitempty"` // number of fire times, without those that were already recorded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2895,7 +2896,7 @@ func (x *StopBackfillsRequest) GetReason() string {
 
 type StopBackfillsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Backfills     int32                  `protobuf:"varint,1,opt,name=backfills,proto3" json:"backfills,omitempty"` // number of backfills that it ended
+	Backfills     int32                  `protobuf:"varint,1,opt,name=backfills,proto3" json:"backfills,omitempty"` // number of backfills that were ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

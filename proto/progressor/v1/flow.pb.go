@@ -489,26 +489,26 @@ type Template struct {
 	Name        string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	Enabled     *bool  `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"` // default: true
-	// JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
-	// absent, any payload is valid.
+	// JSON Schema 2020-12. A payload that does not match it is rejected with INVALID_ARGUMENT and the
+	// paths. If absent, any payload is valid.
 	PayloadSchema *structpb.Struct `protobuf:"bytes,7,opt,name=payload_schema,json=payloadSchema,proto3" json:"payload_schema,omitempty"`
 	// Whether a run may start again after one with the same dedupe key SUCCEEDED. Default: true. If
 	// false, StartRun returns the run that succeeded.
 	Repeatable        *bool       `protobuf:"varint,8,opt,name=repeatable,proto3,oneof" json:"repeatable,omitempty"`
 	ConcurrencyPolicy ScopePolicy `protobuf:"varint,9,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ScopePolicy" json:"concurrency_policy,omitempty"`
-	// Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
-	// payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
-	// no other run.
+	// The values that form the dedupe key of a run: "scope", "scope_id", or a path in the payload
+	// ("target", "user.id"). Default: scope and scope_id. A run has no dedupe key if all values are
+	// empty.
 	DedupeKeys []string `protobuf:"bytes,10,rep,name=dedupe_keys,json=dedupeKeys,proto3" json:"dedupe_keys,omitempty"`
-	// Limit of a run, from the start of its first step, including retries and waits. After that, the
-	// run is EXPIRED. 0 means no limit.
+	// The time limit of a run, from the start of its first step, including retries and waits. A run
+	// that exceeds it is EXPIRED. 0 means no limit.
 	Timeout      *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	CancelPolicy *CancelPolicy        `protobuf:"bytes,12,opt,name=cancel_policy,json=cancelPolicy,proto3" json:"cancel_policy,omitempty"`
 	RetryPolicy  *RunRetryPolicy      `protobuf:"bytes,13,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	StepOrder    StepOrder            `protobuf:"varint,14,opt,name=step_order,json=stepOrder,proto3,enum=progressor.v1.StepOrder" json:"step_order,omitempty"`
 	// 1 to 1,000 steps. A cycle or an unknown step in depends_on is an error that names it.
 	Steps []*StepTemplate `protobuf:"bytes,15,rep,name=steps,proto3" json:"steps,omitempty"`
-	// A template. Default: the result of the last step that succeeded.
+	// The result of a run, a template. Default: the result of the last step that succeeded.
 	Result        *structpb.Value        `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`
 	Schedulable   *bool                  `protobuf:"varint,17,opt,name=schedulable,proto3,oneof" json:"schedulable,omitempty"`             // whether crons may start it; default: true
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // of the first version
@@ -800,9 +800,9 @@ type StepTemplate struct {
 	// Unique in the template, 1 to 64 characters of [a-z0-9_].
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-	// or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
-	// has due, or for a delay.
+	// The time limit of one attempt. The default is 30 s for a job, and none for a process or run.
+	// When a process or run exceeds it, it is asked to end, and the step is FAILED (`timeout`). It is
+	// not allowed for a delay or for a wait, which has due instead.
 	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default: true; if false, a cancel waits until the step ends
 	DependsOn  []string             `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
@@ -820,10 +820,12 @@ type StepTemplate struct {
 	//	*StepTemplate_Delay
 	//	*StepTemplate_Run
 	Action isStepTemplate_Action `protobuf_oneof:"action"`
-	// Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
-	// succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
+	// The job that undoes the step. When a run fails, expires or is cancelled, the compensations of
+	// the steps that succeeded run, last step first. Their args contain the input and the result of
+	// the step to undo.
 	Compensation *JobAction `protobuf:"bytes,15,opt,name=compensation,proto3" json:"compensation,omitempty"`
-	// If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED.
+	// If true, a failure of the step does not fail the run. Steps that depend on it treat it as
+	// SKIPPED.
 	IgnoreFailure bool  `protobuf:"varint,16,opt,name=ignore_failure,json=ignoreFailure,proto3" json:"ignore_failure,omitempty"`
 	Weight        int32 `protobuf:"varint,17,opt,name=weight,proto3" json:"weight,omitempty"` // for the percent of the run; default: 1
 	unknownFields protoimpl.UnknownFields
@@ -1032,8 +1034,8 @@ func (*StepTemplate_Run) isStepTemplate_Action() {}
 
 type ForEach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
-	// SUCCEEDED with [].
+	// A CEL expression that returns a list of at most 10,000 items. If the list is empty, the step
+	// succeeds with the result [].
 	Items      string `protobuf:"bytes,1,opt,name=items,proto3" json:"items,omitempty"`
 	MaxRunning int32  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0 means no limit
 	// If more items fail, the other items are cancelled and the step fails.
@@ -1225,12 +1227,12 @@ type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
-	// user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-	// process.operate may, too. Anyone if empty.
+	// Templates of those who may complete or report a HUMAN wait, if the engine authenticates
+	// clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+	// process.operate may, too. If empty, anyone may.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
-	// Counted from the start of the wait. 0 means no limit.
+	// The time limit of the wait. 0 means no limit.
 	Due           *durationpb.Duration `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
 	DueAction     WaitAction_DueAction `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
 	DueResult     *structpb.Value      `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
@@ -1474,7 +1476,7 @@ type Run struct {
 	Phase           string                 `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"` // step_id of the step that runs or is next; the first one if there are several
 	Payload         *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
 	// percent is the weighted share of steps that have ended, plus reported progress. For a run that
-	// ended without success, only steps that succeeded count. summary is the newest one that a
+	// ended without success, only steps that succeeded count. summary is the newest summary that a
 	// step reported.
 	Progress *Progress `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"`
 	// One for each step of the template, in the same order. See Step.values_omitted.
@@ -1767,8 +1769,8 @@ type Step struct {
 	Reason             string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why the step was SKIPPED or CANCELLED, or what it waits for
 	CompensationStatus *StepStatus            `protobuf:"varint,16,opt,name=compensation_status,json=compensationStatus,proto3,enum=progressor.v1.StepStatus,oneof" json:"compensation_status,omitempty"`
 	ItemsByStatus      map[string]int64       `protobuf:"bytes,17,rep,name=items_by_status,json=itemsByStatus,proto3" json:"items_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // with for_each; keys: pending, running, …
-	// Set only by GetRun: input and result are omitted, and failure and progress are cut, because the
-	// steps before this one have 8 MiB of such values. ListSteps returns them.
+	// Only in GetRun. If true, input and result are omitted, and failure and progress are cut,
+	// because the steps before this one have 8 MiB of such values. ListSteps returns them.
 	ValuesOmitted bool `protobuf:"varint,18,opt,name=values_omitted,json=valuesOmitted,proto3" json:"values_omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2036,8 +2038,8 @@ type OpenWait struct {
 	CreatedTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,13,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// The client of this request may complete it, or could with the token: it has wait.answer, and is
-	// an assignee or has process.operate.
+	// Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
+	// has wait.answer, and is an assignee or has process.operate.
 	Answerable    bool   `protobuf:"varint,14,opt,name=answerable,proto3" json:"answerable,omitempty"`
 	WorkerId      string `protobuf:"bytes,15,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who works on it, as ReportStep said; empty if that is unknown
 	unknownFields protoimpl.UnknownFields
@@ -3495,7 +3497,7 @@ type CancelRunRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// End the run now, in any status before its end, even if the template does not support
+	// If true, the run ends now, in any status before its end, even if the template does not support
 	// cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
 	// compensated.
 	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
@@ -3612,10 +3614,9 @@ type RetryRunRequest struct {
 	// Continue with the newest version of the template. This fails if that version lacks a step that
 	// succeeded.
 	NewestVersion bool `protobuf:"varint,3,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
-	// Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
-	// those of earlier retries. They replace what the template computes, also in later attempts and
-	// retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
-	// accept none.
+	// Inputs that replace those of steps that run again, also in later attempts and retries, and for
+	// the compensation. All inputs of a run, including those of earlier retries, have at most 256 KiB
+	// of JSON. Steps with for_each, waits, delays, and processes with args accept none.
 	Inputs        []*StepInput `protobuf:"bytes,4,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4112,7 +4113,7 @@ type CompleteStepRequest struct {
 	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"` // required for EXTERNAL
-	// Who completed the step. Empty means the client, if the engine authenticates its clients.
+	// Who completed the step. If empty, the client, if the engine authenticates its clients.
 	WorkerId string `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// Types that are valid to be assigned to Outcome:
 	//
@@ -4304,7 +4305,7 @@ type ReportStepRequest struct {
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
 	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // unchanged if absent
-	// The new due time, from now. Unchanged if absent.
+	// The duration from now until the wait is due. Unchanged if absent.
 	Due *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
 	// Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
 	// absent. Empty clears it.

@@ -124,9 +124,9 @@ type EnqueueResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Enqueued bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
-	// The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
+	// If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
 	Removed       bool `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
-	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // by Unique.replace, job got the args and the time of this request
+	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // true if job got the args and the time of this request, see Unique.replace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,8 +658,8 @@ type UpdateJobRequest struct {
 	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval, start_deadline; and
 	// args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-	// unique job whose key is computed from them, cannot be changed.
+	// The new args, if update_mask contains "args". They can change only while the job waits. The
+	// args of the job of a step, and of a unique job whose key is computed from them, cannot change.
 	Args          *structpb.Value `protobuf:"bytes,5,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -882,7 +882,8 @@ type RetryJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// With a WorkerGroup, the workers that succeeded run the job again, too.
+	// If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
+	// succeeded run it again, too.
 	ClearSuccesses bool `protobuf:"varint,3,opt,name=clear_successes,json=clearSuccesses,proto3" json:"clear_successes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1603,7 +1604,8 @@ type Constraint struct {
 	//
 	//	job.name == "send_mail" && job.args.region == "eu"
 	Match string `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
-	// A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
+	// A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one
+	// limit.
 	Key           string     `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	MaxRunning    int32      `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0 means no limit
 	Rate          *RateLimit `protobuf:"bytes,6,opt,name=rate,proto3" json:"rate,omitempty"`

@@ -91,7 +91,7 @@ type ZombiePolicy int32
 
 const (
 	ZombiePolicy_ZOMBIE_POLICY_UNSPECIFIED ZombiePolicy = 0 // RETRY
-	ZombiePolicy_ZOMBIE_POLICY_RETRY       ZombiePolicy = 1 // it is retried, up to max_attempts, and then treated as with ERROR
+	ZombiePolicy_ZOMBIE_POLICY_RETRY       ZombiePolicy = 1 // it is retried, up to max_attempts; then the process goes to ERROR
 	ZombiePolicy_ZOMBIE_POLICY_ERROR       ZombiePolicy = 2 // the process goes to ERROR with "zombie detected"
 )
 
@@ -240,7 +240,7 @@ func (HistoryMode) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
-// HealthStatus reports whether the tasks of a namespace run.
+// HealthStatus says whether the tasks of a namespace run.
 type HealthStatus int32
 
 const (
@@ -466,25 +466,25 @@ type Namespace struct {
 	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Processor   *ProcessorConfig       `protobuf:"bytes,2,opt,name=processor,proto3" json:"processor,omitempty"`
 	RetryPolicy *RetryPolicy           `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// Limit of one attempt of a task. Default: 60 s.
+	// The time limit of one attempt of a task. Default: 60 s.
 	StepTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=step_timeout,json=stepTimeout,proto3" json:"step_timeout,omitempty"`
-	// Tasks of this namespace that run at the same time on one node. Default: 1,000.
+	// How many tasks of this namespace run at the same time on one node. Default: 1,000.
 	MaxRunning   int32        `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`
 	ZombiePolicy ZombiePolicy `protobuf:"varint,6,opt,name=zombie_policy,json=zombiePolicy,proto3,enum=progressor.v1.ZombiePolicy" json:"zombie_policy,omitempty"`
 	// The events that the processor gets if the request sets no range.
 	HistoryMode HistoryMode `protobuf:"varint,7,opt,name=history_mode,json=historyMode,proto3,enum=progressor.v1.HistoryMode" json:"history_mode,omitempty"`
-	// How long processes, jobs and runs are kept after their end. 0 keeps them without limit.
+	// How long processes, jobs and runs are kept after their end. 0 means no limit.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
-	// Calls that may wait in one process, without the one that runs. More calls fail with
+	// How many calls may wait in one process, without the one that runs. Further calls fail with
 	// RESOURCE_EXHAUSTED. Default: 1,000.
 	MaxWaiting  int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`
 	Paused      bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	// Which events of jobs and runs are stored.
 	JobEvents JobEvents `protobuf:"varint,12,opt,name=job_events,json=jobEvents,proto3,enum=progressor.v1.JobEvents" json:"job_events,omitempty"`
-	// Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
-	// slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
-	// otherwise. Default: 10 times max_running.
+	// How many tasks may wait for a slot. While fewer tasks wait, a request that gets no slot within
+	// 100 ms is stored. Otherwise, if its client waits for the response, it fails with
+	// RESOURCE_EXHAUSTED. Default: 10 times max_running.
 	MaxBacklog int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
 	// How long FAILED jobs, and FAILED or EXPIRED runs, are kept. Runs are kept at least for
 	// retention. 0 means the value of retention.
@@ -492,17 +492,16 @@ type Namespace struct {
 	// How long CANCELLED processes and jobs are kept. 0 means the value of retention.
 	CancelledRetention *durationpb.Duration `protobuf:"bytes,15,opt,name=cancelled_retention,json=cancelledRetention,proto3" json:"cancelled_retention,omitempty"`
 	// A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
-	// job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
-	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
-	// without this setting, jobs for several workers and tasks of processes run before the others of
-	// their priority. If empty, jobs of the same priority run in the order in which they were
-	// enqueued.
+	// job.metadata.tenant. Jobs of the same priority run in rounds, and each round has one job of
+	// each key. A job for which the expression fails has the key "". Jobs that were enqueued without
+	// this setting, jobs for several workers and tasks of processes run before other jobs of their
+	// priority. If empty, jobs of the same priority run in the order in which they were enqueued.
 	FairnessKey string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
 	Deletion    *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
-	// What the change stream records. Without it, nothing.
+	// What the change stream records. If absent, it records nothing.
 	Changes *ChangeSettings `protobuf:"bytes,18,opt,name=changes,proto3" json:"changes,omitempty"`
-	// The other namespaces to which the processor may send commands: NAME, PREFIX* or *. An attempt
-	// whose response has a command to another one fails with the reason bad_response.
+	// The other namespaces to which the processor may send commands: NAME, PREFIX* or *. If a
+	// response has a command to any other namespace, the attempt fails with the reason bad_response.
 	CommandNamespaces []string `protobuf:"bytes,19,rep,name=command_namespaces,json=commandNamespaces,proto3" json:"command_namespaces,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -671,16 +670,16 @@ func (x *Namespace) GetCommandNamespaces() []string {
 	return nil
 }
 
-// ChangeSettings says which changes of a namespace are recorded. They are recorded in the
-// transaction of the change, from the next transaction after PutNamespace.
+// ChangeSettings defines which changes of a namespace are recorded. Each change is recorded in its
+// own transaction, beginning with the first transaction after PutNamespace.
 type ChangeSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// If empty, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
 	Kinds []ChangeKind `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
-	// Record the payloads of events. Otherwise, only their numbers and metadata.
+	// Whether the payloads of events are recorded. If false, only their numbers and metadata are.
 	Payloads bool `protobuf:"varint,2,opt,name=payloads,proto3" json:"payloads,omitempty"`
-	// The minimum time for which changes are kept. They are deleted by the day, after the longest
-	// retention of all namespaces. Default: 7 days.
+	// The minimum time for which changes are kept. The changes of a day are deleted together, after
+	// the longest retention of all namespaces. Default: 7 days.
 	Retention     *durationpb.Duration `protobuf:"bytes,3,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -741,7 +740,8 @@ func (x *ChangeSettings) GetRetention() *durationpb.Duration {
 type NamespaceDeletion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestedTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=requested_time,json=requestedTime,proto3" json:"requested_time,omitempty"`
-	// If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled.
+	// If false, the namespace was empty. If data is stored before the deletion begins, it is
+	// cancelled.
 	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
 	// Live nodes that may still accept requests for the namespace. Nothing is deleted until there are
 	// none.
@@ -990,8 +990,8 @@ type ConnectProcessor struct {
 	// encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
 	// keeps the stored value if the requests go to the same hosts.
 	Headers map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
-	// reached or rejects an attempt because it is busy, the next one gets the attempt.
+	// Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
+	// reached or rejects an attempt because it is busy, the next URL gets the attempt.
 	MoreUrls []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
 	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
 	// bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
@@ -1086,7 +1086,7 @@ func (x *ConnectProcessor) GetTls() *TargetTls {
 // TargetTls are the settings of TLS for requests to an https URL.
 type TargetTls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Certificates of the authorities to trust, in PEM. Default: those of the system.
+	// The CA certificates to trust, in PEM. Default: those of the system.
 	CaPem string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	// Name of a secret (progressor secret put) with the certificate that the engine presents,
 	// followed by those of its authorities, and its private key, all in PEM. A new value is used
@@ -1779,8 +1779,8 @@ func (x *ResumeNamespaceResponse) GetNamespace() *Namespace {
 
 type GetNamespaceHealthRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
-	// to the processor.
+	// Default: all namespaces, at most 1,000, by name. If set, the node also opens a connection to
+	// the processor.
 	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2047,10 +2047,11 @@ func (x *HealthProblem) GetNext() string {
 type DeleteNamespaceRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
-	// namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+	// Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+	// false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
+	// tasks.
 	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
-	// Only count what would be deleted.
+	// If true, the data that would be deleted is only counted.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2110,7 +2111,7 @@ func (x *DeleteNamespaceRequest) GetDryRun() bool {
 type DeleteNamespaceResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace *Namespace             `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// What the namespace had, each up to 1,000,000, without kinds that are 0.
+	// The data of the namespace, each kind up to 1,000,000, without kinds that are 0.
 	Counts        []*DataCount `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -322,8 +322,8 @@ const (
 	ErrorDetail_REASON_PROCESS_EXISTS       ErrorDetail_Reason = 4  // ALREADY_EXISTS
 	ErrorDetail_REASON_IDEMPOTENCY_MISMATCH ErrorDetail_Reason = 5  // ALREADY_EXISTS: the key was used for another request
 	ErrorDetail_REASON_PROCESS_STATUS       ErrorDetail_Reason = 6  // FAILED_PRECONDITION: the status does not allow this
-	ErrorDetail_REASON_TASK_FAILED          ErrorDetail_Reason = 7  // ABORTED: the processor failed, see failure
-	ErrorDetail_REASON_TASK_REJECTED        ErrorDetail_Reason = 8  // FAILED_PRECONDITION: the processor refused, see rejection
+	ErrorDetail_REASON_TASK_FAILED          ErrorDetail_Reason = 7  // ABORTED: the processor failed; see failure
+	ErrorDetail_REASON_TASK_REJECTED        ErrorDetail_Reason = 8  // FAILED_PRECONDITION: the processor refused it; see rejection
 	ErrorDetail_REASON_TASK_CANCELLED       ErrorDetail_Reason = 9  // ABORTED
 	ErrorDetail_REASON_WAIT_TIMEOUT         ErrorDetail_Reason = 10 // DEADLINE_EXCEEDED: the task continues; use AwaitTask to wait for it
 	ErrorDetail_REASON_OVERLOADED           ErrorDetail_Reason = 11 // RESOURCE_EXHAUSTED: nothing was stored; try again later
@@ -650,7 +650,8 @@ func (x *Process) GetHistoryRestartedTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted.
+// An event of a process. Events are numbered 1, 2, 3, … without gaps, even if the history is
+// restarted.
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EventId       int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
@@ -731,7 +732,7 @@ type Timer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "" is the default timer
 	FireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
-	Remove   bool                   `protobuf:"varint,3,opt,name=remove,proto3" json:"remove,omitempty"` // when it fires, the process is removed
+	Remove   bool                   `protobuf:"varint,3,opt,name=remove,proto3" json:"remove,omitempty"` // the process is removed when the timer fires
 	// WAITING, or BLOCKED while a task of the process waits or runs
 	Status        TaskStatus `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.TaskStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -796,8 +797,8 @@ func (x *Timer) GetStatus() TaskStatus {
 	return TaskStatus_TASK_STATUS_UNSPECIFIED
 }
 
-// A part of a history. Forward selects event_id > offset in ascending order. Backward selects
-// event_id < offset in descending order.
+// A part of a history. DIRECTION_FORWARD selects event_id > offset in ascending order.
+// DIRECTION_BACKWARD selects event_id < offset in descending order.
 type HistoryRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Offset        *int64                 `protobuf:"varint,1,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
@@ -1068,9 +1069,9 @@ func (x *Task) GetFirstScheduledTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Failure reports that the processor could not do its work. The task is retried, or fails and the
-// process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
-// panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+// Failure reports that the processor could not do its work. Either the task is retried, or it fails
+// and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
+// bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
 type Failure struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name, compared with non_retryable_errors
@@ -1078,16 +1079,16 @@ type Failure struct {
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
 	// Any data for the caller.
 	Details *structpb.Value `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"`
-	// The next attempt begins after this time instead of after the backoff of the job or the retry
-	// policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
-	// 365 days.
+	// The wait before the next attempt, at most 365 days. It replaces the backoff of the job or of
+	// the retry policy of the namespace, and does not add attempts. If absent or 0, the backoff
+	// applies.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,10,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The fields below are set by the engine, only for failed attempts of jobs and in Task.failures.
 	// Values from a processor or worker are ignored.
 	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // the worker that ran the attempt; empty if none did
 	FailedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=failed_time,json=failedTime,proto3" json:"failed_time,omitempty"`
-	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"`          // the worker was lost, and the attempt used up no retry
+	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"`          // true if the worker was lost and the attempt used up no retry
 	NodeId        string                 `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // the node that ran the attempt; only in Task.failures
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1270,7 +1271,7 @@ type StartRequest struct {
 	Context []byte        `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
 	Range   *HistoryRange `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"` // the events that the processor gets
 	Wait    Wait          `protobuf:"varint,8,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
-	// Limit of the wait. Default: the step timeout of the namespace.
+	// The time limit of the wait. Default: the step timeout of the namespace.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The INIT task does not run before this time.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -2641,8 +2642,8 @@ type CancelProcessRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
-	// processor.
+	// The grace period, from when the request is stored. Default: 30 s. 0 cancels at once, without
+	// calling the processor.
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3137,16 +3138,16 @@ func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
 type EraseProcessRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// A process or a job, or ~flow/ and the ID of a run.
+	// The ID of a process or a job, or ~flow/ and the ID of a run.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// For a run: also erase the processes and runs that its steps have started in the namespace, and
-	// those of their steps.
+	// Only for a run. If true, the processes and runs that its steps have started in the namespace,
+	// and those of their steps, are erased, too.
 	Children  bool   `protobuf:"varint,3,opt,name=children,proto3" json:"children,omitempty"`
 	DryRun    bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-	// later. When you repeat an erasure, set it to the time of the first one, because a new process
-	// may have the ID since then.
+	// If a process that would be erased was created at this time or later, the request fails with
+	// FAILED_PRECONDITION. When you repeat an erasure, set this to the time of the first one, because
+	// a new process may have the same ID.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

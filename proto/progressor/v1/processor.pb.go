@@ -32,8 +32,8 @@ type ProcessRequest struct {
 	Process *Process               `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // with the history in the range of the task
 	TaskId  int64                  `protobuf:"varint,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	Attempt int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Increases with every attempt on this process. A processor can store it with its own writes to
-	// reject late attempts.
+	// A number that increases with every attempt on this process. A processor can store it with its
+	// own writes to reject late attempts.
 	FencingToken   int64                  `protobuf:"varint,6,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Context        []byte                 `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
@@ -539,7 +539,7 @@ type Result_SetTimer struct {
 }
 
 type Result_UnsetTimer struct {
-	UnsetTimer *UnsetTimer `protobuf:"bytes,6,opt,name=unset_timer,json=unsetTimer,proto3,oneof"` // drops the pending timers
+	UnsetTimer *UnsetTimer `protobuf:"bytes,6,opt,name=unset_timer,json=unsetTimer,proto3,oneof"` // cancels the pending timers
 }
 
 type Result_Remove struct {
@@ -547,7 +547,7 @@ type Result_Remove struct {
 }
 
 type Result_Complete struct {
-	Complete *Complete `protobuf:"bytes,8,opt,name=complete,proto3,oneof"` // sets the status COMPLETED, drops timers, cancels waiting calls
+	Complete *Complete `protobuf:"bytes,8,opt,name=complete,proto3,oneof"` // sets the status COMPLETED, and cancels timers and waiting calls
 }
 
 func (*Result_SetTimer) isResult_Action() {}
@@ -710,7 +710,8 @@ type SetTimer_At struct {
 }
 
 type SetTimer_After struct {
-	// A time in the past, zero or a negative duration fires at once, as the next task.
+	// A timer with a past time, or with a zero or negative duration, fires at once, as the next
+	// task.
 	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 

@@ -77,7 +77,7 @@ func (SinkFormat) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{0}
 }
 
-// SinkState says whether a sink delivers.
+// SinkState says whether a sink delivers changes.
 type SinkState int32
 
 const (
@@ -139,16 +139,16 @@ func (SinkState) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{1}
 }
 
-// Sink delivers the changes of a namespace to a target: each at least once, and those of a process
-// in their order.
+// Sink delivers the changes of a namespace to a target. Each change is delivered at least once, and
+// the changes of a process are delivered in order.
 type Sink struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
-	// Only changes of these kinds. Default: all that the namespace records.
+	// Only changes of these kinds. Default: all kinds that the namespace records.
 	Kinds []ChangeKind `protobuf:"varint,3,rep,packed,name=kinds,proto3,enum=progressor.v1.ChangeKind" json:"kinds,omitempty"`
-	// A CEL expression on change, a Change, such as change.type == "failed". Only changes for which
-	// it is true are delivered. A change for which it fails is not.
+	// A CEL expression on change, which is a Change, such as change.type == "failed". Only changes
+	// for which it is true are delivered. A change for which it fails is not delivered.
 	Filter string     `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	Format SinkFormat `protobuf:"varint,5,opt,name=format,proto3,enum=progressor.v1.SinkFormat" json:"format,omitempty"`
 	// Types that are valid to be assigned to Target:
@@ -156,8 +156,8 @@ type Sink struct {
 	//	*Sink_Webhook
 	//	*Sink_Kafka
 	Target isSink_Target `protobuf_oneof:"target"`
-	// How old a change may become before it is delivered. Changes are kept that long for the sink,
-	// even after their retention. Then the sink is BROKEN. Default: 7 days.
+	// How old a change may become before it is delivered. The engine keeps changes for the sink until
+	// then, even after their retention. Then the sink is BROKEN. Default: 7 days.
 	MaxLag        *durationpb.Duration   `protobuf:"bytes,8,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	Status        *SinkStatus            `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`                               // set by the engine
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // set by the engine
@@ -310,9 +310,9 @@ type WebhookTarget struct {
 	// empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
-	// Limit of one request. Default: 10 s.
+	// The time limit of one request. Default: 10 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Requests at the same time, for different processes. Default: 8.
+	// How many requests run at the same time, for different processes. Default: 8.
 	MaxConcurrent int32 `protobuf:"varint,5,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
 	// If true, PutSink removes the stored keys, so that requests have no signature. It must be false
 	// if there are secrets.
@@ -412,9 +412,9 @@ type KafkaTarget struct {
 	CreateTopic bool       `protobuf:"varint,3,opt,name=create_topic,json=createTopic,proto3" json:"create_topic,omitempty"` // ask the brokers to create a missing topic
 	Tls         *KafkaTls  `protobuf:"bytes,4,opt,name=tls,proto3" json:"tls,omitempty"`                                     // default: no TLS
 	Sasl        *KafkaSasl `protobuf:"bytes,5,opt,name=sasl,proto3" json:"sasl,omitempty"`                                   // default: no authentication
-	// Limit of a delivery. Default: 30 s.
+	// The time limit of a delivery. Default: 30 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Limit of a message. A larger change becomes a dead letter. Default: 1,000,000.
+	// The maximum size of a message. A larger change becomes a dead letter. Default: 1,000,000.
 	MaxMessageBytes int32 `protobuf:"varint,7,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -502,7 +502,7 @@ func (x *KafkaTarget) GetMaxMessageBytes() int32 {
 // KafkaTls encrypts the connections to the brokers.
 type KafkaTls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Certificates of the authorities to trust, in PEM. Default: the system's.
+	// The CA certificates to trust, in PEM. Default: those of the system.
 	CaPem string `protobuf:"bytes,1,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	// Name of a secret with the certificate that the engine presents, as in TargetTls.
 	CertificateSecret string `protobuf:"bytes,2,opt,name=certificate_secret,json=certificateSecret,proto3" json:"certificate_secret,omitempty"`
@@ -1527,9 +1527,9 @@ type RewindSinkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
-	// Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
-	// change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
-	// deleted.
+	// The sink continues with the changes that were recorded at or after this time. 1970-01-01 means
+	// the oldest change. A time later than the cursor skips changes. If changes since this time were
+	// deleted, the request fails with OUT_OF_RANGE.
 	ToTime        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1634,9 +1634,9 @@ type RetrySinkDeadLettersRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	SinkId    string                 `protobuf:"bytes,2,opt,name=sink_id,json=sinkId,proto3" json:"sink_id,omitempty"`
-	// Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
-	// select the dead letters that match all of them. A request selects at most 1,000, the oldest
-	// changes first.
+	// If true, all dead letters of the sink are selected. Otherwise, set at least one of the fields
+	// below, which select the dead letters that match all of them. A request selects at most 1,000,
+	// the oldest changes first.
 	All         bool    `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
 	ChangeIds   []int64 `protobuf:"varint,4,rep,packed,name=change_ids,json=changeIds,proto3" json:"change_ids,omitempty"`
 	OfProcessId string  `protobuf:"bytes,5,opt,name=of_process_id,json=ofProcessId,proto3" json:"of_process_id,omitempty"`
@@ -1747,7 +1747,7 @@ type RetrySinkDeadLettersResponse struct {
 	// The selected dead letters, by change_id. Those with a retry_time are delivered again. The
 	// change of the others was deleted, or dry_run was set.
 	DeadLetters   []*SinkDeadLetter `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
-	Sink          *Sink             `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"` // while it is PAUSED, BROKEN or DISABLED, they wait
+	Sink          *Sink             `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"` // while it is PAUSED, BROKEN or DISABLED, the dead letters wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

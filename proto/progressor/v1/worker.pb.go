@@ -32,7 +32,8 @@ const (
 	WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED WorkerDirective = 0 // CONTINUE
 	WorkerDirective_WORKER_DIRECTIVE_CONTINUE    WorkerDirective = 1
 	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take no new leases, finish the ones you have
-	// Like QUIET, then exit. Leases that are not finished after the grace period are lost.
+	// Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
+	// grace period are lost.
 	WorkerDirective_WORKER_DIRECTIVE_STOP WorkerDirective = 3
 )
 
@@ -201,7 +202,7 @@ const (
 	LeaseDirective_DIRECTIVE_UNSPECIFIED LeaseDirective_Directive = 0
 	LeaseDirective_DIRECTIVE_CONTINUE    LeaseDirective_Directive = 1
 	LeaseDirective_DIRECTIVE_CANCEL      LeaseDirective_Directive = 2 // stop at the next checkpoint and complete with Cancelled
-	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // the lease expired or was revoked: stop, results are ignored
+	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // the lease expired or was revoked: stop, because results are ignored
 )
 
 // Enum value maps for LeaseDirective_Directive.
@@ -259,7 +260,7 @@ type PollRequest struct {
 	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// The namespace defines the default and the bounds.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
+	// Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name.
 	JobsOnly      bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -566,7 +567,7 @@ type LeaseBeat struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	Progress   *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"` // unchanged if absent
-	// The duration from now on, within the bounds of the namespace. Unchanged if absent.
+	// The duration of the lease from now on, within the bounds of the namespace. Unchanged if absent.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1586,8 +1587,9 @@ type Worker struct {
 	Leases       int32                  `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	LastSeenTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
 	Directive    WorkerDirective        `protobuf:"varint,5,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
-	// The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
-	// client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
+	// The client to which the worker_id belongs: "keys:" and the name of its keys, or the name of a
+	// client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
+	// clients.
 	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1669,7 +1671,7 @@ type GetWorkerRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	WorkerId  string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// The most leases to return. Default: 100.
+	// The maximum number of leases to return. Default: 100.
 	MaxLeases     int32 `protobuf:"varint,3,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2040,8 +2042,8 @@ type Job struct {
 	Failures  []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // the newest 20 of the failed attempts, oldest first
 	Progress  *Progress              `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
 	Result    *structpb.Value        `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
-	// Why a job does not run: the name of a constraint, a paused namespace or job name, or its time.
-	// For a job for several workers: that no worker runs it now.
+	// Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
+	// that no worker runs a job for several workers now.
 	BlockedOn           string                 `protobuf:"bytes,11,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"`
 	WorkerId            string                 `protobuf:"bytes,12,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
@@ -2251,7 +2253,7 @@ type JobOptions struct {
 	// lease, see max_takeovers.
 	MaxRetry int32    `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`
 	Backoff  *Backoff `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"` // default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-	// Limit of one attempt. Default: 30 s.
+	// The time limit of one attempt. Default: 30 s.
 	Timeout    *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	KeepResult bool                 `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // if false, the result is dropped when the job ends
 	// How long a result is kept until it is fetched. Default: 1 h.
@@ -2269,13 +2271,13 @@ type JobOptions struct {
 	// How often the worker sends heartbeats: more than 0, at most half of lease_duration.
 	// Default: a third of the lease.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// How many times the job goes to another worker after a lost lease without using up a retry.
-	// After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+	// How many times another worker gets the job after a lost lease, without using up a retry. After
+	// that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
 	// ZOMBIE_POLICY_ERROR.
 	MaxTakeovers *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
 	// The first attempt must begin within this time after the run time: more than 0, at most 100
-	// years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-	// Retries have no such limit. It is not allowed together with workers. Default: no limit.
+	// years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+	// Retries have no such limit. It cannot be combined with workers. Default: no limit.
 	StartDeadline *durationpb.Duration `protobuf:"bytes,16,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2430,7 +2432,8 @@ type Backoff struct {
 	Max     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
 	// A random part of the interval, 0 to 1.
 	Jitter *float64 `protobuf:"fixed64,4,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
-	// Replaces the fields above: one interval per retry. The last one is repeated.
+	// One interval for each retry, in place of the fields above. The last interval also applies to
+	// later retries.
 	Steps         []*durationpb.Duration `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2502,16 +2505,17 @@ func (x *Backoff) GetSteps() []*durationpb.Duration {
 }
 
 // Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-// and enqueued = false. This continues for ttl after the end of the first job.
+// and enqueued = false, until ttl has passed after the end of the first job.
 type Unique struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // default: a hash of name and args
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Until when the first job prevents a second one. Default: ACTIVE.
 	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
-	// If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
-	// options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
-	// not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+	// If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+	// delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+	// enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+	// EnqueueBatch or in a cron.
 	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

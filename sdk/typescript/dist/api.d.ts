@@ -27,9 +27,9 @@ export interface Method {
 }
 export type Send = (method: Method, request: object, options?: CallOptions) => Promise<any>;
 /**
- * AccessService manages the keys of clients, what clients may do, and the logins of users to the
- * console. An engine that does not authenticate its clients only lists them. Every engine knows a
- * change after 10 s at most.
+ * AccessService manages the keys of clients, their roles, and the logins of users to the console.
+ * An engine that does not authenticate its clients rejects changes. A change takes effect on every
+ * engine within 10 s.
  */
 export declare class AccessService {
     private readonly send;
@@ -41,8 +41,8 @@ export declare class AccessService {
     createKey(request: CreateKeyRequest, options?: CallOptions): Promise<CreateKeyResponse>;
     listKeys(request: ListKeysRequest, options?: CallOptions): Promise<ListKeysResponse>;
     /**
-     * RotateKey creates a key with the name and the grants of a valid one, and ends the old key after
-     * an overlap in which both are valid.
+     * RotateKey creates a key with the name and the grants of a valid key. After an overlap in which
+     * both are valid, the old key expires.
      */
     rotateKey(request: RotateKeyRequest, options?: CallOptions): Promise<RotateKeyResponse>;
     /** RevokeKey makes a key invalid. It cannot become valid again. */
@@ -91,10 +91,7 @@ export declare class ProcessService {
     suspendProcess(request: SuspendProcessRequest, options?: CallOptions): Promise<SuspendProcessResponse>;
     /** ResumeProcess returns a suspended process to its previous status. Its waiting tasks run. */
     resumeProcess(request: ResumeProcessRequest, options?: CallOptions): Promise<ResumeProcessResponse>;
-    /**
-     * RestartHistory begins a new, empty history of a process. The process keeps its state and
-     * everything else.
-     */
+    /** RestartHistory begins a new, empty history of a process. The process keeps all other data. */
     restartHistory(request: RestartHistoryRequest, options?: CallOptions): Promise<RestartHistoryResponse>;
     /** RemoveProcess deletes a process with all its tasks and events. */
     removeProcess(request: RemoveProcessRequest, options?: CallOptions): Promise<RemoveProcessResponse>;
@@ -107,8 +104,8 @@ export declare class ProcessService {
     eraseProcess(request: EraseProcessRequest, options?: CallOptions): Promise<EraseProcessResponse>;
 }
 /**
- * InsightService is the API for operators and the console. It reads counters and indexes, never
- * COUNT(*).
+ * InsightService is the API for operators and the console. It reads counters and indexes, and never
+ * counts the rows of a table.
  */
 export declare class InsightService {
     private readonly send;
@@ -144,9 +141,9 @@ export declare class BulkService {
     cancelBulk(request: CancelBulkRequest, options?: CallOptions): Promise<CancelBulkResponse>;
 }
 /**
- * NamespaceService manages namespaces, the units of isolation and policy. Engines store the
- * namespaces of their configuration file when they start. Namespaces that are created here are only
- * in the database.
+ * NamespaceService manages namespaces, which are units of isolation with their own settings.
+ * Engines store the namespaces of their configuration file when they start. Namespaces that are
+ * created here are only in the database.
  */
 export declare class NamespaceService {
     private readonly send;
@@ -154,7 +151,10 @@ export declare class NamespaceService {
     putNamespace(request: PutNamespaceRequest, options?: CallOptions): Promise<PutNamespaceResponse>;
     getNamespace(request: GetNamespaceRequest, options?: CallOptions): Promise<GetNamespaceResponse>;
     listNamespaces(request: ListNamespacesRequest, options?: CallOptions): Promise<ListNamespacesResponse>;
-    /** PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait. */
+    /**
+     * PauseNamespace prevents tasks of a namespace from starting. Requests are still accepted, and
+     * wait.
+     */
     pauseNamespace(request: PauseNamespaceRequest, options?: CallOptions): Promise<PauseNamespaceResponse>;
     resumeNamespace(request: ResumeNamespaceRequest, options?: CallOptions): Promise<ResumeNamespaceResponse>;
     /**
@@ -163,9 +163,9 @@ export declare class NamespaceService {
      */
     getNamespaceHealth(request: GetNamespaceHealthRequest, options?: CallOptions): Promise<GetNamespaceHealthResponse>;
     /**
-     * DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
-     * background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
-     * repeated request changes nothing.
+     * DeleteNamespace deletes a namespace. It returns at once, and the engines delete the rows in the
+     * background. Meanwhile, the namespace accepts no requests, and GetNamespace shows the data that
+     * is left. A repeated request changes nothing.
      */
     deleteNamespace(request: DeleteNamespaceRequest, options?: CallOptions): Promise<DeleteNamespaceResponse>;
 }
@@ -187,7 +187,7 @@ export declare class ChangeService {
      * at most max_lag.
      */
     pauseSink(request: PauseSinkRequest, options?: CallOptions): Promise<PauseSinkResponse>;
-    /** ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once. */
+    /** ResumeSink makes a sink ACTIVE from any state, and repeats a failed delivery at once. */
     resumeSink(request: ResumeSinkRequest, options?: CallOptions): Promise<ResumeSinkResponse>;
     /** RewindSink moves the cursor of a sink to a time. The state does not change. */
     rewindSink(request: RewindSinkRequest, options?: CallOptions): Promise<RewindSinkResponse>;
@@ -275,11 +275,11 @@ export declare class FlowService {
     listSteps(request: ListStepsRequest, options?: CallOptions): Promise<ListStepsResponse>;
     /**
      * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-     * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+     * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
      * request with their next heartbeat, and other steps finish first. After the grace period, the
-     * engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
-     * changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
-     * FAILED_PRECONDITION.
+     * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+     * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
+     * fails with FAILED_PRECONDITION.
      */
     cancelRun(request: CancelRunRequest, options?: CallOptions): Promise<CancelRunResponse>;
     /**
@@ -294,14 +294,14 @@ export declare class FlowService {
     repeatRun(request: RepeatRunRequest, options?: CallOptions): Promise<RepeatRunResponse>;
     /**
      * RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
-     * RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+     * RemoveRun fails with FAILED_PRECONDITION: use CancelRun first.
      */
     removeRun(request: RemoveRunRequest, options?: CallOptions): Promise<RemoveRunResponse>;
     /** ListOpenWaits lists the steps that wait for a person or an external worker. */
     listOpenWaits(request: ListOpenWaitsRequest, options?: CallOptions): Promise<ListOpenWaitsResponse>;
     /**
-     * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
-     * again returns the run; another outcome fails with FAILED_PRECONDITION.
+     * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. A repeated
+     * request with the same outcome returns the run. Another outcome fails with FAILED_PRECONDITION.
      */
     completeStep(request: CompleteStepRequest, options?: CallOptions): Promise<CompleteStepResponse>;
     /**
@@ -313,9 +313,8 @@ export declare class FlowService {
     skipStep(request: SkipStepRequest, options?: CallOptions): Promise<SkipStepResponse>;
 }
 /**
- * JobEventService returns the events of jobs, runs and steps. Each status change, and other changes
- * that matter for an audit, is stored as one event by the transaction that makes the change. Events
- * are never updated.
+ * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
+ * the same transaction. So do some other changes. Events are never updated.
  */
 export declare class JobEventService {
     private readonly send;
@@ -360,7 +359,7 @@ export declare class CronService {
     stopBackfills(request: StopBackfillsRequest, options?: CallOptions): Promise<StopBackfillsResponse>;
     /** PreviewCron lists fire times of a stored cron or of a spec that is not stored. */
     previewCron(request: PreviewCronRequest, options?: CallOptions): Promise<PreviewCronResponse>;
-    /** ListFires lists the fire times that have come, each with the decision and its reason. */
+    /** ListFires lists the past fire times, each with the decision and its reason. */
     listFires(request: ListFiresRequest, options?: CallOptions): Promise<ListFiresResponse>;
 }
 /**
@@ -376,8 +375,8 @@ export declare class JobService {
     getJob(request: GetJobRequest, options?: CallOptions): Promise<GetJobResponse>;
     listJobs(request: ListJobsRequest, options?: CallOptions): Promise<ListJobsResponse>;
     /**
-     * FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
-     * is null.
+     * FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
+     * result is null.
      */
     fetchResult(request: FetchResultRequest, options?: CallOptions): Promise<FetchResultResponse>;
     /**
@@ -387,9 +386,9 @@ export declare class JobService {
     updateJob(request: UpdateJobRequest, options?: CallOptions): Promise<UpdateJobResponse>;
     cancelJob(request: CancelJobRequest, options?: CallOptions): Promise<CancelJobResponse>;
     /**
-     * RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
-     * The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
-     * the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+     * RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
+     * with a new count of attempts. If the job is RETRYABLE, its next attempt begins now, and the
+     * earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
      * RetryJob fails with INVALID_ARGUMENT: use RetryRun.
      */
     retryJob(request: RetryJobRequest, options?: CallOptions): Promise<RetryJobResponse>;
@@ -402,10 +401,10 @@ export declare class JobService {
     removeJob(request: RemoveJobRequest, options?: CallOptions): Promise<RemoveJobResponse>;
     getQueueStats(request: GetQueueStatsRequest, options?: CallOptions): Promise<GetQueueStatsResponse>;
     /**
-     * PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
-     * Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
-     * and the others within a second. If the name is paused already, its reason changes. A namespace
-     * with 100 other paused names fails with INVALID_ARGUMENT.
+     * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
+     * Running attempts continue, and jobs can still be enqueued. The node that serves the request
+     * applies it at once, and the others within a second. If the name is paused already, its reason
+     * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
      */
     pauseJobs(request: PauseJobsRequest, options?: CallOptions): Promise<PauseJobsResponse>;
     /**
@@ -516,9 +515,9 @@ export type ErrorDetailReason = "REASON_UNSPECIFIED"
  | "REASON_IDEMPOTENCY_MISMATCH"
 /** FAILED_PRECONDITION: the status does not allow this */
  | "REASON_PROCESS_STATUS"
-/** ABORTED: the processor failed, see failure */
+/** ABORTED: the processor failed; see failure */
  | "REASON_TASK_FAILED"
-/** FAILED_PRECONDITION: the processor refused, see rejection */
+/** FAILED_PRECONDITION: the processor refused it; see rejection */
  | "REASON_TASK_REJECTED"
 /** ABORTED */
  | "REASON_TASK_CANCELLED"
@@ -581,7 +580,7 @@ export type WaitsFor = "WAITS_FOR_UNSPECIFIED" | "WAITS_FOR_TIME"
  | "WAITS_FOR_OPERATOR" | "WAITS_FOR_CONSTRAINT";
 export type BulkVerb = "BULK_VERB_UNSPECIFIED" | "BULK_VERB_SIMPLE_REPAIR" | "BULK_VERB_SUSPEND" | "BULK_VERB_RESUME" | "BULK_VERB_CANCEL" | "BULK_VERB_REMOVE"
 /**
- * Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+ * RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
  * their end, REMOVE.
  */
  | "BULK_VERB_RETRY";
@@ -603,7 +602,7 @@ export type ChangeKind = "CHANGE_KIND_UNSPECIFIED"
 export type ZombiePolicy = 
 /** RETRY */
 "ZOMBIE_POLICY_UNSPECIFIED"
-/** it is retried, up to max_attempts, and then treated as with ERROR */
+/** it is retried, up to max_attempts; then the process goes to ERROR */
  | "ZOMBIE_POLICY_RETRY"
 /** the process goes to ERROR with "zombie detected" */
  | "ZOMBIE_POLICY_ERROR";
@@ -619,7 +618,7 @@ export type HistoryMode =
  | "HISTORY_MODE_NONE"
 /** only the last event */
  | "HISTORY_MODE_LAST";
-/** HealthStatus reports whether the tasks of a namespace run. */
+/** HealthStatus says whether the tasks of a namespace run. */
 export type HealthStatus = "HEALTH_STATUS_UNSPECIFIED" | "HEALTH_STATUS_OK"
 /** tasks run, but wait long, fail, or do not run on every node */
  | "HEALTH_STATUS_DEGRADED"
@@ -660,7 +659,7 @@ export type SinkFormat =
  | "SINK_FORMAT_CLOUDEVENTS_BINARY"
 /** the attributes as headers, the Change as protobuf in the body */
  | "SINK_FORMAT_PROTOBUF";
-/** SinkState says whether a sink delivers. */
+/** SinkState says whether a sink delivers changes. */
 export type SinkState = "SINK_STATE_UNSPECIFIED" | "SINK_STATE_ACTIVE"
 /** by PauseSink, until ResumeSink */
  | "SINK_STATE_PAUSED"
@@ -680,7 +679,10 @@ export type WorkerDirective =
 "WORKER_DIRECTIVE_UNSPECIFIED" | "WORKER_DIRECTIVE_CONTINUE"
 /** take no new leases, finish the ones you have */
  | "WORKER_DIRECTIVE_QUIET"
-/** Like QUIET, then exit. Leases that are not finished after the grace period are lost. */
+/**
+ * Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
+ * grace period are lost.
+ */
  | "WORKER_DIRECTIVE_STOP";
 export type JobState = "JOB_STATE_UNSPECIFIED"
 /** waits for its run_time, or for the next try of a busy processor */
@@ -699,7 +701,7 @@ export type UniqueScope =
 export type LeaseDirectiveDirective = "DIRECTIVE_UNSPECIFIED" | "DIRECTIVE_CONTINUE"
 /** stop at the next checkpoint and complete with Cancelled */
  | "DIRECTIVE_CANCEL"
-/** the lease expired or was revoked: stop, results are ignored */
+/** the lease expired or was revoked: stop, because results are ignored */
  | "DIRECTIVE_LOST";
 /** ScopePolicy defines what StartRun does if a run with the same dedupe key has not ended. */
 export type ScopePolicy = 
@@ -823,15 +825,15 @@ export type ConcurrencyPolicy =
 /** the run waits until another one ends, in order */
  | "CONCURRENCY_POLICY_QUEUE";
 /**
- * MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
- * engine was down or late).
+ * MisfirePolicy defines which fires run if fire times were missed, because the engine was down or
+ * late.
  */
 export type MisfirePolicy = 
 /** FIRE_NOW */
 "MISFIRE_POLICY_UNSPECIFIED"
-/** the newest that can start or queue now; older ones are MISSED */
+/** the newest ones that can start or queue now; older ones are MISSED */
  | "MISFIRE_POLICY_FIRE_NOW"
-/** only the newest, and only within misfire_threshold */
+/** only the newest, if it is within misfire_threshold */
  | "MISFIRE_POLICY_SKIP"
 /** the newest catchup_limit */
  | "MISFIRE_POLICY_CATCH_UP_LIMITED";
@@ -868,8 +870,8 @@ export interface Needs {
 /** Role is a role in the namespaces that match a pattern. */
 export interface Role {
     /**
-     * viewer, support, client, worker, author, admin or root. worker: and NAME, PREFIX* or * limits a
-     * worker to jobs with these names.
+     * viewer, support, client, worker, author, admin or root. worker:NAME, worker:PREFIX* and
+     * worker:* limit a worker to jobs with these names.
      */
     role?: string;
     /** NAME, PREFIX* or *, such as shop/*. The role root needs *. */
@@ -878,13 +880,13 @@ export interface Role {
 /** Key is a key of a client, without its token. */
 export interface Key {
     keyId?: string;
-    /** what the key is for; keys with the same name are those of one client */
+    /** what the key is for; keys with the same name belong to one client */
     name?: string;
     state?: KeyState;
     /** a client, such as key:ID, or a role of the database */
     createdBy?: string;
     createdTime?: Timestamp;
-    /** When the key was last used. The time is behind by up to a minute. Absent if it was not used. */
+    /** When the key was last used, up to a minute late. Absent if it was not used. */
     usedTime?: Timestamp;
     /** absent if it does not expire */
     expireTime?: Timestamp;
@@ -899,7 +901,7 @@ export interface CreateKeyRequest {
     name?: string;
     /** What the key may do. Each becomes a grant. */
     roles?: Role[];
-    /** How long the key is valid, at least 1 s. Without limit if absent. */
+    /** How long the key is valid, at least 1 s. If absent, there is no limit. */
     ttl?: Duration;
 }
 export interface CreateKeyResponse {
@@ -910,7 +912,7 @@ export interface CreateKeyResponse {
 export interface ListKeysRequest {
     pageSize?: number;
     pageToken?: string;
-    /** without keys that have expired or were revoked */
+    /** leave out keys that have expired or were revoked */
     validOnly?: boolean;
 }
 /** The newest keys come first. */
@@ -921,8 +923,8 @@ export interface ListKeysResponse {
 export interface RotateKeyRequest {
     keyId?: string;
     /**
-     * How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
-     * 0 revokes it at once.
+     * How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
+     * 24 h. 0 revokes it at once.
      */
     overlap?: Duration;
     /** How long the new key is valid, at least 1 s. Default: the total validity of the old key. */
@@ -979,7 +981,7 @@ export interface ConsoleLogin {
     /** user:ISSUER#NAME */
     user?: string;
     createdTime?: Timestamp;
-    /** behind by up to a minute */
+    /** when it was last used, up to a minute late */
     usedTime?: Timestamp;
     /** When the login ends. It ends earlier if it is not used. */
     expireTime?: Timestamp;
@@ -1038,7 +1040,10 @@ export interface Process {
     /** When the history was last restarted. Absent if never, and in requests to processors. */
     historyRestartedTime?: Timestamp;
 }
-/** The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted. */
+/**
+ * An event of a process. Events are numbered 1, 2, 3, … without gaps, even if the history is
+ * restarted.
+ */
 export interface Event {
     eventId?: number;
     taskId?: number;
@@ -1051,14 +1056,14 @@ export interface Timer {
     /** "" is the default timer */
     name?: string;
     fireTime?: Timestamp;
-    /** when it fires, the process is removed */
+    /** the process is removed when the timer fires */
     remove?: boolean;
     /** WAITING, or BLOCKED while a task of the process waits or runs */
     status?: TaskStatus;
 }
 /**
- * A part of a history. Forward selects event_id > offset in ascending order. Backward selects
- * event_id < offset in descending order.
+ * A part of a history. DIRECTION_FORWARD selects event_id > offset in ascending order.
+ * DIRECTION_BACKWARD selects event_id < offset in descending order.
  */
 export interface HistoryRange {
     offset?: number;
@@ -1102,9 +1107,9 @@ export interface Task {
     firstScheduledTime?: Timestamp;
 }
 /**
- * Failure reports that the processor could not do its work. The task is retried, or fails and the
- * process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
- * panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+ * Failure reports that the processor could not do its work. Either the task is retried, or it fails
+ * and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
+ * bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
  */
 export interface Failure {
     /** a short, stable name, compared with non_retryable_errors */
@@ -1114,9 +1119,9 @@ export interface Failure {
     /** Any data for the caller. */
     details?: Json;
     /**
-     * The next attempt begins after this time instead of after the backoff of the job or the retry
-     * policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
-     * 365 days.
+     * The wait before the next attempt, at most 365 days. It replaces the backoff of the job or of
+     * the retry policy of the namespace, and does not add attempts. If absent or 0, the backoff
+     * applies.
      */
     retryAfter?: Duration;
     /**
@@ -1127,7 +1132,7 @@ export interface Failure {
     /** the worker that ran the attempt; empty if none did */
     workerId?: string;
     failedTime?: Timestamp;
-    /** the worker was lost, and the attempt used up no retry */
+    /** true if the worker was lost and the attempt used up no retry */
     takeover?: boolean;
     /** the node that ran the attempt; only in Task.failures */
     nodeId?: string;
@@ -1158,7 +1163,7 @@ export interface StartRequest {
     /** the events that the processor gets */
     range?: HistoryRange;
     wait?: Wait;
-    /** Limit of the wait. Default: the step timeout of the namespace. */
+    /** The time limit of the wait. Default: the step timeout of the namespace. */
     timeout?: Duration;
     /** The INIT task does not run before this time. */
     startTime?: Timestamp;
@@ -1308,8 +1313,8 @@ export interface CancelProcessRequest {
     processId?: string;
     reason?: string;
     /**
-     * Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
-     * processor.
+     * The grace period, from when the request is stored. Default: 30 s. 0 cancels at once, without
+     * calling the processor.
      */
     grace?: Duration;
 }
@@ -1346,20 +1351,20 @@ export interface RemoveProcessResponse {
 }
 export interface EraseProcessRequest {
     namespace?: string;
-    /** A process or a job, or ~flow/ and the ID of a run. */
+    /** The ID of a process or a job, or ~flow/ and the ID of a run. */
     processId?: string;
     /**
-     * For a run: also erase the processes and runs that its steps have started in the namespace, and
-     * those of their steps.
+     * Only for a run. If true, the processes and runs that its steps have started in the namespace,
+     * and those of their steps, are erased, too.
      */
     children?: boolean;
     /** only count */
     dryRun?: boolean;
     pageToken?: string;
     /**
-     * Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-     * later. When you repeat an erasure, set it to the time of the first one, because a new process
-     * may have the ID since then.
+     * If a process that would be erased was created at this time or later, the request fails with
+     * FAILED_PRECONDITION. When you repeat an erasure, set this to the time of the first one, because
+     * a new process may have the same ID.
      */
     createdBefore?: Timestamp;
 }
@@ -1429,8 +1434,8 @@ export interface CountProcessesResponse {
         [key: string]: number;
     };
     /**
-     * With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
-     * counts may include some of them.
+     * Only with users_only. If true, the namespace has more than 100,000 internal processes other
+     * than jobs, so the counts may include some of them.
      */
     atMost?: boolean;
 }
@@ -1453,11 +1458,11 @@ export interface GetOverviewResponse {
     /** in the last minute */
     tasksPerSecond?: number;
     /**
-     * The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* are about all
-     * namespaces. They are empty for a client that may not see all of them.
+     * The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* cover all
+     * namespaces. They are empty for a client that may not see all namespaces.
      */
     nodes?: Node[];
-    /** the first 10,000 by name; the sums have all */
+    /** the first 10,000 by name; the sums include all */
     namespaces?: NamespaceOverview[];
     /**
      * Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
@@ -1492,13 +1497,13 @@ export interface NamespaceOverview {
     };
     /**
      * Runs that have not ended, and runs that ended without success. Keys: pending, active,
-     * cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
-     * counted, the oldest of the first and the newest of the second.
+     * cancel_requested, compensating, failed, cancelled and expired. Only the oldest 10,000
+     * unfinished runs and the newest 10,000 unsuccessful runs are counted.
      */
     runsByStatus?: {
         [key: string]: number;
     };
-    /** steps that wait for a person or an external worker; 10,000 means or more */
+    /** waits for a person or an external worker; 10,000 means 10,000 or more */
     openWaits?: number;
 }
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
@@ -1532,8 +1537,9 @@ export interface ErrorGroup {
     firstTime?: Timestamp;
     lastTime?: Timestamp;
     /**
-     * For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
-     * ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
+     * A filter that finds exactly the group. It is for ListProcesses and StartBulk. If jobs is set,
+     * it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
+     * flow.
      */
     filter?: string;
     /**
@@ -1544,8 +1550,8 @@ export interface ErrorGroup {
     /** the same failure in two namespaces makes two groups */
     namespace?: string;
     /**
-     * The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
-     * and the fingerprint is that of the last failure.
+     * If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+     * filter is for ListCrons, and the fingerprint is that of the last failure.
      */
     cronId?: string;
     /** process_id, job_id, run_id or cron_id of the newest failure */
@@ -1567,7 +1573,7 @@ export interface Node {
 export interface ListNodesRequest {
 }
 export interface ListNodesResponse {
-    /** the newest 1,000, by number */
+    /** the newest 1,000, by node_id */
     nodes?: Node[];
 }
 export interface DrainNodeRequest {
@@ -1623,7 +1629,7 @@ export interface Bulk {
     reason?: string;
     /** their status did not allow the verb, or they had been removed */
     skipped?: number;
-    /** number of matches before the start, counted for at most one second */
+    /** number of matches at the start, counted for at most one second */
     expected?: number;
     /** there were more matches than were counted */
     expectedMore?: boolean;
@@ -1638,7 +1644,7 @@ export interface Bulk {
     dryRun?: boolean;
     /** only for a dry run: the 20 oldest that match */
     sampleProcessIds?: string[];
-    /** "" for processes, else "job" or "flow": its IDs are those of jobs or runs */
+    /** "" for processes; "job" or "flow" if its IDs are those of jobs or runs */
     kind?: string;
 }
 export interface BulkFailure {
@@ -1648,9 +1654,9 @@ export interface BulkFailure {
 export interface StartBulkRequest {
     namespace?: string;
     /**
-     * As in ListProcesses, ListJobs or ListRuns (see kind), and not empty. process_id = "*",
-     * job_id = "*" or run_id = "*" matches all of users. The engine's own processes and the jobs of
-     * steps never match.
+     * A filter of ListProcesses, ListJobs or ListRuns (see kind). It must not be empty. process_id =
+     * "*", job_id = "*" or run_id = "*" matches all processes of users, jobs or runs. The engine's
+     * own processes and the jobs of steps never match.
      */
     filter?: string;
     verb?: BulkVerb;
@@ -1693,17 +1699,17 @@ export interface Namespace {
     namespace?: string;
     processor?: ProcessorConfig;
     retryPolicy?: RetryPolicy;
-    /** Limit of one attempt of a task. Default: 60 s. */
+    /** The time limit of one attempt of a task. Default: 60 s. */
     stepTimeout?: Duration;
-    /** Tasks of this namespace that run at the same time on one node. Default: 1,000. */
+    /** How many tasks of this namespace run at the same time on one node. Default: 1,000. */
     maxRunning?: number;
     zombiePolicy?: ZombiePolicy;
     /** The events that the processor gets if the request sets no range. */
     historyMode?: HistoryMode;
-    /** How long processes, jobs and runs are kept after their end. 0 keeps them without limit. */
+    /** How long processes, jobs and runs are kept after their end. 0 means no limit. */
     retention?: Duration;
     /**
-     * Calls that may wait in one process, without the one that runs. More calls fail with
+     * How many calls may wait in one process, without the one that runs. Further calls fail with
      * RESOURCE_EXHAUSTED. Default: 1,000.
      */
     maxWaiting?: number;
@@ -1712,9 +1718,9 @@ export interface Namespace {
     /** Which events of jobs and runs are stored. */
     jobEvents?: JobEvents;
     /**
-     * Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
-     * slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
-     * otherwise. Default: 10 times max_running.
+     * How many tasks may wait for a slot. While fewer tasks wait, a request that gets no slot within
+     * 100 ms is stored. Otherwise, if its client waits for the response, it fails with
+     * RESOURCE_EXHAUSTED. Default: 10 times max_running.
      */
     maxBacklog?: number;
     /**
@@ -1726,42 +1732,44 @@ export interface Namespace {
     cancelledRetention?: Duration;
     /**
      * A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
-     * job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
-     * one of each. A job for which the expression fails has the key "". Jobs that were enqueued
-     * without this setting, jobs for several workers and tasks of processes run before the others of
-     * their priority. If empty, jobs of the same priority run in the order in which they were
-     * enqueued.
+     * job.metadata.tenant. Jobs of the same priority run in rounds, and each round has one job of
+     * each key. A job for which the expression fails has the key "". Jobs that were enqueued without
+     * this setting, jobs for several workers and tasks of processes run before other jobs of their
+     * priority. If empty, jobs of the same priority run in the order in which they were enqueued.
      */
     fairnessKey?: string;
     /** only while the namespace is being deleted */
     deletion?: NamespaceDeletion;
-    /** What the change stream records. Without it, nothing. */
+    /** What the change stream records. If absent, it records nothing. */
     changes?: ChangeSettings;
     /**
-     * The other namespaces to which the processor may send commands: NAME, PREFIX* or *. An attempt
-     * whose response has a command to another one fails with the reason bad_response.
+     * The other namespaces to which the processor may send commands: NAME, PREFIX* or *. If a
+     * response has a command to any other namespace, the attempt fails with the reason bad_response.
      */
     commandNamespaces?: string[];
 }
 /**
- * ChangeSettings says which changes of a namespace are recorded. They are recorded in the
- * transaction of the change, from the next transaction after PutNamespace.
+ * ChangeSettings defines which changes of a namespace are recorded. Each change is recorded in its
+ * own transaction, beginning with the first transaction after PutNamespace.
  */
 export interface ChangeSettings {
     /** If empty, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps. */
     kinds?: ChangeKind[];
-    /** Record the payloads of events. Otherwise, only their numbers and metadata. */
+    /** Whether the payloads of events are recorded. If false, only their numbers and metadata are. */
     payloads?: boolean;
     /**
-     * The minimum time for which changes are kept. They are deleted by the day, after the longest
-     * retention of all namespaces. Default: 7 days.
+     * The minimum time for which changes are kept. The changes of a day are deleted together, after
+     * the longest retention of all namespaces. Default: 7 days.
      */
     retention?: Duration;
 }
 /** NamespaceDeletion is the progress of a DeleteNamespace. */
 export interface NamespaceDeletion {
     requestedTime?: Timestamp;
-    /** If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled. */
+    /**
+     * If false, the namespace was empty. If data is stored before the deletion begins, it is
+     * cancelled.
+     */
     withData?: boolean;
     /**
      * Live nodes that may still accept requests for the namespace. Nothing is deleted until there are
@@ -1808,8 +1816,8 @@ export interface ConnectProcessor {
         [key: string]: string;
     };
     /**
-     * Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
-     * reached or rejects an attempt because it is busy, the next one gets the attempt.
+     * Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
+     * reached or rejects an attempt because it is busy, the next URL gets the attempt.
      */
     moreUrls?: string[];
     /**
@@ -1825,7 +1833,7 @@ export interface ConnectProcessor {
 }
 /** TargetTls are the settings of TLS for requests to an https URL. */
 export interface TargetTls {
-    /** Certificates of the authorities to trust, in PEM. Default: those of the system. */
+    /** The CA certificates to trust, in PEM. Default: those of the system. */
     caPem?: string;
     /**
      * Name of a secret (progressor secret put) with the certificate that the engine presents,
@@ -1895,8 +1903,8 @@ export interface ResumeNamespaceResponse {
 }
 export interface GetNamespaceHealthRequest {
     /**
-     * Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
-     * to the processor.
+     * Default: all namespaces, at most 1,000, by name. If set, the node also opens a connection to
+     * the processor.
      */
     namespace?: string;
 }
@@ -1931,38 +1939,39 @@ export interface HealthProblem {
 export interface DeleteNamespaceRequest {
     namespace?: string;
     /**
-     * Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
-     * namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+     * Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+     * false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
+     * tasks.
      */
     withData?: boolean;
-    /** Only count what would be deleted. */
+    /** If true, the data that would be deleted is only counted. */
     dryRun?: boolean;
 }
 export interface DeleteNamespaceResponse {
     namespace?: Namespace;
-    /** What the namespace had, each up to 1,000,000, without kinds that are 0. */
+    /** The data of the namespace, each kind up to 1,000,000, without kinds that are 0. */
     counts?: DataCount[];
 }
 /**
- * Sink delivers the changes of a namespace to a target: each at least once, and those of a process
- * in their order.
+ * Sink delivers the changes of a namespace to a target. Each change is delivered at least once, and
+ * the changes of a process are delivered in order.
  */
 export interface Sink {
     namespace?: string;
     sinkId?: string;
-    /** Only changes of these kinds. Default: all that the namespace records. */
+    /** Only changes of these kinds. Default: all kinds that the namespace records. */
     kinds?: ChangeKind[];
     /**
-     * A CEL expression on change, a Change, such as change.type == "failed". Only changes for which
-     * it is true are delivered. A change for which it fails is not.
+     * A CEL expression on change, which is a Change, such as change.type == "failed". Only changes
+     * for which it is true are delivered. A change for which it fails is not delivered.
      */
     filter?: string;
     format?: SinkFormat;
     webhook?: WebhookTarget;
     kafka?: KafkaTarget;
     /**
-     * How old a change may become before it is delivered. Changes are kept that long for the sink,
-     * even after their retention. Then the sink is BROKEN. Default: 7 days.
+     * How old a change may become before it is delivered. The engine keeps changes for the sink until
+     * then, even after their retention. Then the sink is BROKEN. Default: 7 days.
      */
     maxLag?: Duration;
     /** set by the engine */
@@ -1984,9 +1993,9 @@ export interface WebhookTarget {
     secrets?: string[];
     /** set by the engine: there are secrets */
     signed?: boolean;
-    /** Limit of one request. Default: 10 s. */
+    /** The time limit of one request. Default: 10 s. */
     timeout?: Duration;
-    /** Requests at the same time, for different processes. Default: 8. */
+    /** How many requests run at the same time, for different processes. Default: 8. */
     maxConcurrent?: number;
     /**
      * If true, PutSink removes the stored keys, so that requests have no signature. It must be false
@@ -2011,14 +2020,14 @@ export interface KafkaTarget {
     tls?: KafkaTls;
     /** default: no authentication */
     sasl?: KafkaSasl;
-    /** Limit of a delivery. Default: 30 s. */
+    /** The time limit of a delivery. Default: 30 s. */
     timeout?: Duration;
-    /** Limit of a message. A larger change becomes a dead letter. Default: 1,000,000. */
+    /** The maximum size of a message. A larger change becomes a dead letter. Default: 1,000,000. */
     maxMessageBytes?: number;
 }
 /** KafkaTls encrypts the connections to the brokers. */
 export interface KafkaTls {
-    /** Certificates of the authorities to trust, in PEM. Default: the system's. */
+    /** The CA certificates to trust, in PEM. Default: those of the system. */
     caPem?: string;
     /** Name of a secret with the certificate that the engine presents, as in TargetTls. */
     certificateSecret?: string;
@@ -2147,9 +2156,9 @@ export interface RewindSinkRequest {
     namespace?: string;
     sinkId?: string;
     /**
-     * Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
-     * change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
-     * deleted.
+     * The sink continues with the changes that were recorded at or after this time. 1970-01-01 means
+     * the oldest change. A time later than the cursor skips changes. If changes since this time were
+     * deleted, the request fails with OUT_OF_RANGE.
      */
     toTime?: Timestamp;
 }
@@ -2160,9 +2169,9 @@ export interface RetrySinkDeadLettersRequest {
     namespace?: string;
     sinkId?: string;
     /**
-     * Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
-     * select the dead letters that match all of them. A request selects at most 1,000, the oldest
-     * changes first.
+     * If true, all dead letters of the sink are selected. Otherwise, set at least one of the fields
+     * below, which select the dead letters that match all of them. A request selects at most 1,000,
+     * the oldest changes first.
      */
     all?: boolean;
     changeIds?: number[];
@@ -2182,7 +2191,7 @@ export interface RetrySinkDeadLettersResponse {
      * change of the others was deleted, or dry_run was set.
      */
     deadLetters?: SinkDeadLetter[];
-    /** while it is PAUSED, BROKEN or DISABLED, they wait */
+    /** while it is PAUSED, BROKEN or DISABLED, the dead letters wait */
     sink?: Sink;
 }
 export interface DeleteSinkRequest {
@@ -2194,18 +2203,18 @@ export interface DeleteSinkResponse {
 export interface WatchChangesRequest {
     namespace?: string;
     /**
-     * The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
-     * changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
-     * in the detail of the error is then the oldest cursor that works. Default: from_time, or from
-     * now on.
+     * The cursor of a previous response. The watch continues after its changes. It fails with
+     * OUT_OF_RANGE if changes after the cursor were deleted, or after a failover or a restore of the
+     * database. oldest_cursor in the detail of the error is then the oldest cursor that works.
+     * Default: from_time, or from now on.
      */
     cursor?: string;
     /**
-     * Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
-     * means the oldest change.
+     * Only without a cursor. The watch begins with the changes that were recorded at or after this
+     * time. 1970-01-01 means the oldest change.
      */
     fromTime?: Timestamp;
-    /** Only changes of these kinds. Default: all that the namespace records. */
+    /** Only changes of these kinds. Default: all kinds that the namespace records. */
     kinds?: ChangeKind[];
     /** only of this process */
     processId?: string;
@@ -2214,11 +2223,11 @@ export interface WatchChangesRequest {
 }
 export interface WatchChangesResponse {
     /**
-     * At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
-     * no change matches.
+     * At most 500 changes and about 256 KiB. Empty in the first response of a watch from now on, and
+     * while no change matches.
      */
     changes?: Change[];
-    /** Continues after these changes. Store it when they are processed. */
+    /** A watch from this cursor continues after these changes. Store it when they are processed. */
     cursor?: string;
 }
 /** Change is something that has happened in a namespace. */
@@ -2255,8 +2264,8 @@ export interface ProcessRequest {
     taskId?: number;
     attempt?: number;
     /**
-     * Increases with every attempt on this process. A processor can store it with its own writes to
-     * reject late attempts.
+     * A number that increases with every attempt on this process. A processor can store it with its
+     * own writes to reject late attempts.
      */
     fencingToken?: number;
     idempotencyKey?: string;
@@ -2297,11 +2306,11 @@ export interface Result {
     response?: Payload;
     /** replaces the pending default timer */
     setTimer?: SetTimer;
-    /** drops the pending timers */
+    /** cancels the pending timers */
     unsetTimer?: UnsetTimer;
     /** removes the process now */
     remove?: Remove;
-    /** sets the status COMPLETED, drops timers, cancels waiting calls */
+    /** sets the status COMPLETED, and cancels timers and waiting calls */
     complete?: Complete;
     /** Each entry replaces the timer of the same name. Other timers do not change. */
     namedTimers?: SetTimer[];
@@ -2333,7 +2342,10 @@ export interface SetTimer {
     /** empty in Result.set_timer */
     name?: string;
     at?: Timestamp;
-    /** A time in the past, zero or a negative duration fires at once, as the next task. */
+    /**
+     * A timer with a past time, or with a zero or negative duration, fires at once, as the next
+     * task.
+     */
     after?: Duration;
     remove?: boolean;
 }
@@ -2383,7 +2395,7 @@ export interface PollRequest {
     wait?: Duration;
     /** The namespace defines the default and the bounds. */
     leaseDuration?: Duration;
-    /** Only jobs, no tasks of other processes. If job_names is empty, jobs of any name. */
+    /** Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name. */
     jobsOnly?: boolean;
 }
 export interface PollResponse {
@@ -2419,7 +2431,7 @@ export interface LeaseBeat {
     leaseToken?: string;
     /** unchanged if absent */
     progress?: Progress;
-    /** The duration from now on, within the bounds of the namespace. Unchanged if absent. */
+    /** The duration of the lease from now on, within the bounds of the namespace. Unchanged if absent. */
     leaseDuration?: Duration;
 }
 export interface Progress {
@@ -2518,15 +2530,16 @@ export interface Worker {
     lastSeenTime?: Timestamp;
     directive?: WorkerDirective;
     /**
-     * The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
-     * client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
+     * The client to which the worker_id belongs: "keys:" and the name of its keys, or the name of a
+     * client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
+     * clients.
      */
     owner?: string;
 }
 export interface GetWorkerRequest {
     namespace?: string;
     workerId?: string;
-    /** The most leases to return. Default: 100. */
+    /** The maximum number of leases to return. Default: 100. */
     maxLeases?: number;
 }
 export interface GetWorkerResponse {
@@ -2584,8 +2597,8 @@ export interface Job {
     progress?: Progress;
     result?: Json;
     /**
-     * Why a job does not run: the name of a constraint, a paused namespace or job name, or its time.
-     * For a job for several workers: that no worker runs it now.
+     * Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
+     * that no worker runs a job for several workers now.
      */
     blockedOn?: string;
     workerId?: string;
@@ -2618,7 +2631,7 @@ export interface JobOptions {
     maxRetry?: number;
     /** default: exponential from 1 s, factor 2, at most 1 h, jitter 10 % */
     backoff?: Backoff;
-    /** Limit of one attempt. Default: 30 s. */
+    /** The time limit of one attempt. Default: 30 s. */
     timeout?: Duration;
     /** if false, the result is dropped when the job ends */
     keepResult?: boolean;
@@ -2642,15 +2655,15 @@ export interface JobOptions {
      */
     heartbeatInterval?: Duration;
     /**
-     * How many times the job goes to another worker after a lost lease without using up a retry.
-     * After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+     * How many times another worker gets the job after a lost lease, without using up a retry. After
+     * that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
      * ZOMBIE_POLICY_ERROR.
      */
     maxTakeovers?: number;
     /**
      * The first attempt must begin within this time after the run time: more than 0, at most 100
-     * years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-     * Retries have no such limit. It is not allowed together with workers. Default: no limit.
+     * years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+     * Retries have no such limit. It cannot be combined with workers. Default: no limit.
      */
     startDeadline?: Duration;
 }
@@ -2660,12 +2673,15 @@ export interface Backoff {
     max?: Duration;
     /** A random part of the interval, 0 to 1. */
     jitter?: number;
-    /** Replaces the fields above: one interval per retry. The last one is repeated. */
+    /**
+     * One interval for each retry, in place of the fields above. The last interval also applies to
+     * later retries.
+     */
     steps?: Duration[];
 }
 /**
  * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false. This continues for ttl after the end of the first job.
+ * and enqueued = false, until ttl has passed after the end of the first job.
  */
 export interface Unique {
     /** default: a hash of name and args */
@@ -2674,9 +2690,10 @@ export interface Unique {
     /** Until when the first job prevents a second one. Default: ACTIVE. */
     scope?: UniqueScope;
     /**
-     * If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
-     * options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
-     * not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+     * If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+     * delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+     * enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+     * EnqueueBatch or in a cron.
      */
     replace?: boolean;
 }
@@ -2721,8 +2738,8 @@ export interface Template {
     /** default: true */
     enabled?: boolean;
     /**
-     * JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
-     * absent, any payload is valid.
+     * JSON Schema 2020-12. A payload that does not match it is rejected with INVALID_ARGUMENT and the
+     * paths. If absent, any payload is valid.
      */
     payloadSchema?: JsonObject;
     /**
@@ -2732,14 +2749,14 @@ export interface Template {
     repeatable?: boolean;
     concurrencyPolicy?: ScopePolicy;
     /**
-     * Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
-     * payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
-     * no other run.
+     * The values that form the dedupe key of a run: "scope", "scope_id", or a path in the payload
+     * ("target", "user.id"). Default: scope and scope_id. A run has no dedupe key if all values are
+     * empty.
      */
     dedupeKeys?: string[];
     /**
-     * Limit of a run, from the start of its first step, including retries and waits. After that, the
-     * run is EXPIRED. 0 means no limit.
+     * The time limit of a run, from the start of its first step, including retries and waits. A run
+     * that exceeds it is EXPIRED. 0 means no limit.
      */
     timeout?: Duration;
     cancelPolicy?: CancelPolicy;
@@ -2747,7 +2764,7 @@ export interface Template {
     stepOrder?: StepOrder;
     /** 1 to 1,000 steps. A cycle or an unknown step in depends_on is an error that names it. */
     steps?: StepTemplate[];
-    /** A template. Default: the result of the last step that succeeded. */
+    /** The result of a run, a template. Default: the result of the last step that succeeded. */
     result?: Json;
     /** whether crons may start it; default: true */
     schedulable?: boolean;
@@ -2778,9 +2795,9 @@ export interface StepTemplate {
     stepId?: string;
     name?: string;
     /**
-     * Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-     * or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
-     * has due, or for a delay.
+     * The time limit of one attempt. The default is 30 s for a job, and none for a process or run.
+     * When a process or run exceeds it, it is asked to end, and the step is FAILED (`timeout`). It is
+     * not allowed for a delay or for a wait, which has due instead.
      */
     timeout?: Duration;
     /** default: true; if false, a cancel waits until the step ends */
@@ -2801,19 +2818,23 @@ export interface StepTemplate {
     delay?: DelayAction;
     run?: RunAction;
     /**
-     * Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
-     * succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
+     * The job that undoes the step. When a run fails, expires or is cancelled, the compensations of
+     * the steps that succeeded run, last step first. Their args contain the input and the result of
+     * the step to undo.
      */
     compensation?: JobAction;
-    /** If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED. */
+    /**
+     * If true, a failure of the step does not fail the run. Steps that depend on it treat it as
+     * SKIPPED.
+     */
     ignoreFailure?: boolean;
     /** for the percent of the run; default: 1 */
     weight?: number;
 }
 export interface ForEach {
     /**
-     * A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
-     * SUCCEEDED with [].
+     * A CEL expression that returns a list of at most 10,000 items. If the list is empty, the step
+     * succeeds with the result [].
      */
     items?: string;
     /** 0 means no limit */
@@ -2850,14 +2871,14 @@ export interface WaitAction {
     /** template */
     title?: string;
     /**
-     * Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
-     * user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-     * process.operate may, too. Anyone if empty.
+     * Templates of those who may complete or report a HUMAN wait, if the engine authenticates
+     * clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+     * process.operate may, too. If empty, anyone may.
      */
     assignees?: string[];
     /** JSON Schema of the result; the console shows a form */
     resultSchema?: JsonObject;
-    /** Counted from the start of the wait. 0 means no limit. */
+    /** The time limit of the wait. 0 means no limit. */
     due?: Duration;
     dueAction?: WaitActionDueAction;
     dueResult?: Json;
@@ -2891,7 +2912,7 @@ export interface Run {
     payload?: Json;
     /**
      * percent is the weighted share of steps that have ended, plus reported progress. For a run that
-     * ended without success, only steps that succeeded count. summary is the newest one that a
+     * ended without success, only steps that succeeded count. summary is the newest summary that a
      * step reported.
      */
     progress?: Progress;
@@ -2960,8 +2981,8 @@ export interface Step {
         [key: string]: number;
     };
     /**
-     * Set only by GetRun: input and result are omitted, and failure and progress are cut, because the
-     * steps before this one have 8 MiB of such values. ListSteps returns them.
+     * Only in GetRun. If true, input and result are omitted, and failure and progress are cut,
+     * because the steps before this one have 8 MiB of such values. ListSteps returns them.
      */
     valuesOmitted?: boolean;
 }
@@ -2998,8 +3019,8 @@ export interface OpenWait {
     dueTime?: Timestamp;
     cancelRequested?: boolean;
     /**
-     * The client of this request may complete it, or could with the token: it has wait.answer, and is
-     * an assignee or has process.operate.
+     * Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
+     * has wait.answer, and is an assignee or has process.operate.
      */
     answerable?: boolean;
     /** who works on it, as ReportStep said; empty if that is unknown */
@@ -3151,7 +3172,7 @@ export interface CancelRunRequest {
     runId?: string;
     reason?: string;
     /**
-     * End the run now, in any status before its end, even if the template does not support
+     * If true, the run ends now, in any status before its end, even if the template does not support
      * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
      * compensated.
      */
@@ -3169,10 +3190,9 @@ export interface RetryRunRequest {
      */
     newestVersion?: boolean;
     /**
-     * Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
-     * those of earlier retries. They replace what the template computes, also in later attempts and
-     * retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
-     * accept none.
+     * Inputs that replace those of steps that run again, also in later attempts and retries, and for
+     * the compensation. All inputs of a run, including those of earlier retries, have at most 256 KiB
+     * of JSON. Steps with for_each, waits, delays, and processes with args accept none.
      */
     inputs?: StepInput[];
 }
@@ -3221,7 +3241,7 @@ export interface CompleteStepRequest {
     index?: number;
     /** required for EXTERNAL */
     token?: string;
-    /** Who completed the step. Empty means the client, if the engine authenticates its clients. */
+    /** Who completed the step. If empty, the client, if the engine authenticates its clients. */
     workerId?: string;
     result?: Json;
     failure?: Failure;
@@ -3239,7 +3259,7 @@ export interface ReportStepRequest {
     token?: string;
     /** unchanged if absent */
     progress?: Progress;
-    /** The new due time, from now. Unchanged if absent. */
+    /** The duration from now until the wait is due. Unchanged if absent. */
     due?: Duration;
     /**
      * Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
@@ -3329,16 +3349,16 @@ export interface Backfill {
 export interface CronSpec {
     /**
      * Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
-     * start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
-     * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-     * match. With several expressions, the cron fires at the times of each.
+     * start_time, or else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+     * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, a day matches if
+     * one of them matches. With several expressions, the cron fires at the times of all of them.
      */
     expressions?: string[];
     /** IANA name; default: UTC */
     timezone?: string;
     startTime?: Timestamp;
     endTime?: Timestamp;
-    /** Upper limit of the delay of a fire, which is always the same for the same cron and fire time. */
+    /** The maximum delay of a fire. The delay is always the same for the same cron and fire time. */
     jitter?: Duration;
     excludeExpressions?: string[];
     daylightSaving?: DaylightSaving;
@@ -3357,16 +3377,19 @@ export interface CronPolicy {
     overlapAction?: OverlapAction;
     failureAction?: FailureAction;
     concurrencyPolicy?: ConcurrencyPolicy;
-    /** Runs of this cron at the same time. 0 means 1. */
+    /** How many runs of this cron may run at the same time. 0 means 1. */
     maxConcurrency?: number;
-    /** With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000. */
+    /** With QUEUE, how many fires may wait. Further ones are DROPPED. 0 means 1000. */
     queueLimit?: number;
     misfirePolicy?: MisfirePolicy;
     /** with CATCH_UP_LIMITED */
     catchupLimit?: number;
     /** Fires older than this are MISSED. 0 means no limit. */
     catchupWindow?: Duration;
-    /** Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself. */
+    /**
+     * The time limit of one run. 0 means 10 s for HTTP targets, and the limit of the target itself
+     * for all others.
+     */
     timeout?: Duration;
     /** with RETRY and BACKOFF */
     retryBackoff?: Backoff;
@@ -3374,9 +3397,9 @@ export interface CronPolicy {
     maxAttempts?: number;
     /** The cron is paused after this many failed runs in a row. 0 means never. */
     pauseAfterFailures?: number;
-    /** With SKIP: a fire that is at most this late still runs. Default: 5 s. */
+    /** With SKIP, a fire that is at most this late still runs. Default: 5 s. */
     misfireThreshold?: Duration;
-    /** With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit. */
+    /** With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit. */
     maxOverlap?: number;
 }
 export interface CronTarget {
@@ -3451,7 +3474,7 @@ export interface Fire {
     detail?: string;
     /** triggered, backfilled or run again */
     manual?: boolean;
-    /** number of fire times in this row; more than 1 only for old MISSED ones */
+    /** number of fire times in this row; more than 1 only for many MISSED ones */
     count?: number;
 }
 export interface CreateCronRequest {
@@ -3503,7 +3526,7 @@ export interface ResumeCronRequest {
     note?: string;
     /**
      * If true, the misfire policy decides which fire times of the pause run. By default, none of them
-     * runs, and all are MISSED ("paused").
+     * run, and all are MISSED ("paused").
      */
     catchUp?: boolean;
 }
@@ -3555,7 +3578,7 @@ export interface BackfillCronRequest {
     maxConcurrency?: number;
 }
 export interface BackfillCronResponse {
-    /** without fire times that were already recorded */
+    /** number of fire times, without those that were already recorded */
     fires?: number;
 }
 export interface StopBackfillsRequest {
@@ -3565,7 +3588,7 @@ export interface StopBackfillsRequest {
     reason?: string;
 }
 export interface StopBackfillsResponse {
-    /** number of backfills that it ended */
+    /** number of backfills that were ended */
     backfills?: number;
 }
 export interface PreviewCronRequest {
@@ -3613,9 +3636,9 @@ export interface EnqueueResponse {
     job?: Job;
     /** false if a job with the same unique or idempotency key existed */
     enqueued?: boolean;
-    /** The job has ended, and retention or RemoveProcess has removed it. job has only its IDs. */
+    /** If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs. */
     removed?: boolean;
-    /** by Unique.replace, job got the args and the time of this request */
+    /** true if job got the args and the time of this request, see Unique.replace */
     replaced?: boolean;
 }
 export interface EnqueueBatchRequest {
@@ -3675,8 +3698,8 @@ export interface UpdateJobRequest {
      */
     updateMask?: string;
     /**
-     * Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-     * unique job whose key is computed from them, cannot be changed.
+     * The new args, if update_mask contains "args". They can change only while the job waits. The
+     * args of the job of a step, and of a unique job whose key is computed from them, cannot change.
      */
     args?: Json;
 }
@@ -3694,7 +3717,10 @@ export interface CancelJobResponse {
 export interface RetryJobRequest {
     namespace?: string;
     jobId?: string;
-    /** With a WorkerGroup, the workers that succeeded run the job again, too. */
+    /**
+     * If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
+     * succeeded run it again, too.
+     */
     clearSuccesses?: boolean;
 }
 export interface RetryJobResponse {
@@ -3770,7 +3796,10 @@ export interface Constraint {
      * job.name == "send_mail" && job.args.region == "eu"
      */
     match?: string;
-    /** A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one. */
+    /**
+     * A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one
+     * limit.
+     */
     key?: string;
     /** 0 means no limit */
     maxRunning?: number;

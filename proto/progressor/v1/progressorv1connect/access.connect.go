@@ -63,8 +63,8 @@ type AccessServiceClient interface {
 	// token.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RotateKey creates a key with the name and the grants of a valid one, and ends the old key after
-	// an overlap in which both are valid.
+	// RotateKey creates a key with the name and the grants of a valid key. After an overlap in which
+	// both are valid, the old key expires.
 	RotateKey(context.Context, *v1.RotateKeyRequest) (*v1.RotateKeyResponse, error)
 	// RevokeKey makes a key invalid. It cannot become valid again.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)
@@ -247,8 +247,8 @@ type AccessServiceHandler interface {
 	// token.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RotateKey creates a key with the name and the grants of a valid one, and ends the old key after
-	// an overlap in which both are valid.
+	// RotateKey creates a key with the name and the grants of a valid key. After an overlap in which
+	// both are valid, the old key expires.
 	RotateKey(context.Context, *v1.RotateKeyRequest) (*v1.RotateKeyResponse, error)
 	// RevokeKey makes a key invalid. It cannot become valid again.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)

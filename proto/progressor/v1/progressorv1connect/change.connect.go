@@ -63,8 +63,9 @@ const (
 
 // ChangeServiceClient is a client for the progressor.v1.ChangeService service.
 type ChangeServiceClient interface {
-	// WatchChanges streams the changes of a namespace after a cursor: each at least once, without
-	// gaps, and those of a process in their order. It continues from a cursor on any node.
+	// WatchChanges streams the changes of a namespace after a cursor. Each change is sent at least
+	// once, without gaps, and the changes of a process are sent in order. A watch can continue from a
+	// cursor on any node.
 	WatchChanges(context.Context, *v1.WatchChangesRequest) (*connect.ServerStreamForClient[v1.WatchChangesResponse], error)
 	// PutSink creates a sink or replaces its settings. It keeps the cursor and the state of an
 	// existing sink, and repeats a failed delivery at once.
@@ -76,7 +77,7 @@ type ChangeServiceClient interface {
 	// PauseSink stops deliveries within about a second. Requests in progress finish. Changes wait for
 	// at most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
-	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+	// ResumeSink makes a sink ACTIVE from any state, and repeats a failed delivery at once.
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
 	// RewindSink moves the cursor of a sink to a time. The state does not change.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)
@@ -264,8 +265,9 @@ func (c *changeServiceClient) DeleteSink(ctx context.Context, req *v1.DeleteSink
 
 // ChangeServiceHandler is an implementation of the progressor.v1.ChangeService service.
 type ChangeServiceHandler interface {
-	// WatchChanges streams the changes of a namespace after a cursor: each at least once, without
-	// gaps, and those of a process in their order. It continues from a cursor on any node.
+	// WatchChanges streams the changes of a namespace after a cursor. Each change is sent at least
+	// once, without gaps, and the changes of a process are sent in order. A watch can continue from a
+	// cursor on any node.
 	WatchChanges(context.Context, *v1.WatchChangesRequest, *connect.ServerStream[v1.WatchChangesResponse]) error
 	// PutSink creates a sink or replaces its settings. It keeps the cursor and the state of an
 	// existing sink, and repeats a failed delivery at once.
@@ -277,7 +279,7 @@ type ChangeServiceHandler interface {
 	// PauseSink stops deliveries within about a second. Requests in progress finish. Changes wait for
 	// at most max_lag.
 	PauseSink(context.Context, *v1.PauseSinkRequest) (*v1.PauseSinkResponse, error)
-	// ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+	// ResumeSink makes a sink ACTIVE from any state, and repeats a failed delivery at once.
 	ResumeSink(context.Context, *v1.ResumeSinkRequest) (*v1.ResumeSinkResponse, error)
 	// RewindSink moves the cursor of a sink to a time. The state does not change.
 	RewindSink(context.Context, *v1.RewindSinkRequest) (*v1.RewindSinkResponse, error)

@@ -92,7 +92,7 @@ type CronServiceClient interface {
 	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
-	// ListFires lists the fire times that have come, each with the decision and its reason.
+	// ListFires lists the past fire times, each with the decision and its reason.
 	ListFires(context.Context, *v1.ListFiresRequest) (*v1.ListFiresResponse, error)
 }
 
@@ -365,7 +365,7 @@ type CronServiceHandler interface {
 	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
-	// ListFires lists the fire times that have come, each with the decision and its reason.
+	// ListFires lists the past fire times, each with the decision and its reason.
 	ListFires(context.Context, *v1.ListFiresRequest) (*v1.ListFiresResponse, error)
 }
 

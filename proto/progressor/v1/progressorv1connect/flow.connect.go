@@ -107,11 +107,11 @@ type FlowServiceClient interface {
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
 	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
-	// changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
-	// FAILED_PRECONDITION.
+	// engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
+	// fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
 	// succeed. Attempts are counted from 1 again.
@@ -120,12 +120,12 @@ type FlowServiceClient interface {
 	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
 	// RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
-	// RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+	// RemoveRun fails with FAILED_PRECONDITION: use CancelRun first.
 	RemoveRun(context.Context, *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
-	// again returns the run; another outcome fails with FAILED_PRECONDITION.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. A repeated
+	// request with the same outcome returns the run. Another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
 	// ReportStep stores the progress of a wait and changes its due time. The response contains a
 	// directive: continue or cancel.
@@ -462,11 +462,11 @@ type FlowServiceHandler interface {
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
 	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
-	// changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
-	// FAILED_PRECONDITION.
+	// engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
+	// fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
 	// succeed. Attempts are counted from 1 again.
@@ -475,12 +475,12 @@ type FlowServiceHandler interface {
 	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
 	// RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
-	// RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+	// RemoveRun fails with FAILED_PRECONDITION: use CancelRun first.
 	RemoveRun(context.Context, *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
-	// again returns the run; another outcome fails with FAILED_PRECONDITION.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. A repeated
+	// request with the same outcome returns the run. Another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
 	// ReportStep stores the progress of a wait and changes its due time. The response contains a
 	// directive: continue or cancel.

@@ -79,16 +79,16 @@ type JobServiceClient interface {
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
-	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
-	// is null.
+	// FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
+	// result is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
 	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
-	// The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
-	// the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
+	// with a new count of attempts. If the job is RETRYABLE, its next attempt begins now, and the
+	// earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
 	// RetryJob fails with INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
@@ -97,10 +97,10 @@ type JobServiceClient interface {
 	// INVALID_ARGUMENT: the job is removed with its run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
-	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
-	// Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
-	// and the others within a second. If the name is paused already, its reason changes. A namespace
-	// with 100 other paused names fails with INVALID_ARGUMENT.
+	// PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
+	// Running attempts continue, and jobs can still be enqueued. The node that serves the request
+	// applies it at once, and the others within a second. If the name is paused already, its reason
+	// changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
 	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
 	// the name is not paused.
@@ -392,16 +392,16 @@ type JobServiceHandler interface {
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
-	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
-	// is null.
+	// FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
+	// result is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
 	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
 	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
-	// The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
-	// the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
+	// with a new count of attempts. If the job is RETRYABLE, its next attempt begins now, and the
+	// earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
 	// RetryJob fails with INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
@@ -410,10 +410,10 @@ type JobServiceHandler interface {
 	// INVALID_ARGUMENT: the job is removed with its run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
-	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
-	// Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
-	// and the others within a second. If the name is paused already, its reason changes. A namespace
-	// with 100 other paused names fails with INVALID_ARGUMENT.
+	// PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
+	// Running attempts continue, and jobs can still be enqueued. The node that serves the request
+	// applies it at once, and the others within a second. If the name is paused already, its reason
+	// changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
 	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
 	// the name is not paused.

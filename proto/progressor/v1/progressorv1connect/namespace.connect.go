@@ -61,15 +61,16 @@ type NamespaceServiceClient interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
+	// PauseNamespace prevents tasks of a namespace from starting. Requests are still accepted, and
+	// wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
 	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
 	// It shows the view of the node that serves the request.
 	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
-	// DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
-	// background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
-	// repeated request changes nothing.
+	// DeleteNamespace deletes a namespace. It returns at once, and the engines delete the rows in the
+	// background. Meanwhile, the namespace accepts no requests, and GetNamespace shows the data that
+	// is left. A repeated request changes nothing.
 	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 }
 
@@ -208,15 +209,16 @@ type NamespaceServiceHandler interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
+	// PauseNamespace prevents tasks of a namespace from starting. Requests are still accepted, and
+	// wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
 	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
 	// It shows the view of the node that serves the request.
 	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
-	// DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
-	// background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
-	// repeated request changes nothing.
+	// DeleteNamespace deletes a namespace. It returns at once, and the engines delete the rows in the
+	// background. Meanwhile, the namespace accepts no requests, and GetNamespace shows the data that
+	// is left. A repeated request changes nothing.
 	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 }
 

@@ -103,8 +103,7 @@ type ProcessServiceClient interface {
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
 	// ResumeProcess returns a suspended process to its previous status. Its waiting tasks run.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
-	// RestartHistory begins a new, empty history of a process. The process keeps its state and
-	// everything else.
+	// RestartHistory begins a new, empty history of a process. The process keeps all other data.
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
@@ -395,8 +394,7 @@ type ProcessServiceHandler interface {
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
 	// ResumeProcess returns a suspended process to its previous status. Its waiting tasks run.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
-	// RestartHistory begins a new, empty history of a process. The process keeps its state and
-	// everything else.
+	// RestartHistory begins a new, empty history of a process. The process keeps all other data.
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)

@@ -157,9 +157,9 @@ ErrorDetailReason = Literal[
     "REASON_IDEMPOTENCY_MISMATCH",
     # FAILED_PRECONDITION: the status does not allow this
     "REASON_PROCESS_STATUS",
-    # ABORTED: the processor failed, see failure
+    # ABORTED: the processor failed; see failure
     "REASON_TASK_FAILED",
-    # FAILED_PRECONDITION: the processor refused, see rejection
+    # FAILED_PRECONDITION: the processor refused it; see rejection
     "REASON_TASK_REJECTED",
     # ABORTED
     "REASON_TASK_CANCELLED",
@@ -228,7 +228,7 @@ BulkVerb = Literal[
     "BULK_VERB_RESUME",
     "BULK_VERB_CANCEL",
     "BULK_VERB_REMOVE",
-    # Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+    # RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
     # their end, REMOVE.
     "BULK_VERB_RETRY",
 ]
@@ -254,7 +254,7 @@ ChangeKind = Literal[
 ZombiePolicy = Literal[
     # RETRY
     "ZOMBIE_POLICY_UNSPECIFIED",
-    # it is retried, up to max_attempts, and then treated as with ERROR
+    # it is retried, up to max_attempts; then the process goes to ERROR
     "ZOMBIE_POLICY_RETRY",
     # the process goes to ERROR with "zombie detected"
     "ZOMBIE_POLICY_ERROR",
@@ -279,7 +279,7 @@ HistoryMode = Literal[
     "HISTORY_MODE_LAST",
 ]
 
-#: HealthStatus reports whether the tasks of a namespace run.
+#: HealthStatus says whether the tasks of a namespace run.
 HealthStatus = Literal[
     "HEALTH_STATUS_UNSPECIFIED",
     "HEALTH_STATUS_OK",
@@ -337,7 +337,7 @@ SinkFormat = Literal[
     "SINK_FORMAT_PROTOBUF",
 ]
 
-#: SinkState says whether a sink delivers.
+#: SinkState says whether a sink delivers changes.
 SinkState = Literal[
     "SINK_STATE_UNSPECIFIED",
     "SINK_STATE_ACTIVE",
@@ -360,7 +360,8 @@ WorkerDirective = Literal[
     "WORKER_DIRECTIVE_CONTINUE",
     # take no new leases, finish the ones you have
     "WORKER_DIRECTIVE_QUIET",
-    # Like QUIET, then exit. Leases that are not finished after the grace period are lost.
+    # Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
+    # grace period are lost.
     "WORKER_DIRECTIVE_STOP",
 ]
 
@@ -393,7 +394,7 @@ LeaseDirectiveDirective = Literal[
     "DIRECTIVE_CONTINUE",
     # stop at the next checkpoint and complete with Cancelled
     "DIRECTIVE_CANCEL",
-    # the lease expired or was revoked: stop, results are ignored
+    # the lease expired or was revoked: stop, because results are ignored
     "DIRECTIVE_LOST",
 ]
 
@@ -543,14 +544,14 @@ ConcurrencyPolicy = Literal[
     "CONCURRENCY_POLICY_QUEUE",
 ]
 
-#: MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
-#: engine was down or late).
+#: MisfirePolicy defines which fires run if fire times were missed, because the engine was down or
+#: late.
 MisfirePolicy = Literal[
     # FIRE_NOW
     "MISFIRE_POLICY_UNSPECIFIED",
-    # the newest that can start or queue now; older ones are MISSED
+    # the newest ones that can start or queue now; older ones are MISSED
     "MISFIRE_POLICY_FIRE_NOW",
-    # only the newest, and only within misfire_threshold
+    # only the newest, if it is within misfire_threshold
     "MISFIRE_POLICY_SKIP",
     # the newest catchup_limit
     "MISFIRE_POLICY_CATCH_UP_LIMITED",
@@ -618,8 +619,8 @@ Needs = TypedDict("Needs", {
 
 class Role(TypedDict, total=False):
     """Role is a role in the namespaces that match a pattern."""
-    # viewer, support, client, worker, author, admin or root. worker: and NAME, PREFIX* or * limits a
-    # worker to jobs with these names.
+    # viewer, support, client, worker, author, admin or root. worker:NAME, worker:PREFIX* and
+    # worker:* limit a worker to jobs with these names.
     role: str
     # NAME, PREFIX* or *, such as shop/*. The role root needs *.
     pattern: str
@@ -628,13 +629,13 @@ class Role(TypedDict, total=False):
 class Key(TypedDict, total=False):
     """Key is a key of a client, without its token."""
     key_id: str
-    # what the key is for; keys with the same name are those of one client
+    # what the key is for; keys with the same name belong to one client
     name: str
     state: KeyState
     # a client, such as key:ID, or a role of the database
     created_by: str
     created_time: Timestamp
-    # When the key was last used. The time is behind by up to a minute. Absent if it was not used.
+    # When the key was last used, up to a minute late. Absent if it was not used.
     used_time: Timestamp
     # absent if it does not expire
     expire_time: Timestamp
@@ -650,7 +651,7 @@ class CreateKeyRequest(TypedDict, total=False):
     name: str
     # What the key may do. Each becomes a grant.
     roles: List[Role]
-    # How long the key is valid, at least 1 s. Without limit if absent.
+    # How long the key is valid, at least 1 s. If absent, there is no limit.
     ttl: Duration
 
 
@@ -663,7 +664,7 @@ class CreateKeyResponse(TypedDict, total=False):
 class ListKeysRequest(TypedDict, total=False):
     page_size: int
     page_token: str
-    # without keys that have expired or were revoked
+    # leave out keys that have expired or were revoked
     valid_only: bool
 
 
@@ -675,8 +676,8 @@ class ListKeysResponse(TypedDict, total=False):
 
 class RotateKeyRequest(TypedDict, total=False):
     key_id: str
-    # How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
-    # 0 revokes it at once.
+    # How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
+    # 24 h. 0 revokes it at once.
     overlap: Duration
     # How long the new key is valid, at least 1 s. Default: the total validity of the old key.
     ttl: Duration
@@ -744,7 +745,7 @@ class ConsoleLogin(TypedDict, total=False):
     # user:ISSUER#NAME
     user: str
     created_time: Timestamp
-    # behind by up to a minute
+    # when it was last used, up to a minute late
     used_time: Timestamp
     # When the login ends. It ends earlier if it is not used.
     expire_time: Timestamp
@@ -806,7 +807,9 @@ class Process(TypedDict, total=False):
 
 
 class Event(TypedDict, total=False):
-    """The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted."""
+    """An event of a process. Events are numbered 1, 2, 3, … without gaps, even if the history is
+    restarted.
+    """
     event_id: int
     task_id: int
     timestamp: Timestamp
@@ -819,15 +822,15 @@ class Timer(TypedDict, total=False):
     # "" is the default timer
     name: str
     fire_time: Timestamp
-    # when it fires, the process is removed
+    # the process is removed when the timer fires
     remove: bool
     # WAITING, or BLOCKED while a task of the process waits or runs
     status: TaskStatus
 
 
 class HistoryRange(TypedDict, total=False):
-    """A part of a history. Forward selects event_id > offset in ascending order. Backward selects
-    event_id < offset in descending order.
+    """A part of a history. DIRECTION_FORWARD selects event_id > offset in ascending order.
+    DIRECTION_BACKWARD selects event_id < offset in descending order.
     """
     offset: int
     # 0 means no events
@@ -868,9 +871,9 @@ class Task(TypedDict, total=False):
 
 
 class Failure(TypedDict, total=False):
-    """Failure reports that the processor could not do its work. The task is retried, or fails and the
-    process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
-    panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+    """Failure reports that the processor could not do its work. Either the task is retried, or it fails
+    and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
+    bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
     """
     # a short, stable name, compared with non_retryable_errors
     reason: str
@@ -878,9 +881,9 @@ class Failure(TypedDict, total=False):
     non_retryable: bool
     # Any data for the caller.
     details: Json
-    # The next attempt begins after this time instead of after the backoff of the job or the retry
-    # policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
-    # 365 days.
+    # The wait before the next attempt, at most 365 days. It replaces the backoff of the job or of
+    # the retry policy of the namespace, and does not add attempts. If absent or 0, the backoff
+    # applies.
     retry_after: Duration
     # The fields below are set by the engine, only for failed attempts of jobs and in Task.failures.
     # Values from a processor or worker are ignored.
@@ -888,7 +891,7 @@ class Failure(TypedDict, total=False):
     # the worker that ran the attempt; empty if none did
     worker_id: str
     failed_time: Timestamp
-    # the worker was lost, and the attempt used up no retry
+    # true if the worker was lost and the attempt used up no retry
     takeover: bool
     # the node that ran the attempt; only in Task.failures
     node_id: str
@@ -918,7 +921,7 @@ class StartRequest(TypedDict, total=False):
     # the events that the processor gets
     range: HistoryRange
     wait: Wait
-    # Limit of the wait. Default: the step timeout of the namespace.
+    # The time limit of the wait. Default: the step timeout of the namespace.
     timeout: Duration
     # The INIT task does not run before this time.
     start_time: Timestamp
@@ -1078,8 +1081,8 @@ class CancelProcessRequest(TypedDict, total=False):
     namespace: str
     process_id: str
     reason: str
-    # Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
-    # processor.
+    # The grace period, from when the request is stored. Default: 30 s. 0 cancels at once, without
+    # calling the processor.
     grace: Duration
 
 
@@ -1126,17 +1129,17 @@ class RemoveProcessResponse(TypedDict, total=False):
 
 class EraseProcessRequest(TypedDict, total=False):
     namespace: str
-    # A process or a job, or ~flow/ and the ID of a run.
+    # The ID of a process or a job, or ~flow/ and the ID of a run.
     process_id: str
-    # For a run: also erase the processes and runs that its steps have started in the namespace, and
-    # those of their steps.
+    # Only for a run. If true, the processes and runs that its steps have started in the namespace,
+    # and those of their steps, are erased, too.
     children: bool
     # only count
     dry_run: bool
     page_token: str
-    # Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-    # later. When you repeat an erasure, set it to the time of the first one, because a new process
-    # may have the ID since then.
+    # If a process that would be erased was created at this time or later, the request fails with
+    # FAILED_PRECONDITION. When you repeat an erasure, set this to the time of the first one, because
+    # a new process may have the same ID.
     created_before: Timestamp
 
 
@@ -1205,8 +1208,8 @@ class CountProcessesRequest(TypedDict, total=False):
 class CountProcessesResponse(TypedDict, total=False):
     # Keys: running (includes INIT), error, suspended, completed, cancelled.
     count_by_status: Dict[str, int]
-    # With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
-    # counts may include some of them.
+    # Only with users_only. If true, the namespace has more than 100,000 internal processes other
+    # than jobs, so the counts may include some of them.
     at_most: bool
 
 
@@ -1225,10 +1228,10 @@ class GetOverviewResponse(TypedDict, total=False):
     timer_lateness_p99: Duration
     # in the last minute
     tasks_per_second: float
-    # The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* are about all
-    # namespaces. They are empty for a client that may not see all of them.
+    # The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* cover all
+    # namespaces. They are empty for a client that may not see all namespaces.
     nodes: List[Node]
-    # the first 10,000 by name; the sums have all
+    # the first 10,000 by name; the sums include all
     namespaces: List[NamespaceOverview]
     # Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
     # samples_age is more than that. They start when the node that serves this request started.
@@ -1255,10 +1258,10 @@ class NamespaceOverview(TypedDict, total=False):
     # keys: scheduled, available, running, …
     jobs_by_state: Dict[str, int]
     # Runs that have not ended, and runs that ended without success. Keys: pending, active,
-    # cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
-    # counted, the oldest of the first and the newest of the second.
+    # cancel_requested, compensating, failed, cancelled and expired. Only the oldest 10,000
+    # unfinished runs and the newest 10,000 unsuccessful runs are counted.
     runs_by_status: Dict[str, int]
-    # steps that wait for a person or an external worker; 10,000 means or more
+    # waits for a person or an external worker; 10,000 means 10,000 or more
     open_waits: int
 
 
@@ -1295,16 +1298,17 @@ class ErrorGroup(TypedDict, total=False):
     count: int
     first_time: Timestamp
     last_time: Timestamp
-    # For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
-    # ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
+    # A filter that finds exactly the group. It is for ListProcesses and StartBulk. If jobs is set,
+    # it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
+    # flow.
     filter: str
     # The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
     # starts a new one with the same payload.
     runs: bool
     # the same failure in two namespaces makes two groups
     namespace: str
-    # The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
-    # and the fingerprint is that of the last failure.
+    # If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+    # filter is for ListCrons, and the fingerprint is that of the last failure.
     cron_id: str
     # process_id, job_id, run_id or cron_id of the newest failure
     newest_id: str
@@ -1329,7 +1333,7 @@ class ListNodesRequest(TypedDict, total=False):
 
 
 class ListNodesResponse(TypedDict, total=False):
-    # the newest 1,000, by number
+    # the newest 1,000, by node_id
     nodes: List[Node]
 
 
@@ -1389,7 +1393,7 @@ class Bulk(TypedDict, total=False):
     reason: str
     # their status did not allow the verb, or they had been removed
     skipped: int
-    # number of matches before the start, counted for at most one second
+    # number of matches at the start, counted for at most one second
     expected: int
     # there were more matches than were counted
     expected_more: bool
@@ -1404,7 +1408,7 @@ class Bulk(TypedDict, total=False):
     dry_run: bool
     # only for a dry run: the 20 oldest that match
     sample_process_ids: List[str]
-    # "" for processes, else "job" or "flow": its IDs are those of jobs or runs
+    # "" for processes; "job" or "flow" if its IDs are those of jobs or runs
     kind: str
 
 
@@ -1415,9 +1419,9 @@ class BulkFailure(TypedDict, total=False):
 
 class StartBulkRequest(TypedDict, total=False):
     namespace: str
-    # As in ListProcesses, ListJobs or ListRuns (see kind), and not empty. process_id = "*",
-    # job_id = "*" or run_id = "*" matches all of users. The engine's own processes and the jobs of
-    # steps never match.
+    # A filter of ListProcesses, ListJobs or ListRuns (see kind). It must not be empty. process_id =
+    # "*", job_id = "*" or run_id = "*" matches all processes of users, jobs or runs. The engine's
+    # own processes and the jobs of steps never match.
     filter: str
     verb: BulkVerb
     # Processes per second, 0.001 to 10,000. 0 means 100.
@@ -1467,25 +1471,25 @@ class Namespace(TypedDict, total=False):
     namespace: str
     processor: ProcessorConfig
     retry_policy: RetryPolicy
-    # Limit of one attempt of a task. Default: 60 s.
+    # The time limit of one attempt of a task. Default: 60 s.
     step_timeout: Duration
-    # Tasks of this namespace that run at the same time on one node. Default: 1,000.
+    # How many tasks of this namespace run at the same time on one node. Default: 1,000.
     max_running: int
     zombie_policy: ZombiePolicy
     # The events that the processor gets if the request sets no range.
     history_mode: HistoryMode
-    # How long processes, jobs and runs are kept after their end. 0 keeps them without limit.
+    # How long processes, jobs and runs are kept after their end. 0 means no limit.
     retention: Duration
-    # Calls that may wait in one process, without the one that runs. More calls fail with
+    # How many calls may wait in one process, without the one that runs. Further calls fail with
     # RESOURCE_EXHAUSTED. Default: 1,000.
     max_waiting: int
     paused: bool
     created_time: Timestamp
     # Which events of jobs and runs are stored.
     job_events: JobEvents
-    # Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
-    # slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
-    # otherwise. Default: 10 times max_running.
+    # How many tasks may wait for a slot. While fewer tasks wait, a request that gets no slot within
+    # 100 ms is stored. Otherwise, if its client waits for the response, it fails with
+    # RESOURCE_EXHAUSTED. Default: 10 times max_running.
     max_backlog: int
     # How long FAILED jobs, and FAILED or EXPIRED runs, are kept. Runs are kept at least for
     # retention. 0 means the value of retention.
@@ -1493,38 +1497,38 @@ class Namespace(TypedDict, total=False):
     # How long CANCELLED processes and jobs are kept. 0 means the value of retention.
     cancelled_retention: Duration
     # A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
-    # job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
-    # one of each. A job for which the expression fails has the key "". Jobs that were enqueued
-    # without this setting, jobs for several workers and tasks of processes run before the others of
-    # their priority. If empty, jobs of the same priority run in the order in which they were
-    # enqueued.
+    # job.metadata.tenant. Jobs of the same priority run in rounds, and each round has one job of
+    # each key. A job for which the expression fails has the key "". Jobs that were enqueued without
+    # this setting, jobs for several workers and tasks of processes run before other jobs of their
+    # priority. If empty, jobs of the same priority run in the order in which they were enqueued.
     fairness_key: str
     # only while the namespace is being deleted
     deletion: NamespaceDeletion
-    # What the change stream records. Without it, nothing.
+    # What the change stream records. If absent, it records nothing.
     changes: ChangeSettings
-    # The other namespaces to which the processor may send commands: NAME, PREFIX* or *. An attempt
-    # whose response has a command to another one fails with the reason bad_response.
+    # The other namespaces to which the processor may send commands: NAME, PREFIX* or *. If a
+    # response has a command to any other namespace, the attempt fails with the reason bad_response.
     command_namespaces: List[str]
 
 
 class ChangeSettings(TypedDict, total=False):
-    """ChangeSettings says which changes of a namespace are recorded. They are recorded in the
-    transaction of the change, from the next transaction after PutNamespace.
+    """ChangeSettings defines which changes of a namespace are recorded. Each change is recorded in its
+    own transaction, beginning with the first transaction after PutNamespace.
     """
     # If empty, nothing is recorded. JOB, STEP and RUN record the events that job_events keeps.
     kinds: List[ChangeKind]
-    # Record the payloads of events. Otherwise, only their numbers and metadata.
+    # Whether the payloads of events are recorded. If false, only their numbers and metadata are.
     payloads: bool
-    # The minimum time for which changes are kept. They are deleted by the day, after the longest
-    # retention of all namespaces. Default: 7 days.
+    # The minimum time for which changes are kept. The changes of a day are deleted together, after
+    # the longest retention of all namespaces. Default: 7 days.
     retention: Duration
 
 
 class NamespaceDeletion(TypedDict, total=False):
     """NamespaceDeletion is the progress of a DeleteNamespace."""
     requested_time: Timestamp
-    # If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled.
+    # If false, the namespace was empty. If data is stored before the deletion begins, it is
+    # cancelled.
     with_data: bool
     # Live nodes that may still accept requests for the namespace. Nothing is deleted until there are
     # none.
@@ -1565,8 +1569,8 @@ class ConnectProcessor(TypedDict, total=False):
     # encrypted. Responses have REDACTED in place of a value that may be secret; a put with REDACTED
     # keeps the stored value if the requests go to the same hosts.
     headers: Dict[str, str]
-    # Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
-    # reached or rejects an attempt because it is busy, the next one gets the attempt.
+    # Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
+    # reached or rejects an attempt because it is busy, the next URL gets the attempt.
     more_urls: List[str]
     # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
     # bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
@@ -1580,7 +1584,7 @@ class ConnectProcessor(TypedDict, total=False):
 
 class TargetTls(TypedDict, total=False):
     """TargetTls are the settings of TLS for requests to an https URL."""
-    # Certificates of the authorities to trust, in PEM. Default: those of the system.
+    # The CA certificates to trust, in PEM. Default: those of the system.
     ca_pem: str
     # Name of a secret (progressor secret put) with the certificate that the engine presents,
     # followed by those of its authorities, and its private key, all in PEM. A new value is used
@@ -1660,8 +1664,8 @@ class ResumeNamespaceResponse(TypedDict, total=False):
 
 
 class GetNamespaceHealthRequest(TypedDict, total=False):
-    # Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
-    # to the processor.
+    # Default: all namespaces, at most 1,000, by name. If set, the node also opens a connection to
+    # the processor.
     namespace: str
 
 
@@ -1698,35 +1702,36 @@ class HealthProblem(TypedDict, total=False):
 
 class DeleteNamespaceRequest(TypedDict, total=False):
     namespace: str
-    # Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
-    # namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+    # Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+    # false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
+    # tasks.
     with_data: bool
-    # Only count what would be deleted.
+    # If true, the data that would be deleted is only counted.
     dry_run: bool
 
 
 class DeleteNamespaceResponse(TypedDict, total=False):
     namespace: Namespace
-    # What the namespace had, each up to 1,000,000, without kinds that are 0.
+    # The data of the namespace, each kind up to 1,000,000, without kinds that are 0.
     counts: List[DataCount]
 
 
 class Sink(TypedDict, total=False):
-    """Sink delivers the changes of a namespace to a target: each at least once, and those of a process
-    in their order.
+    """Sink delivers the changes of a namespace to a target. Each change is delivered at least once, and
+    the changes of a process are delivered in order.
     """
     namespace: str
     sink_id: str
-    # Only changes of these kinds. Default: all that the namespace records.
+    # Only changes of these kinds. Default: all kinds that the namespace records.
     kinds: List[ChangeKind]
-    # A CEL expression on change, a Change, such as change.type == "failed". Only changes for which
-    # it is true are delivered. A change for which it fails is not.
+    # A CEL expression on change, which is a Change, such as change.type == "failed". Only changes
+    # for which it is true are delivered. A change for which it fails is not delivered.
     filter: str
     format: SinkFormat
     webhook: WebhookTarget
     kafka: KafkaTarget
-    # How old a change may become before it is delivered. Changes are kept that long for the sink,
-    # even after their retention. Then the sink is BROKEN. Default: 7 days.
+    # How old a change may become before it is delivered. The engine keeps changes for the sink until
+    # then, even after their retention. Then the sink is BROKEN. Default: 7 days.
     max_lag: Duration
     # set by the engine
     status: SinkStatus
@@ -1746,9 +1751,9 @@ class WebhookTarget(TypedDict, total=False):
     secrets: List[str]
     # set by the engine: there are secrets
     signed: bool
-    # Limit of one request. Default: 10 s.
+    # The time limit of one request. Default: 10 s.
     timeout: Duration
-    # Requests at the same time, for different processes. Default: 8.
+    # How many requests run at the same time, for different processes. Default: 8.
     max_concurrent: int
     # If true, PutSink removes the stored keys, so that requests have no signature. It must be false
     # if there are secrets.
@@ -1771,15 +1776,15 @@ class KafkaTarget(TypedDict, total=False):
     tls: KafkaTls
     # default: no authentication
     sasl: KafkaSasl
-    # Limit of a delivery. Default: 30 s.
+    # The time limit of a delivery. Default: 30 s.
     timeout: Duration
-    # Limit of a message. A larger change becomes a dead letter. Default: 1,000,000.
+    # The maximum size of a message. A larger change becomes a dead letter. Default: 1,000,000.
     max_message_bytes: int
 
 
 class KafkaTls(TypedDict, total=False):
     """KafkaTls encrypts the connections to the brokers."""
-    # Certificates of the authorities to trust, in PEM. Default: the system's.
+    # The CA certificates to trust, in PEM. Default: those of the system.
     ca_pem: str
     # Name of a secret with the certificate that the engine presents, as in TargetTls.
     certificate_secret: str
@@ -1918,9 +1923,9 @@ class ResumeSinkResponse(TypedDict, total=False):
 class RewindSinkRequest(TypedDict, total=False):
     namespace: str
     sink_id: str
-    # Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
-    # change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
-    # deleted.
+    # The sink continues with the changes that were recorded at or after this time. 1970-01-01 means
+    # the oldest change. A time later than the cursor skips changes. If changes since this time were
+    # deleted, the request fails with OUT_OF_RANGE.
     to_time: Timestamp
 
 
@@ -1931,9 +1936,9 @@ class RewindSinkResponse(TypedDict, total=False):
 class RetrySinkDeadLettersRequest(TypedDict, total=False):
     namespace: str
     sink_id: str
-    # Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
-    # select the dead letters that match all of them. A request selects at most 1,000, the oldest
-    # changes first.
+    # If true, all dead letters of the sink are selected. Otherwise, set at least one of the fields
+    # below, which select the dead letters that match all of them. A request selects at most 1,000,
+    # the oldest changes first.
     all: bool
     change_ids: List[int]
     of_process_id: str
@@ -1951,7 +1956,7 @@ class RetrySinkDeadLettersResponse(TypedDict, total=False):
     # The selected dead letters, by change_id. Those with a retry_time are delivered again. The
     # change of the others was deleted, or dry_run was set.
     dead_letters: List[SinkDeadLetter]
-    # while it is PAUSED, BROKEN or DISABLED, they wait
+    # while it is PAUSED, BROKEN or DISABLED, the dead letters wait
     sink: Sink
 
 
@@ -1966,15 +1971,15 @@ class DeleteSinkResponse(TypedDict, total=False):
 
 class WatchChangesRequest(TypedDict, total=False):
     namespace: str
-    # The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
-    # changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
-    # in the detail of the error is then the oldest cursor that works. Default: from_time, or from
-    # now on.
+    # The cursor of a previous response. The watch continues after its changes. It fails with
+    # OUT_OF_RANGE if changes after the cursor were deleted, or after a failover or a restore of the
+    # database. oldest_cursor in the detail of the error is then the oldest cursor that works.
+    # Default: from_time, or from now on.
     cursor: str
-    # Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
-    # means the oldest change.
+    # Only without a cursor. The watch begins with the changes that were recorded at or after this
+    # time. 1970-01-01 means the oldest change.
     from_time: Timestamp
-    # Only changes of these kinds. Default: all that the namespace records.
+    # Only changes of these kinds. Default: all kinds that the namespace records.
     kinds: List[ChangeKind]
     # only of this process
     process_id: str
@@ -1983,10 +1988,10 @@ class WatchChangesRequest(TypedDict, total=False):
 
 
 class WatchChangesResponse(TypedDict, total=False):
-    # At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
-    # no change matches.
+    # At most 500 changes and about 256 KiB. Empty in the first response of a watch from now on, and
+    # while no change matches.
     changes: List[Change]
-    # Continues after these changes. Store it when they are processed.
+    # A watch from this cursor continues after these changes. Store it when they are processed.
     cursor: str
 
 
@@ -2022,8 +2027,8 @@ class ProcessRequest(TypedDict, total=False):
     process: Process
     task_id: int
     attempt: int
-    # Increases with every attempt on this process. A processor can store it with its own writes to
-    # reject late attempts.
+    # A number that increases with every attempt on this process. A processor can store it with its
+    # own writes to reject late attempts.
     fencing_token: int
     idempotency_key: str
     context: Payload
@@ -2066,11 +2071,11 @@ class Result(TypedDict, total=False):
     response: Payload
     # replaces the pending default timer
     set_timer: SetTimer
-    # drops the pending timers
+    # cancels the pending timers
     unset_timer: UnsetTimer
     # removes the process now
     remove: Remove
-    # sets the status COMPLETED, drops timers, cancels waiting calls
+    # sets the status COMPLETED, and cancels timers and waiting calls
     complete: Complete
     # Each entry replaces the timer of the same name. Other timers do not change.
     named_timers: List[SetTimer]
@@ -2100,7 +2105,8 @@ class SetTimer(TypedDict, total=False):
     # empty in Result.set_timer
     name: str
     at: Timestamp
-    # A time in the past, zero or a negative duration fires at once, as the next task.
+    # A timer with a past time, or with a zero or negative duration, fires at once, as the next
+    # task.
     after: Duration
     remove: bool
 
@@ -2157,7 +2163,7 @@ class PollRequest(TypedDict, total=False):
     wait: Duration
     # The namespace defines the default and the bounds.
     lease_duration: Duration
-    # Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
+    # Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name.
     jobs_only: bool
 
 
@@ -2193,7 +2199,7 @@ class LeaseBeat(TypedDict, total=False):
     lease_token: str
     # unchanged if absent
     progress: Progress
-    # The duration from now on, within the bounds of the namespace. Unchanged if absent.
+    # The duration of the lease from now on, within the bounds of the namespace. Unchanged if absent.
     lease_duration: Duration
 
 
@@ -2305,15 +2311,16 @@ class Worker(TypedDict, total=False):
     leases: int
     last_seen_time: Timestamp
     directive: WorkerDirective
-    # The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
-    # client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
+    # The client to which the worker_id belongs: "keys:" and the name of its keys, or the name of a
+    # client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
+    # clients.
     owner: str
 
 
 class GetWorkerRequest(TypedDict, total=False):
     namespace: str
     worker_id: str
-    # The most leases to return. Default: 100.
+    # The maximum number of leases to return. Default: 100.
     max_leases: int
 
 
@@ -2373,8 +2380,8 @@ class Job(TypedDict, total=False):
     failures: List[Failure]
     progress: Progress
     result: Json
-    # Why a job does not run: the name of a constraint, a paused namespace or job name, or its time.
-    # For a job for several workers: that no worker runs it now.
+    # Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
+    # that no worker runs a job for several workers now.
     blocked_on: str
     worker_id: str
     created_time: Timestamp
@@ -2403,7 +2410,7 @@ class JobOptions(TypedDict, total=False):
     max_retry: int
     # default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
     backoff: Backoff
-    # Limit of one attempt. Default: 30 s.
+    # The time limit of one attempt. Default: 30 s.
     timeout: Duration
     # if false, the result is dropped when the job ends
     keep_result: bool
@@ -2422,13 +2429,13 @@ class JobOptions(TypedDict, total=False):
     # How often the worker sends heartbeats: more than 0, at most half of lease_duration.
     # Default: a third of the lease.
     heartbeat_interval: Duration
-    # How many times the job goes to another worker after a lost lease without using up a retry.
-    # After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+    # How many times another worker gets the job after a lost lease, without using up a retry. After
+    # that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
     # ZOMBIE_POLICY_ERROR.
     max_takeovers: int
     # The first attempt must begin within this time after the run time: more than 0, at most 100
-    # years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-    # Retries have no such limit. It is not allowed together with workers. Default: no limit.
+    # years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+    # Retries have no such limit. It cannot be combined with workers. Default: no limit.
     start_deadline: Duration
 
 
@@ -2438,22 +2445,24 @@ class Backoff(TypedDict, total=False):
     max: Duration
     # A random part of the interval, 0 to 1.
     jitter: float
-    # Replaces the fields above: one interval per retry. The last one is repeated.
+    # One interval for each retry, in place of the fields above. The last interval also applies to
+    # later retries.
     steps: List[Duration]
 
 
 class Unique(TypedDict, total=False):
     """Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-    and enqueued = false. This continues for ttl after the end of the first job.
+    and enqueued = false, until ttl has passed after the end of the first job.
     """
     # default: a hash of name and args
     key: str
     ttl: Duration
     # Until when the first job prevents a second one. Default: ACTIVE.
     scope: UniqueScope
-    # If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
-    # options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
-    # not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+    # If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+    # delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+    # enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+    # EnqueueBatch or in a cron.
     replace: bool
 
 
@@ -2497,26 +2506,26 @@ class Template(TypedDict, total=False):
     description: str
     # default: true
     enabled: bool
-    # JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
-    # absent, any payload is valid.
+    # JSON Schema 2020-12. A payload that does not match it is rejected with INVALID_ARGUMENT and the
+    # paths. If absent, any payload is valid.
     payload_schema: JsonObject
     # Whether a run may start again after one with the same dedupe key SUCCEEDED. Default: true. If
     # false, StartRun returns the run that succeeded.
     repeatable: bool
     concurrency_policy: ScopePolicy
-    # Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
-    # payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
-    # no other run.
+    # The values that form the dedupe key of a run: "scope", "scope_id", or a path in the payload
+    # ("target", "user.id"). Default: scope and scope_id. A run has no dedupe key if all values are
+    # empty.
     dedupe_keys: List[str]
-    # Limit of a run, from the start of its first step, including retries and waits. After that, the
-    # run is EXPIRED. 0 means no limit.
+    # The time limit of a run, from the start of its first step, including retries and waits. A run
+    # that exceeds it is EXPIRED. 0 means no limit.
     timeout: Duration
     cancel_policy: CancelPolicy
     retry_policy: RunRetryPolicy
     step_order: StepOrder
     # 1 to 1,000 steps. A cycle or an unknown step in depends_on is an error that names it.
     steps: List[StepTemplate]
-    # A template. Default: the result of the last step that succeeded.
+    # The result of a run, a template. Default: the result of the last step that succeeded.
     result: Json
     # whether crons may start it; default: true
     schedulable: bool
@@ -2548,9 +2557,9 @@ class StepTemplate(TypedDict, total=False):
     # Unique in the template, 1 to 64 characters of [a-z0-9_].
     step_id: str
     name: str
-    # Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-    # or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
-    # has due, or for a delay.
+    # The time limit of one attempt. The default is 30 s for a job, and none for a process or run.
+    # When a process or run exceeds it, it is asked to end, and the step is FAILED (`timeout`). It is
+    # not allowed for a delay or for a wait, which has due instead.
     timeout: Duration
     # default: true; if false, a cancel waits until the step ends
     cancelable: bool
@@ -2567,18 +2576,20 @@ class StepTemplate(TypedDict, total=False):
     wait: WaitAction
     delay: DelayAction
     run: RunAction
-    # Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
-    # succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
+    # The job that undoes the step. When a run fails, expires or is cancelled, the compensations of
+    # the steps that succeeded run, last step first. Their args contain the input and the result of
+    # the step to undo.
     compensation: JobAction
-    # If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED.
+    # If true, a failure of the step does not fail the run. Steps that depend on it treat it as
+    # SKIPPED.
     ignore_failure: bool
     # for the percent of the run; default: 1
     weight: int
 
 
 class ForEach(TypedDict, total=False):
-    # A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
-    # SUCCEEDED with [].
+    # A CEL expression that returns a list of at most 10,000 items. If the list is empty, the step
+    # succeeds with the result [].
     items: str
     # 0 means no limit
     max_running: int
@@ -2613,13 +2624,13 @@ class WaitAction(TypedDict, total=False):
     kind: WaitActionKind
     # template
     title: str
-    # Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
-    # user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-    # process.operate may, too. Anyone if empty.
+    # Templates of those who may complete or report a HUMAN wait, if the engine authenticates
+    # clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+    # process.operate may, too. If empty, anyone may.
     assignees: List[str]
     # JSON Schema of the result; the console shows a form
     result_schema: JsonObject
-    # Counted from the start of the wait. 0 means no limit.
+    # The time limit of the wait. 0 means no limit.
     due: Duration
     due_action: WaitActionDueAction
     due_result: Json
@@ -2655,7 +2666,7 @@ class Run(TypedDict, total=False):
     phase: str
     payload: Json
     # percent is the weighted share of steps that have ended, plus reported progress. For a run that
-    # ended without success, only steps that succeeded count. summary is the newest one that a
+    # ended without success, only steps that succeeded count. summary is the newest summary that a
     # step reported.
     progress: Progress
     # One for each step of the template, in the same order. See Step.values_omitted.
@@ -2717,8 +2728,8 @@ class Step(TypedDict, total=False):
     compensation_status: StepStatus
     # with for_each; keys: pending, running, …
     items_by_status: Dict[str, int]
-    # Set only by GetRun: input and result are omitted, and failure and progress are cut, because the
-    # steps before this one have 8 MiB of such values. ListSteps returns them.
+    # Only in GetRun. If true, input and result are omitted, and failure and progress are cut,
+    # because the steps before this one have 8 MiB of such values. ListSteps returns them.
     values_omitted: bool
 
 
@@ -2754,8 +2765,8 @@ class OpenWait(TypedDict, total=False):
     created_time: Timestamp
     due_time: Timestamp
     cancel_requested: bool
-    # The client of this request may complete it, or could with the token: it has wait.answer, and is
-    # an assignee or has process.operate.
+    # Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
+    # has wait.answer, and is an assignee or has process.operate.
     answerable: bool
     # who works on it, as ReportStep said; empty if that is unknown
     worker_id: str
@@ -2923,7 +2934,7 @@ class CancelRunRequest(TypedDict, total=False):
     namespace: str
     run_id: str
     reason: str
-    # End the run now, in any status before its end, even if the template does not support
+    # If true, the run ends now, in any status before its end, even if the template does not support
     # cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
     # compensated.
     force: bool
@@ -2939,10 +2950,9 @@ class RetryRunRequest(TypedDict, total=False):
     # Continue with the newest version of the template. This fails if that version lacks a step that
     # succeeded.
     newest_version: bool
-    # Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
-    # those of earlier retries. They replace what the template computes, also in later attempts and
-    # retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
-    # accept none.
+    # Inputs that replace those of steps that run again, also in later attempts and retries, and for
+    # the compensation. All inputs of a run, including those of earlier retries, have at most 256 KiB
+    # of JSON. Steps with for_each, waits, delays, and processes with args accept none.
     inputs: List[StepInput]
 
 
@@ -3000,7 +3010,7 @@ class CompleteStepRequest(TypedDict, total=False):
     index: int
     # required for EXTERNAL
     token: str
-    # Who completed the step. Empty means the client, if the engine authenticates its clients.
+    # Who completed the step. If empty, the client, if the engine authenticates its clients.
     worker_id: str
     result: Json
     failure: Failure
@@ -3020,7 +3030,7 @@ class ReportStepRequest(TypedDict, total=False):
     token: str
     # unchanged if absent
     progress: Progress
-    # The new due time, from now. Unchanged if absent.
+    # The duration from now until the wait is due. Unchanged if absent.
     due: Duration
     # Who works on the wait. Lists show it to others, who can still complete the wait. Unchanged if
     # absent. Empty clears it.
@@ -3113,15 +3123,15 @@ class Backfill(TypedDict, total=False):
 
 class CronSpec(TypedDict, total=False):
     # Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
-    # start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
-    # Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-    # match. With several expressions, the cron fires at the times of each.
+    # start_time, or else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+    # Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, a day matches if
+    # one of them matches. With several expressions, the cron fires at the times of all of them.
     expressions: List[str]
     # IANA name; default: UTC
     timezone: str
     start_time: Timestamp
     end_time: Timestamp
-    # Upper limit of the delay of a fire, which is always the same for the same cron and fire time.
+    # The maximum delay of a fire. The delay is always the same for the same cron and fire time.
     jitter: Duration
     exclude_expressions: List[str]
     daylight_saving: DaylightSaving
@@ -3141,16 +3151,17 @@ class CronPolicy(TypedDict, total=False):
     overlap_action: OverlapAction
     failure_action: FailureAction
     concurrency_policy: ConcurrencyPolicy
-    # Runs of this cron at the same time. 0 means 1.
+    # How many runs of this cron may run at the same time. 0 means 1.
     max_concurrency: int
-    # With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000.
+    # With QUEUE, how many fires may wait. Further ones are DROPPED. 0 means 1000.
     queue_limit: int
     misfire_policy: MisfirePolicy
     # with CATCH_UP_LIMITED
     catchup_limit: int
     # Fires older than this are MISSED. 0 means no limit.
     catchup_window: Duration
-    # Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
+    # The time limit of one run. 0 means 10 s for HTTP targets, and the limit of the target itself
+    # for all others.
     timeout: Duration
     # with RETRY and BACKOFF
     retry_backoff: Backoff
@@ -3158,9 +3169,9 @@ class CronPolicy(TypedDict, total=False):
     max_attempts: int
     # The cron is paused after this many failed runs in a row. 0 means never.
     pause_after_failures: int
-    # With SKIP: a fire that is at most this late still runs. Default: 5 s.
+    # With SKIP, a fire that is at most this late still runs. Default: 5 s.
     misfire_threshold: Duration
-    # With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit.
+    # With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
     max_overlap: int
 
 
@@ -3234,7 +3245,7 @@ class Fire(TypedDict, total=False):
     detail: str
     # triggered, backfilled or run again
     manual: bool
-    # number of fire times in this row; more than 1 only for old MISSED ones
+    # number of fire times in this row; more than 1 only for many MISSED ones
     count: int
 
 
@@ -3299,7 +3310,7 @@ class ResumeCronRequest(TypedDict, total=False):
     cron_id: str
     note: str
     # If true, the misfire policy decides which fire times of the pause run. By default, none of them
-    # runs, and all are MISSED ("paused").
+    # run, and all are MISSED ("paused").
     catch_up: bool
 
 
@@ -3359,7 +3370,7 @@ class BackfillCronRequest(TypedDict, total=False):
 
 
 class BackfillCronResponse(TypedDict, total=False):
-    # without fire times that were already recorded
+    # number of fire times, without those that were already recorded
     fires: int
 
 
@@ -3371,7 +3382,7 @@ class StopBackfillsRequest(TypedDict, total=False):
 
 
 class StopBackfillsResponse(TypedDict, total=False):
-    # number of backfills that it ended
+    # number of backfills that were ended
     backfills: int
 
 
@@ -3424,9 +3435,9 @@ class EnqueueResponse(TypedDict, total=False):
     job: Job
     # false if a job with the same unique or idempotency key existed
     enqueued: bool
-    # The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
+    # If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
     removed: bool
-    # by Unique.replace, job got the args and the time of this request
+    # true if job got the args and the time of this request, see Unique.replace
     replaced: bool
 
 
@@ -3490,8 +3501,8 @@ class UpdateJobRequest(TypedDict, total=False):
     # tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval, start_deadline; and
     # args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
     update_mask: str
-    # Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-    # unique job whose key is computed from them, cannot be changed.
+    # The new args, if update_mask contains "args". They can change only while the job waits. The
+    # args of the job of a step, and of a unique job whose key is computed from them, cannot change.
     args: Json
 
 
@@ -3512,7 +3523,8 @@ class CancelJobResponse(TypedDict, total=False):
 class RetryJobRequest(TypedDict, total=False):
     namespace: str
     job_id: str
-    # With a WorkerGroup, the workers that succeeded run the job again, too.
+    # If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
+    # succeeded run it again, too.
     clear_successes: bool
 
 
@@ -3596,7 +3608,8 @@ class Constraint(TypedDict, total=False):
     # A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, for example
     # job.name == "send_mail" && job.args.region == "eu"
     match: str
-    # A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
+    # A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one
+    # limit.
     key: str
     # 0 means no limit
     max_running: int
@@ -3647,9 +3660,9 @@ class DeleteConstraintResponse(TypedDict, total=False):
 
 
 class AccessService:
-    """AccessService manages the keys of clients, what clients may do, and the logins of users to the
-    console. An engine that does not authenticate its clients only lists them. Every engine knows a
-    change after 10 s at most.
+    """AccessService manages the keys of clients, their roles, and the logins of users to the console.
+    An engine that does not authenticate its clients rejects changes. A change takes effect on every
+    engine within 10 s.
     """
 
     def __init__(self, send: Send) -> None:
@@ -3673,8 +3686,8 @@ class AccessService:
     def rotate_key(
         self, request: RotateKeyRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> RotateKeyResponse:
-        """RotateKey creates a key with the name and the grants of a valid one, and ends the old key after
-        an overlap in which both are valid.
+        """RotateKey creates a key with the name and the grants of a valid key. After an overlap in which
+        both are valid, the old key expires.
         """
         method = Method("AccessService/RotateKey", "RotateKeyRequest", "RotateKeyResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -3812,9 +3825,7 @@ class ProcessService:
     def restart_history(
         self, request: RestartHistoryRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> RestartHistoryResponse:
-        """RestartHistory begins a new, empty history of a process. The process keeps its state and
-        everything else.
-        """
+        """RestartHistory begins a new, empty history of a process. The process keeps all other data."""
         method = Method("ProcessService/RestartHistory", "RestartHistoryRequest", "RestartHistoryResponse", "once")
         return self._send(method, request, timeout, max_attempts)
 
@@ -3838,8 +3849,8 @@ class ProcessService:
 
 
 class InsightService:
-    """InsightService is the API for operators and the console. It reads counters and indexes, never
-    COUNT(*).
+    """InsightService is the API for operators and the console. It reads counters and indexes, and never
+    counts the rows of a table.
     """
 
     def __init__(self, send: Send) -> None:
@@ -3930,9 +3941,9 @@ class BulkService:
 
 
 class NamespaceService:
-    """NamespaceService manages namespaces, the units of isolation and policy. Engines store the
-    namespaces of their configuration file when they start. Namespaces that are created here are only
-    in the database.
+    """NamespaceService manages namespaces, which are units of isolation with their own settings.
+    Engines store the namespaces of their configuration file when they start. Namespaces that are
+    created here are only in the database.
     """
 
     def __init__(self, send: Send) -> None:
@@ -3959,7 +3970,9 @@ class NamespaceService:
     def pause_namespace(
         self, request: PauseNamespaceRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> PauseNamespaceResponse:
-        """PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait."""
+        """PauseNamespace prevents tasks of a namespace from starting. Requests are still accepted, and
+        wait.
+        """
         method = Method("NamespaceService/PauseNamespace", "PauseNamespaceRequest", "PauseNamespaceResponse", "once")
         return self._send(method, request, timeout, max_attempts)
 
@@ -3981,9 +3994,9 @@ class NamespaceService:
     def delete_namespace(
         self, request: DeleteNamespaceRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> DeleteNamespaceResponse:
-        """DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
-        background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
-        repeated request changes nothing.
+        """DeleteNamespace deletes a namespace. It returns at once, and the engines delete the rows in the
+        background. Meanwhile, the namespace accepts no requests, and GetNamespace shows the data that
+        is left. A repeated request changes nothing.
         """
         method = Method("NamespaceService/DeleteNamespace", "DeleteNamespaceRequest", "DeleteNamespaceResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -4035,7 +4048,7 @@ class ChangeService:
     def resume_sink(
         self, request: ResumeSinkRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ResumeSinkResponse:
-        """ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once."""
+        """ResumeSink makes a sink ACTIVE from any state, and repeats a failed delivery at once."""
         method = Method("ChangeService/ResumeSink", "ResumeSinkRequest", "ResumeSinkResponse", "once")
         return self._send(method, request, timeout, max_attempts)
 
@@ -4225,11 +4238,11 @@ class FlowService:
         self, request: CancelRunRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> CancelRunResponse:
         """CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-        RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+        RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
         request with their next heartbeat, and other steps finish first. After the grace period, the
-        engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
-        changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
-        FAILED_PRECONDITION.
+        engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+        nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
+        fails with FAILED_PRECONDITION.
         """
         method = Method("FlowService/CancelRun", "CancelRunRequest", "CancelRunResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -4256,7 +4269,7 @@ class FlowService:
         self, request: RemoveRunRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> RemoveRunResponse:
         """RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
-        RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+        RemoveRun fails with FAILED_PRECONDITION: use CancelRun first.
         """
         method = Method("FlowService/RemoveRun", "RemoveRunRequest", "RemoveRunResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -4271,8 +4284,8 @@ class FlowService:
     def complete_step(
         self, request: CompleteStepRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> CompleteStepResponse:
-        """CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
-        again returns the run; another outcome fails with FAILED_PRECONDITION.
+        """CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. A repeated
+        request with the same outcome returns the run. Another outcome fails with FAILED_PRECONDITION.
         """
         method = Method("FlowService/CompleteStep", "CompleteStepRequest", "CompleteStepResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -4295,9 +4308,8 @@ class FlowService:
 
 
 class JobEventService:
-    """JobEventService returns the events of jobs, runs and steps. Each status change, and other changes
-    that matter for an audit, is stored as one event by the transaction that makes the change. Events
-    are never updated.
+    """JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
+    the same transaction. So do some other changes. Events are never updated.
     """
 
     def __init__(self, send: Send) -> None:
@@ -4414,7 +4426,7 @@ class CronService:
     def list_fires(
         self, request: ListFiresRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ListFiresResponse:
-        """ListFires lists the fire times that have come, each with the decision and its reason."""
+        """ListFires lists the past fire times, each with the decision and its reason."""
         method = Method("CronService/ListFires", "ListFiresRequest", "ListFiresResponse", "always")
         return self._send(method, request, timeout, max_attempts)
 
@@ -4455,8 +4467,8 @@ class JobService:
     def fetch_result(
         self, request: FetchResultRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> FetchResultResponse:
-        """FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
-        is null.
+        """FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
+        result is null.
         """
         method = Method("JobService/FetchResult", "FetchResultRequest", "FetchResultResponse", "once")
         return self._send(method, request, timeout, max_attempts)
@@ -4479,9 +4491,9 @@ class JobService:
     def retry_job(
         self, request: RetryJobRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> RetryJobResponse:
-        """RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
-        The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
-        the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+        """RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
+        with a new count of attempts. If the job is RETRYABLE, its next attempt begins now, and the
+        earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
         RetryJob fails with INVALID_ARGUMENT: use RetryRun.
         """
         method = Method("JobService/RetryJob", "RetryJobRequest", "RetryJobResponse", "once")
@@ -4507,10 +4519,10 @@ class JobService:
     def pause_jobs(
         self, request: PauseJobsRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> PauseJobsResponse:
-        """PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
-        Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
-        and the others within a second. If the name is paused already, its reason changes. A namespace
-        with 100 other paused names fails with INVALID_ARGUMENT.
+        """PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
+        Running attempts continue, and jobs can still be enqueued. The node that serves the request
+        applies it at once, and the others within a second. If the name is paused already, its reason
+        changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
         """
         method = Method("JobService/PauseJobs", "PauseJobsRequest", "PauseJobsResponse", "once")
         return self._send(method, request, timeout, max_attempts)

@@ -22,8 +22,8 @@ export const file_progressor_v1_access: GenFile = /*@__PURE__*/
  */
 export type Role = Message<"progressor.v1.Role"> & {
   /**
-   * viewer, support, client, worker, author, admin or root. worker: and NAME, PREFIX* or * limits a
-   * worker to jobs with these names.
+   * viewer, support, client, worker, author, admin or root. worker:NAME, worker:PREFIX* and
+   * worker:* limit a worker to jobs with these names.
    *
    * @generated from field: string role = 1;
    */
@@ -56,7 +56,7 @@ export type Key = Message<"progressor.v1.Key"> & {
   keyId: string;
 
   /**
-   * what the key is for; keys with the same name are those of one client
+   * what the key is for; keys with the same name belong to one client
    *
    * @generated from field: string name = 2;
    */
@@ -80,7 +80,7 @@ export type Key = Message<"progressor.v1.Key"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * When the key was last used. The time is behind by up to a minute. Absent if it was not used.
+   * When the key was last used, up to a minute late. Absent if it was not used.
    *
    * @generated from field: google.protobuf.Timestamp used_time = 6;
    */
@@ -142,7 +142,7 @@ export type CreateKeyRequest = Message<"progressor.v1.CreateKeyRequest"> & {
   roles: Role[];
 
   /**
-   * How long the key is valid, at least 1 s. Without limit if absent.
+   * How long the key is valid, at least 1 s. If absent, there is no limit.
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -195,7 +195,7 @@ export type ListKeysRequest = Message<"progressor.v1.ListKeysRequest"> & {
   pageToken: string;
 
   /**
-   * without keys that have expired or were revoked
+   * leave out keys that have expired or were revoked
    *
    * @generated from field: bool valid_only = 3;
    */
@@ -243,8 +243,8 @@ export type RotateKeyRequest = Message<"progressor.v1.RotateKeyRequest"> & {
   keyId: string;
 
   /**
-   * How long the old key stays valid, at most 365 days, and not longer than before. Default: 24 h.
-   * 0 revokes it at once.
+   * How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
+   * 24 h. 0 revokes it at once.
    *
    * @generated from field: google.protobuf.Duration overlap = 2;
    */
@@ -511,7 +511,7 @@ export type ConsoleLogin = Message<"progressor.v1.ConsoleLogin"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * behind by up to a minute
+   * when it was last used, up to a minute late
    *
    * @generated from field: google.protobuf.Timestamp used_time = 4;
    */
@@ -663,9 +663,9 @@ export const KeyStateSchema: GenEnum<KeyState> = /*@__PURE__*/
   enumDesc(file_progressor_v1_access, 0);
 
 /**
- * AccessService manages the keys of clients, what clients may do, and the logins of users to the
- * console. An engine that does not authenticate its clients only lists them. Every engine knows a
- * change after 10 s at most.
+ * AccessService manages the keys of clients, their roles, and the logins of users to the console.
+ * An engine that does not authenticate its clients rejects changes. A change takes effect on every
+ * engine within 10 s.
  *
  * @generated from service progressor.v1.AccessService
  */
@@ -690,8 +690,8 @@ export const AccessService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * RotateKey creates a key with the name and the grants of a valid one, and ends the old key after
-   * an overlap in which both are valid.
+   * RotateKey creates a key with the name and the grants of a valid key. After an overlap in which
+   * both are valid, the old key expires.
    *
    * @generated from rpc progressor.v1.AccessService.RotateKey
    */

@@ -180,8 +180,8 @@ export type CountProcessesResponse = Message<"progressor.v1.CountProcessesRespon
   countByStatus: { [key: string]: bigint };
 
   /**
-   * With users_only: the namespace has more than 100,000 internal processes other than jobs, so the
-   * counts may include some of them.
+   * Only with users_only. If true, the namespace has more than 100,000 internal processes other
+   * than jobs, so the counts may include some of them.
    *
    * @generated from field: bool at_most = 2;
    */
@@ -255,15 +255,15 @@ export type GetOverviewResponse = Message<"progressor.v1.GetOverviewResponse"> &
   tasksPerSecond: number;
 
   /**
-   * The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* are about all
-   * namespaces. They are empty for a client that may not see all of them.
+   * The fields tasks_per_second, timer_lateness_p99, nodes, samples and processing_* cover all
+   * namespaces. They are empty for a client that may not see all namespaces.
    *
    * @generated from field: repeated progressor.v1.Node nodes = 6;
    */
   nodes: Node[];
 
   /**
-   * the first 10,000 by name; the sums have all
+   * the first 10,000 by name; the sums include all
    *
    * @generated from field: repeated progressor.v1.NamespaceOverview namespaces = 7;
    */
@@ -359,15 +359,15 @@ export type NamespaceOverview = Message<"progressor.v1.NamespaceOverview"> & {
 
   /**
    * Runs that have not ended, and runs that ended without success. Keys: pending, active,
-   * cancel_requested, compensating, failed, cancelled and expired. At most 10,000 of both are
-   * counted, the oldest of the first and the newest of the second.
+   * cancel_requested, compensating, failed, cancelled and expired. Only the oldest 10,000
+   * unfinished runs and the newest 10,000 unsuccessful runs are counted.
    *
    * @generated from field: map<string, int64> runs_by_status = 9;
    */
   runsByStatus: { [key: string]: bigint };
 
   /**
-   * steps that wait for a person or an external worker; 10,000 means or more
+   * waits for a person or an external worker; 10,000 means 10,000 or more
    *
    * @generated from field: int64 open_waits = 10;
    */
@@ -522,8 +522,9 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   lastTime?: Timestamp | undefined;
 
   /**
-   * For ListProcesses and StartBulk, for ListJobs and bulks of kind job if jobs is set, or for
-   * ListRuns and bulks of kind flow if runs is set. It finds exactly the group.
+   * A filter that finds exactly the group. It is for ListProcesses and StartBulk. If jobs is set,
+   * it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
+   * flow.
    *
    * @generated from field: string filter = 7;
    */
@@ -545,8 +546,8 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   namespace: string;
 
   /**
-   * The group is a failing cron: count of its runs failed in a row. The filter is for ListCrons,
-   * and the fingerprint is that of the last failure.
+   * If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+   * filter is for ListCrons, and the fingerprint is that of the last failure.
    *
    * @generated from field: string cron_id = 10;
    */
@@ -646,7 +647,7 @@ export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*
  */
 export type ListNodesResponse = Message<"progressor.v1.ListNodesResponse"> & {
   /**
-   * the newest 1,000, by number
+   * the newest 1,000, by node_id
    *
    * @generated from field: repeated progressor.v1.Node nodes = 1;
    */
@@ -891,7 +892,7 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   skipped: bigint;
 
   /**
-   * number of matches before the start, counted for at most one second
+   * number of matches at the start, counted for at most one second
    *
    * @generated from field: int64 expected = 14;
    */
@@ -945,7 +946,7 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   sampleProcessIds: string[];
 
   /**
-   * "" for processes, else "job" or "flow": its IDs are those of jobs or runs
+   * "" for processes; "job" or "flow" if its IDs are those of jobs or runs
    *
    * @generated from field: string kind = 22;
    */
@@ -991,9 +992,9 @@ export type StartBulkRequest = Message<"progressor.v1.StartBulkRequest"> & {
   namespace: string;
 
   /**
-   * As in ListProcesses, ListJobs or ListRuns (see kind), and not empty. process_id = "*",
-   * job_id = "*" or run_id = "*" matches all of users. The engine's own processes and the jobs of
-   * steps never match.
+   * A filter of ListProcesses, ListJobs or ListRuns (see kind). It must not be empty. process_id =
+   * "*", job_id = "*" or run_id = "*" matches all processes of users, jobs or runs. The engine's
+   * own processes and the jobs of steps never match.
    *
    * @generated from field: string filter = 2;
    */
@@ -1271,7 +1272,7 @@ export enum BulkVerb {
   REMOVE = 5,
 
   /**
-   * Only for jobs and runs: RetryJob or RetryRun. Jobs and runs support RETRY, CANCEL and, after
+   * RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
    * their end, REMOVE.
    *
    * @generated from enum value: BULK_VERB_RETRY = 6;
@@ -1286,8 +1287,8 @@ export const BulkVerbSchema: GenEnum<BulkVerb> = /*@__PURE__*/
   enumDesc(file_progressor_v1_admin, 1);
 
 /**
- * InsightService is the API for operators and the console. It reads counters and indexes, never
- * COUNT(*).
+ * InsightService is the API for operators and the console. It reads counters and indexes, and never
+ * counts the rows of a table.
  *
  * @generated from service progressor.v1.InsightService
  */

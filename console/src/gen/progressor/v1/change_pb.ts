@@ -29,25 +29,25 @@ export type WatchChangesRequest = Message<"progressor.v1.WatchChangesRequest"> &
   namespace: string;
 
   /**
-   * The cursor of a previous response: continue after its changes. The error is OUT_OF_RANGE if
-   * changes after it were deleted, or after a failover or a restore of the database. oldest_cursor
-   * in the detail of the error is then the oldest cursor that works. Default: from_time, or from
-   * now on.
+   * The cursor of a previous response. The watch continues after its changes. It fails with
+   * OUT_OF_RANGE if changes after the cursor were deleted, or after a failover or a restore of the
+   * database. oldest_cursor in the detail of the error is then the oldest cursor that works.
+   * Default: from_time, or from now on.
    *
    * @generated from field: string cursor = 2;
    */
   cursor: string;
 
   /**
-   * Without a cursor: begin with the changes that were recorded at or after this time. 1970-01-01
-   * means the oldest change.
+   * Only without a cursor. The watch begins with the changes that were recorded at or after this
+   * time. 1970-01-01 means the oldest change.
    *
    * @generated from field: google.protobuf.Timestamp from_time = 3;
    */
   fromTime?: Timestamp | undefined;
 
   /**
-   * Only changes of these kinds. Default: all that the namespace records.
+   * Only changes of these kinds. Default: all kinds that the namespace records.
    *
    * @generated from field: repeated progressor.v1.ChangeKind kinds = 4;
    */
@@ -80,15 +80,15 @@ export const WatchChangesRequestSchema: GenMessage<WatchChangesRequest> = /*@__P
  */
 export type WatchChangesResponse = Message<"progressor.v1.WatchChangesResponse"> & {
   /**
-   * At most 500, and about 256 KiB. Empty in the first response of a watch from now on, and while
-   * no change matches.
+   * At most 500 changes and about 256 KiB. Empty in the first response of a watch from now on, and
+   * while no change matches.
    *
    * @generated from field: repeated progressor.v1.Change changes = 1;
    */
   changes: Change[];
 
   /**
-   * Continues after these changes. Store it when they are processed.
+   * A watch from this cursor continues after these changes. Store it when they are processed.
    *
    * @generated from field: string cursor = 2;
    */
@@ -203,8 +203,9 @@ export const ChangeSchema: GenMessage<Change> = /*@__PURE__*/
  */
 export const ChangeService: GenService<{
   /**
-   * WatchChanges streams the changes of a namespace after a cursor: each at least once, without
-   * gaps, and those of a process in their order. It continues from a cursor on any node.
+   * WatchChanges streams the changes of a namespace after a cursor. Each change is sent at least
+   * once, without gaps, and the changes of a process are sent in order. A watch can continue from a
+   * cursor on any node.
    *
    * @generated from rpc progressor.v1.ChangeService.WatchChanges
    */
@@ -262,7 +263,7 @@ export const ChangeService: GenService<{
     output: typeof PauseSinkResponseSchema;
   },
   /**
-   * ResumeSink makes a sink ACTIVE, whatever its state, and repeats a failed delivery at once.
+   * ResumeSink makes a sink ACTIVE from any state, and repeats a failed delivery at once.
    *
    * @generated from rpc progressor.v1.ChangeService.ResumeSink
    */

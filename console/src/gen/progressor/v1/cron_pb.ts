@@ -179,9 +179,9 @@ export const BackfillSchema: GenMessage<Backfill> = /*@__PURE__*/
 export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   /**
    * Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
-   * start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
-   * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
-   * match. With several expressions, the cron fires at the times of each.
+   * start_time, or else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+   * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, a day matches if
+   * one of them matches. With several expressions, the cron fires at the times of all of them.
    *
    * @generated from field: repeated string expressions = 1;
    */
@@ -205,7 +205,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   endTime?: Timestamp | undefined;
 
   /**
-   * Upper limit of the delay of a fire, which is always the same for the same cron and fire time.
+   * The maximum delay of a fire. The delay is always the same for the same cron and fire time.
    *
    * @generated from field: google.protobuf.Duration jitter = 5;
    */
@@ -346,14 +346,14 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   concurrencyPolicy: ConcurrencyPolicy;
 
   /**
-   * Runs of this cron at the same time. 0 means 1.
+   * How many runs of this cron may run at the same time. 0 means 1.
    *
    * @generated from field: int32 max_concurrency = 4;
    */
   maxConcurrency: number;
 
   /**
-   * With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000.
+   * With QUEUE, how many fires may wait. Further ones are DROPPED. 0 means 1000.
    *
    * @generated from field: int32 queue_limit = 5;
    */
@@ -379,7 +379,8 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   catchupWindow?: Duration | undefined;
 
   /**
-   * Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
+   * The time limit of one run. 0 means 10 s for HTTP targets, and the limit of the target itself
+   * for all others.
    *
    * @generated from field: google.protobuf.Duration timeout = 9;
    */
@@ -407,14 +408,14 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   pauseAfterFailures: number;
 
   /**
-   * With SKIP: a fire that is at most this late still runs. Default: 5 s.
+   * With SKIP, a fire that is at most this late still runs. Default: 5 s.
    *
    * @generated from field: google.protobuf.Duration misfire_threshold = 13;
    */
   misfireThreshold?: Duration | undefined;
 
   /**
-   * With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0 means no limit.
+   * With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
    *
    * @generated from field: int32 max_overlap = 14;
    */
@@ -739,7 +740,7 @@ export type Fire = Message<"progressor.v1.Fire"> & {
   manual: boolean;
 
   /**
-   * number of fire times in this row; more than 1 only for old MISSED ones
+   * number of fire times in this row; more than 1 only for many MISSED ones
    *
    * @generated from field: int64 count = 13;
    */
@@ -1014,7 +1015,7 @@ export type ResumeCronRequest = Message<"progressor.v1.ResumeCronRequest"> & {
 
   /**
    * If true, the misfire policy decides which fire times of the pause run. By default, none of them
-   * runs, and all are MISSED ("paused").
+   * run, and all are MISSED ("paused").
    *
    * @generated from field: bool catch_up = 5;
    */
@@ -1254,7 +1255,7 @@ export const BackfillCronRequestSchema: GenMessage<BackfillCronRequest> = /*@__P
  */
 export type BackfillCronResponse = Message<"progressor.v1.BackfillCronResponse"> & {
   /**
-   * without fire times that were already recorded
+   * number of fire times, without those that were already recorded
    *
    * @generated from field: int32 fires = 1;
    */
@@ -1302,7 +1303,7 @@ export const StopBackfillsRequestSchema: GenMessage<StopBackfillsRequest> = /*@_
  */
 export type StopBackfillsResponse = Message<"progressor.v1.StopBackfillsResponse"> & {
   /**
-   * number of backfills that it ended
+   * number of backfills that were ended
    *
    * @generated from field: int32 backfills = 1;
    */
@@ -1608,8 +1609,8 @@ export const ConcurrencyPolicySchema: GenEnum<ConcurrencyPolicy> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 2);
 
 /**
- * MisfirePolicy defines which fires run if fire times have passed since the cron last ran (the
- * engine was down or late).
+ * MisfirePolicy defines which fires run if fire times were missed, because the engine was down or
+ * late.
  *
  * @generated from enum progressor.v1.MisfirePolicy
  */
@@ -1622,14 +1623,14 @@ export enum MisfirePolicy {
   UNSPECIFIED = 0,
 
   /**
-   * the newest that can start or queue now; older ones are MISSED
+   * the newest ones that can start or queue now; older ones are MISSED
    *
    * @generated from enum value: MISFIRE_POLICY_FIRE_NOW = 1;
    */
   FIRE_NOW = 1,
 
   /**
-   * only the newest, and only within misfire_threshold
+   * only the newest, if it is within misfire_threshold
    *
    * @generated from enum value: MISFIRE_POLICY_SKIP = 2;
    */
@@ -1884,7 +1885,7 @@ export const CronService: GenService<{
     output: typeof PreviewCronResponseSchema;
   },
   /**
-   * ListFires lists the fire times that have come, each with the decision and its reason.
+   * ListFires lists the past fire times, each with the decision and its reason.
    *
    * @generated from rpc progressor.v1.CronService.ListFires
    */

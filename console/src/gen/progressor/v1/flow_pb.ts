@@ -66,8 +66,8 @@ export type Template = Message<"progressor.v1.Template"> & {
   enabled?: boolean | undefined;
 
   /**
-   * JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
-   * absent, any payload is valid.
+   * JSON Schema 2020-12. A payload that does not match it is rejected with INVALID_ARGUMENT and the
+   * paths. If absent, any payload is valid.
    *
    * @generated from field: google.protobuf.Struct payload_schema = 7;
    */
@@ -87,17 +87,17 @@ export type Template = Message<"progressor.v1.Template"> & {
   concurrencyPolicy: ScopePolicy;
 
   /**
-   * Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
-   * payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
-   * no other run.
+   * The values that form the dedupe key of a run: "scope", "scope_id", or a path in the payload
+   * ("target", "user.id"). Default: scope and scope_id. A run has no dedupe key if all values are
+   * empty.
    *
    * @generated from field: repeated string dedupe_keys = 10;
    */
   dedupeKeys: string[];
 
   /**
-   * Limit of a run, from the start of its first step, including retries and waits. After that, the
-   * run is EXPIRED. 0 means no limit.
+   * The time limit of a run, from the start of its first step, including retries and waits. A run
+   * that exceeds it is EXPIRED. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration timeout = 11;
    */
@@ -126,7 +126,7 @@ export type Template = Message<"progressor.v1.Template"> & {
   steps: StepTemplate[];
 
   /**
-   * A template. Default: the result of the last step that succeeded.
+   * The result of a run, a template. Default: the result of the last step that succeeded.
    *
    * @generated from field: google.protobuf.Value result = 16;
    */
@@ -270,9 +270,9 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   name: string;
 
   /**
-   * Limit of one attempt. Job: default 30 s. Process or run: default none. After that, the process
-   * or run is asked to end, and the step is FAILED (`timeout`). It is not allowed for a wait, which
-   * has due, or for a delay.
+   * The time limit of one attempt. The default is 30 s for a job, and none for a process or run.
+   * When a process or run exceeds it, it is asked to end, and the step is FAILED (`timeout`). It is
+   * not allowed for a delay or for a wait, which has due instead.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
@@ -351,15 +351,17 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
-   * succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
+   * The job that undoes the step. When a run fails, expires or is cancelled, the compensations of
+   * the steps that succeeded run, last step first. Their args contain the input and the result of
+   * the step to undo.
    *
    * @generated from field: progressor.v1.JobAction compensation = 15;
    */
   compensation?: JobAction | undefined;
 
   /**
-   * If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED.
+   * If true, a failure of the step does not fail the run. Steps that depend on it treat it as
+   * SKIPPED.
    *
    * @generated from field: bool ignore_failure = 16;
    */
@@ -385,8 +387,8 @@ export const StepTemplateSchema: GenMessage<StepTemplate> = /*@__PURE__*/
  */
 export type ForEach = Message<"progressor.v1.ForEach"> & {
   /**
-   * A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
-   * SUCCEEDED with [].
+   * A CEL expression that returns a list of at most 10,000 items. If the list is empty, the step
+   * succeeds with the result [].
    *
    * @generated from field: string items = 1;
    */
@@ -503,9 +505,9 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   title: string;
 
   /**
-   * Templates. Who may complete or report a HUMAN wait, if the engine authenticates clients:
-   * user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-   * process.operate may, too. Anyone if empty.
+   * Templates of those who may complete or report a HUMAN wait, if the engine authenticates
+   * clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
+   * process.operate may, too. If empty, anyone may.
    *
    * @generated from field: repeated string assignees = 3;
    */
@@ -519,7 +521,7 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   resultSchema?: JsonObject | undefined;
 
   /**
-   * Counted from the start of the wait. 0 means no limit.
+   * The time limit of the wait. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration due = 5;
    */
@@ -737,7 +739,7 @@ export type Run = Message<"progressor.v1.Run"> & {
 
   /**
    * percent is the weighted share of steps that have ended, plus reported progress. For a run that
-   * ended without success, only steps that succeeded count. summary is the newest one that a
+   * ended without success, only steps that succeeded count. summary is the newest summary that a
    * step reported.
    *
    * @generated from field: progressor.v1.Progress progress = 10;
@@ -978,8 +980,8 @@ export type Step = Message<"progressor.v1.Step"> & {
   itemsByStatus: { [key: string]: bigint };
 
   /**
-   * Set only by GetRun: input and result are omitted, and failure and progress are cut, because the
-   * steps before this one have 8 MiB of such values. ListSteps returns them.
+   * Only in GetRun. If true, input and result are omitted, and failure and progress are cut,
+   * because the steps before this one have 8 MiB of such values. ListSteps returns them.
    *
    * @generated from field: bool values_omitted = 18;
    */
@@ -1118,8 +1120,8 @@ export type OpenWait = Message<"progressor.v1.OpenWait"> & {
   cancelRequested: boolean;
 
   /**
-   * The client of this request may complete it, or could with the token: it has wait.answer, and is
-   * an assignee or has process.operate.
+   * Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
+   * has wait.answer, and is an assignee or has process.operate.
    *
    * @generated from field: bool answerable = 14;
    */
@@ -1799,7 +1801,7 @@ export type CancelRunRequest = Message<"progressor.v1.CancelRunRequest"> & {
   reason: string;
 
   /**
-   * End the run now, in any status before its end, even if the template does not support
+   * If true, the run ends now, in any status before its end, even if the template does not support
    * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
    * compensated.
    *
@@ -1855,10 +1857,9 @@ export type RetryRunRequest = Message<"progressor.v1.RetryRunRequest"> & {
   newestVersion: boolean;
 
   /**
-   * Other inputs for steps that run again, at most 256 KiB of JSON for all steps of a run, with
-   * those of earlier retries. They replace what the template computes, also in later attempts and
-   * retries, and for the compensation. Steps with for_each, waits, delays, and processes with args
-   * accept none.
+   * Inputs that replace those of steps that run again, also in later attempts and retries, and for
+   * the compensation. All inputs of a run, including those of earlier retries, have at most 256 KiB
+   * of JSON. Steps with for_each, waits, delays, and processes with args accept none.
    *
    * @generated from field: repeated progressor.v1.StepInput inputs = 4;
    */
@@ -2096,7 +2097,7 @@ export type CompleteStepRequest = Message<"progressor.v1.CompleteStepRequest"> &
   token: string;
 
   /**
-   * Who completed the step. Empty means the client, if the engine authenticates its clients.
+   * Who completed the step. If empty, the client, if the engine authenticates its clients.
    *
    * @generated from field: string worker_id = 6;
    */
@@ -2189,7 +2190,7 @@ export type ReportStepRequest = Message<"progressor.v1.ReportStepRequest"> & {
   progress?: Progress | undefined;
 
   /**
-   * The new due time, from now. Unchanged if absent.
+   * The duration from now until the wait is due. Unchanged if absent.
    *
    * @generated from field: google.protobuf.Duration due = 7;
    */
@@ -2773,11 +2774,11 @@ export const FlowService: GenService<{
   },
   /**
    * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps receive the
+   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
    * request with their next heartbeat, and other steps finish first. After the grace period, the
-   * engine sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing
-   * changes. If it has ended, or if its template does not support cancelling, CancelRun fails with
-   * FAILED_PRECONDITION.
+   * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+   * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
+   * fails with FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CancelRun
    */
@@ -2810,7 +2811,7 @@ export const FlowService: GenService<{
   },
   /**
    * RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
-   * RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+   * RemoveRun fails with FAILED_PRECONDITION: use CancelRun first.
    *
    * @generated from rpc progressor.v1.FlowService.RemoveRun
    */
@@ -2830,8 +2831,8 @@ export const FlowService: GenService<{
     output: typeof ListOpenWaitsResponseSchema;
   },
   /**
-   * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
-   * again returns the run; another outcome fails with FAILED_PRECONDITION.
+   * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. A repeated
+   * request with the same outcome returns the run. Another outcome fails with FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CompleteStep
    */
@@ -2865,9 +2866,8 @@ export const FlowService: GenService<{
   serviceDesc(file_progressor_v1_flow, 0);
 
 /**
- * JobEventService returns the events of jobs, runs and steps. Each status change, and other changes
- * that matter for an audit, is stored as one event by the transaction that makes the change. Events
- * are never updated.
+ * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
+ * the same transaction. So do some other changes. Events are never updated.
  *
  * @generated from service progressor.v1.JobEventService
  */

@@ -88,14 +88,14 @@ export type EnqueueResponse = Message<"progressor.v1.EnqueueResponse"> & {
   enqueued: boolean;
 
   /**
-   * The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
+   * If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
    *
    * @generated from field: bool removed = 3;
    */
   removed: boolean;
 
   /**
-   * by Unique.replace, job got the args and the time of this request
+   * true if job got the args and the time of this request, see Unique.replace
    *
    * @generated from field: bool replaced = 4;
    */
@@ -352,8 +352,8 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
   updateMask?: FieldMask | undefined;
 
   /**
-   * Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
-   * unique job whose key is computed from them, cannot be changed.
+   * The new args, if update_mask contains "args". They can change only while the job waits. The
+   * args of the job of a step, and of a unique job whose key is computed from them, cannot change.
    *
    * @generated from field: google.protobuf.Value args = 5;
    */
@@ -443,7 +443,8 @@ export type RetryJobRequest = Message<"progressor.v1.RetryJobRequest"> & {
   jobId: string;
 
   /**
-   * With a WorkerGroup, the workers that succeeded run the job again, too.
+   * If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
+   * succeeded run it again, too.
    *
    * @generated from field: bool clear_successes = 3;
    */
@@ -771,7 +772,8 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
   match: string;
 
   /**
-   * A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
+   * A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one
+   * limit.
    *
    * @generated from field: string key = 4;
    */
@@ -1014,8 +1016,8 @@ export const JobService: GenService<{
     output: typeof ListJobsResponseSchema;
   },
   /**
-   * FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
-   * is null.
+   * FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
+   * result is null.
    *
    * @generated from rpc progressor.v1.JobService.FetchResult
    */
@@ -1044,9 +1046,9 @@ export const JobService: GenService<{
     output: typeof CancelJobResponseSchema;
   },
   /**
-   * RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one.
-   * The job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and
-   * the earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
+   * RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
+   * with a new count of attempts. If the job is RETRYABLE, its next attempt begins now, and the
+   * earlier attempts still count. If the job belongs to a step of a run and is not RETRYABLE,
    * RetryJob fails with INVALID_ARGUMENT: use RetryRun.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob
@@ -1078,10 +1080,10 @@ export const JobService: GenService<{
     output: typeof GetQueueStatsResponseSchema;
   },
   /**
-   * PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
-   * Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
-   * and the others within a second. If the name is paused already, its reason changes. A namespace
-   * with 100 other paused names fails with INVALID_ARGUMENT.
+   * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
+   * Running attempts continue, and jobs can still be enqueued. The node that serves the request
+   * applies it at once, and the others within a second. If the name is paused already, its reason
+   * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
    *
    * @generated from rpc progressor.v1.JobService.PauseJobs
    */

@@ -35,14 +35,14 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   retryPolicy?: RetryPolicy | undefined;
 
   /**
-   * Limit of one attempt of a task. Default: 60 s.
+   * The time limit of one attempt of a task. Default: 60 s.
    *
    * @generated from field: google.protobuf.Duration step_timeout = 4;
    */
   stepTimeout?: Duration | undefined;
 
   /**
-   * Tasks of this namespace that run at the same time on one node. Default: 1,000.
+   * How many tasks of this namespace run at the same time on one node. Default: 1,000.
    *
    * @generated from field: int32 max_running = 5;
    */
@@ -61,14 +61,14 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   historyMode: HistoryMode;
 
   /**
-   * How long processes, jobs and runs are kept after their end. 0 keeps them without limit.
+   * How long processes, jobs and runs are kept after their end. 0 means no limit.
    *
    * @generated from field: google.protobuf.Duration retention = 8;
    */
   retention?: Duration | undefined;
 
   /**
-   * Calls that may wait in one process, without the one that runs. More calls fail with
+   * How many calls may wait in one process, without the one that runs. Further calls fail with
    * RESOURCE_EXHAUSTED. Default: 1,000.
    *
    * @generated from field: int32 max_waiting = 9;
@@ -93,9 +93,9 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   jobEvents: JobEvents;
 
   /**
-   * Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
-   * slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
-   * otherwise. Default: 10 times max_running.
+   * How many tasks may wait for a slot. While fewer tasks wait, a request that gets no slot within
+   * 100 ms is stored. Otherwise, if its client waits for the response, it fails with
+   * RESOURCE_EXHAUSTED. Default: 10 times max_running.
    *
    * @generated from field: int32 max_backlog = 13;
    */
@@ -118,11 +118,10 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
 
   /**
    * A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
-   * job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
-   * one of each. A job for which the expression fails has the key "". Jobs that were enqueued
-   * without this setting, jobs for several workers and tasks of processes run before the others of
-   * their priority. If empty, jobs of the same priority run in the order in which they were
-   * enqueued.
+   * job.metadata.tenant. Jobs of the same priority run in rounds, and each round has one job of
+   * each key. A job for which the expression fails has the key "". Jobs that were enqueued without
+   * this setting, jobs for several workers and tasks of processes run before other jobs of their
+   * priority. If empty, jobs of the same priority run in the order in which they were enqueued.
    *
    * @generated from field: string fairness_key = 16;
    */
@@ -136,15 +135,15 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   deletion?: NamespaceDeletion | undefined;
 
   /**
-   * What the change stream records. Without it, nothing.
+   * What the change stream records. If absent, it records nothing.
    *
    * @generated from field: progressor.v1.ChangeSettings changes = 18;
    */
   changes?: ChangeSettings | undefined;
 
   /**
-   * The other namespaces to which the processor may send commands: NAME, PREFIX* or *. An attempt
-   * whose response has a command to another one fails with the reason bad_response.
+   * The other namespaces to which the processor may send commands: NAME, PREFIX* or *. If a
+   * response has a command to any other namespace, the attempt fails with the reason bad_response.
    *
    * @generated from field: repeated string command_namespaces = 19;
    */
@@ -159,8 +158,8 @@ export const NamespaceSchema: GenMessage<Namespace> = /*@__PURE__*/
   messageDesc(file_progressor_v1_namespace, 0);
 
 /**
- * ChangeSettings says which changes of a namespace are recorded. They are recorded in the
- * transaction of the change, from the next transaction after PutNamespace.
+ * ChangeSettings defines which changes of a namespace are recorded. Each change is recorded in its
+ * own transaction, beginning with the first transaction after PutNamespace.
  *
  * @generated from message progressor.v1.ChangeSettings
  */
@@ -173,15 +172,15 @@ export type ChangeSettings = Message<"progressor.v1.ChangeSettings"> & {
   kinds: ChangeKind[];
 
   /**
-   * Record the payloads of events. Otherwise, only their numbers and metadata.
+   * Whether the payloads of events are recorded. If false, only their numbers and metadata are.
    *
    * @generated from field: bool payloads = 2;
    */
   payloads: boolean;
 
   /**
-   * The minimum time for which changes are kept. They are deleted by the day, after the longest
-   * retention of all namespaces. Default: 7 days.
+   * The minimum time for which changes are kept. The changes of a day are deleted together, after
+   * the longest retention of all namespaces. Default: 7 days.
    *
    * @generated from field: google.protobuf.Duration retention = 3;
    */
@@ -207,7 +206,8 @@ export type NamespaceDeletion = Message<"progressor.v1.NamespaceDeletion"> & {
   requestedTime?: Timestamp | undefined;
 
   /**
-   * If false, the namespace was empty. If it turns out not to be empty, the deletion is cancelled.
+   * If false, the namespace was empty. If data is stored before the deletion begins, it is
+   * cancelled.
    *
    * @generated from field: bool with_data = 2;
    */
@@ -350,8 +350,8 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
   headers: { [key: string]: string };
 
   /**
-   * Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
-   * reached or rejects an attempt because it is busy, the next one gets the attempt.
+   * Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
+   * reached or rejects an attempt because it is busy, the next URL gets the attempt.
    *
    * @generated from field: repeated string more_urls = 5;
    */
@@ -455,7 +455,7 @@ export const ConnectProcessor_ProtocolSchema: GenEnum<ConnectProcessor_Protocol>
  */
 export type TargetTls = Message<"progressor.v1.TargetTls"> & {
   /**
-   * Certificates of the authorities to trust, in PEM. Default: those of the system.
+   * The CA certificates to trust, in PEM. Default: those of the system.
    *
    * @generated from field: string ca_pem = 1;
    */
@@ -760,8 +760,8 @@ export const ResumeNamespaceResponseSchema: GenMessage<ResumeNamespaceResponse> 
  */
 export type GetNamespaceHealthRequest = Message<"progressor.v1.GetNamespaceHealthRequest"> & {
   /**
-   * Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
-   * to the processor.
+   * Default: all namespaces, at most 1,000, by name. If set, the node also opens a connection to
+   * the processor.
    *
    * @generated from field: string namespace = 1;
    */
@@ -977,15 +977,16 @@ export type DeleteNamespaceRequest = Message<"progressor.v1.DeleteNamespaceReque
   namespace: string;
 
   /**
-   * Also delete its processes, jobs, runs, crons, templates and all other data. Otherwise, a
-   * namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+   * Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+   * false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
+   * tasks.
    *
    * @generated from field: bool with_data = 2;
    */
   withData: boolean;
 
   /**
-   * Only count what would be deleted.
+   * If true, the data that would be deleted is only counted.
    *
    * @generated from field: bool dry_run = 3;
    */
@@ -1009,7 +1010,7 @@ export type DeleteNamespaceResponse = Message<"progressor.v1.DeleteNamespaceResp
   namespace?: Namespace | undefined;
 
   /**
-   * What the namespace had, each up to 1,000,000, without kinds that are 0.
+   * The data of the namespace, each kind up to 1,000,000, without kinds that are 0.
    *
    * @generated from field: repeated progressor.v1.DataCount counts = 2;
    */
@@ -1097,7 +1098,7 @@ export enum ZombiePolicy {
   UNSPECIFIED = 0,
 
   /**
-   * it is retried, up to max_attempts, and then treated as with ERROR
+   * it is retried, up to max_attempts; then the process goes to ERROR
    *
    * @generated from enum value: ZOMBIE_POLICY_RETRY = 1;
    */
@@ -1190,7 +1191,7 @@ export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 3);
 
 /**
- * HealthStatus reports whether the tasks of a namespace run.
+ * HealthStatus says whether the tasks of a namespace run.
  *
  * @generated from enum progressor.v1.HealthStatus
  */
@@ -1227,9 +1228,9 @@ export const HealthStatusSchema: GenEnum<HealthStatus> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 4);
 
 /**
- * NamespaceService manages namespaces, the units of isolation and policy. Engines store the
- * namespaces of their configuration file when they start. Namespaces that are created here are only
- * in the database.
+ * NamespaceService manages namespaces, which are units of isolation with their own settings.
+ * Engines store the namespaces of their configuration file when they start. Namespaces that are
+ * created here are only in the database.
  *
  * @generated from service progressor.v1.NamespaceService
  */
@@ -1259,7 +1260,8 @@ export const NamespaceService: GenService<{
     output: typeof ListNamespacesResponseSchema;
   },
   /**
-   * PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
+   * PauseNamespace prevents tasks of a namespace from starting. Requests are still accepted, and
+   * wait.
    *
    * @generated from rpc progressor.v1.NamespaceService.PauseNamespace
    */
@@ -1288,9 +1290,9 @@ export const NamespaceService: GenService<{
     output: typeof GetNamespaceHealthResponseSchema;
   },
   /**
-   * DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
-   * background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
-   * repeated request changes nothing.
+   * DeleteNamespace deletes a namespace. It returns at once, and the engines delete the rows in the
+   * background. Meanwhile, the namespace accepts no requests, and GetNamespace shows the data that
+   * is left. A repeated request changes nothing.
    *
    * @generated from rpc progressor.v1.NamespaceService.DeleteNamespace
    */

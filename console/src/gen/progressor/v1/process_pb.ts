@@ -143,7 +143,8 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 0);
 
 /**
- * The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted.
+ * An event of a process. Events are numbered 1, 2, 3, … without gaps, even if the history is
+ * restarted.
  *
  * @generated from message progressor.v1.Event
  */
@@ -200,7 +201,7 @@ export type Timer = Message<"progressor.v1.Timer"> & {
   fireTime?: Timestamp | undefined;
 
   /**
-   * when it fires, the process is removed
+   * the process is removed when the timer fires
    *
    * @generated from field: bool remove = 3;
    */
@@ -222,8 +223,8 @@ export const TimerSchema: GenMessage<Timer> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 2);
 
 /**
- * A part of a history. Forward selects event_id > offset in ascending order. Backward selects
- * event_id < offset in descending order.
+ * A part of a history. DIRECTION_FORWARD selects event_id > offset in ascending order.
+ * DIRECTION_BACKWARD selects event_id < offset in descending order.
  *
  * @generated from message progressor.v1.HistoryRange
  */
@@ -412,9 +413,9 @@ export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 4);
 
 /**
- * Failure reports that the processor could not do its work. The task is retried, or fails and the
- * process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
- * panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+ * Failure reports that the processor could not do its work. Either the task is retried, or it fails
+ * and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
+ * bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
  *
  * @generated from message progressor.v1.Failure
  */
@@ -444,9 +445,9 @@ export type Failure = Message<"progressor.v1.Failure"> & {
   details?: Value | undefined;
 
   /**
-   * The next attempt begins after this time instead of after the backoff of the job or the retry
-   * policy of the namespace. It does not add attempts. If absent or 0, the backoff applies. At most
-   * 365 days.
+   * The wait before the next attempt, at most 365 days. It replaces the backoff of the job or of
+   * the retry policy of the namespace, and does not add attempts. If absent or 0, the backoff
+   * applies.
    *
    * @generated from field: google.protobuf.Duration retry_after = 10;
    */
@@ -473,7 +474,7 @@ export type Failure = Message<"progressor.v1.Failure"> & {
   failedTime?: Timestamp | undefined;
 
   /**
-   * the worker was lost, and the attempt used up no retry
+   * true if the worker was lost and the attempt used up no retry
    *
    * @generated from field: bool takeover = 8;
    */
@@ -579,7 +580,7 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   wait: Wait;
 
   /**
-   * Limit of the wait. Default: the step timeout of the namespace.
+   * The time limit of the wait. Default: the step timeout of the namespace.
    *
    * @generated from field: google.protobuf.Duration timeout = 9;
    */
@@ -1258,8 +1259,8 @@ export type CancelProcessRequest = Message<"progressor.v1.CancelProcessRequest">
   reason: string;
 
   /**
-   * Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
-   * processor.
+   * The grace period, from when the request is stored. Default: 30 s. 0 cancels at once, without
+   * calling the processor.
    *
    * @generated from field: google.protobuf.Duration grace = 4;
    */
@@ -1457,15 +1458,15 @@ export type EraseProcessRequest = Message<"progressor.v1.EraseProcessRequest"> &
   namespace: string;
 
   /**
-   * A process or a job, or ~flow/ and the ID of a run.
+   * The ID of a process or a job, or ~flow/ and the ID of a run.
    *
    * @generated from field: string process_id = 2;
    */
   processId: string;
 
   /**
-   * For a run: also erase the processes and runs that its steps have started in the namespace, and
-   * those of their steps.
+   * Only for a run. If true, the processes and runs that its steps have started in the namespace,
+   * and those of their steps, are erased, too.
    *
    * @generated from field: bool children = 3;
    */
@@ -1484,9 +1485,9 @@ export type EraseProcessRequest = Message<"progressor.v1.EraseProcessRequest"> &
   pageToken: string;
 
   /**
-   * Fail with FAILED_PRECONDITION if a process that would be erased was created at this time or
-   * later. When you repeat an erasure, set it to the time of the first one, because a new process
-   * may have the ID since then.
+   * If a process that would be erased was created at this time or later, the request fails with
+   * FAILED_PRECONDITION. When you repeat an erasure, set this to the time of the first one, because
+   * a new process may have the same ID.
    *
    * @generated from field: google.protobuf.Timestamp created_before = 6;
    */
@@ -1648,14 +1649,14 @@ export enum ErrorDetail_Reason {
   PROCESS_STATUS = 6,
 
   /**
-   * ABORTED: the processor failed, see failure
+   * ABORTED: the processor failed; see failure
    *
    * @generated from enum value: REASON_TASK_FAILED = 7;
    */
   TASK_FAILED = 7,
 
   /**
-   * FAILED_PRECONDITION: the processor refused, see rejection
+   * FAILED_PRECONDITION: the processor refused it; see rejection
    *
    * @generated from enum value: REASON_TASK_REJECTED = 8;
    */
@@ -2143,8 +2144,7 @@ export const ProcessService: GenService<{
     output: typeof ResumeProcessResponseSchema;
   },
   /**
-   * RestartHistory begins a new, empty history of a process. The process keeps its state and
-   * everything else.
+   * RestartHistory begins a new, empty history of a process. The process keeps all other data.
    *
    * @generated from rpc progressor.v1.ProcessService.RestartHistory
    */

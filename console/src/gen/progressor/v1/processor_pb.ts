@@ -49,8 +49,8 @@ export type ProcessRequest = Message<"progressor.v1.ProcessRequest"> & {
   attempt: number;
 
   /**
-   * Increases with every attempt on this process. A processor can store it with its own writes to
-   * reject late attempts.
+   * A number that increases with every attempt on this process. A processor can store it with its
+   * own writes to reject late attempts.
    *
    * @generated from field: int64 fencing_token = 6;
    */
@@ -238,7 +238,7 @@ export type Result = Message<"progressor.v1.Result"> & {
     case: "setTimer";
   } | {
     /**
-     * drops the pending timers
+     * cancels the pending timers
      *
      * @generated from field: progressor.v1.UnsetTimer unset_timer = 6;
      */
@@ -254,7 +254,7 @@ export type Result = Message<"progressor.v1.Result"> & {
     case: "remove";
   } | {
     /**
-     * sets the status COMPLETED, drops timers, cancels waiting calls
+     * sets the status COMPLETED, and cancels timers and waiting calls
      *
      * @generated from field: progressor.v1.Complete complete = 8;
      */
@@ -360,7 +360,8 @@ export type SetTimer = Message<"progressor.v1.SetTimer"> & {
     case: "at";
   } | {
     /**
-     * A time in the past, zero or a negative duration fires at once, as the next task.
+     * A timer with a past time, or with a zero or negative duration, fires at once, as the next
+     * task.
      *
      * @generated from field: google.protobuf.Duration after = 3;
      */
@@ -556,8 +557,8 @@ export const CancelCommandSchema: GenMessage<CancelCommand> = /*@__PURE__*/
 
 /**
  * ProcessorService is implemented by users and contains their business logic. The engine calls it
- * over the network (push) or in process (Go), or gives the same request to a worker as a lease
- * (WorkerService, pull). It may be called more than once for a task_id, but not by two live
+ * over the network (push) or in its own program (Go), or leases the same request to a worker
+ * (WorkerService, pull). It may be called more than once for a task_id, but never by two live
  * attempts at the same time.
  *
  * @generated from service progressor.v1.ProcessorService

@@ -17,8 +17,8 @@ export const file_progressor_v1_sink: GenFile = /*@__PURE__*/
   fileDesc("Chhwcm9ncmVzc29yL3YxL3NpbmsucHJvdG8SDXByb2dyZXNzb3IudjEisgMKBFNpbmsSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkSKAoFa2luZHMYAyADKA4yGS5wcm9ncmVzc29yLnYxLkNoYW5nZUtpbmQSDgoGZmlsdGVyGAQgASgJEikKBmZvcm1hdBgFIAEoDjIZLnByb2dyZXNzb3IudjEuU2lua0Zvcm1hdBIvCgd3ZWJob29rGAYgASgLMhwucHJvZ3Jlc3Nvci52MS5XZWJob29rVGFyZ2V0SAASKwoFa2Fma2EYByABKAsyGi5wcm9ncmVzc29yLnYxLkthZmthVGFyZ2V0SAASKgoHbWF4X2xhZxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZzdGF0dXMYCSABKAsyGS5wcm9ncmVzc29yLnYxLlNpbmtTdGF0dXMSMAoMY3JlYXRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBnRhcmdldCK6AQoNV2ViaG9va1RhcmdldBILCgN1cmwYASABKAkSDwoHc2VjcmV0cxgCIAMoCRIOCgZzaWduZWQYAyABKAgSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5tYXhfY29uY3VycmVudBgFIAEoBRIQCgh1bnNpZ25lZBgGIAEoCBIlCgN0bHMYByABKAsyGC5wcm9ncmVzc29yLnYxLlRhcmdldFRscyLYAQoLS2Fma2FUYXJnZXQSDwoHYnJva2VycxgBIAMoCRINCgV0b3BpYxgCIAEoCRIUCgxjcmVhdGVfdG9waWMYAyABKAgSJAoDdGxzGAQgASgLMhcucHJvZ3Jlc3Nvci52MS5LYWZrYVRscxImCgRzYXNsGAUgASgLMhgucHJvZ3Jlc3Nvci52MS5LYWZrYVNhc2wSKgoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFtYXhfbWVzc2FnZV9ieXRlcxgHIAEoBSI2CghLYWZrYVRscxIOCgZjYV9wZW0YASABKAkSGgoSY2VydGlmaWNhdGVfc2VjcmV0GAIgASgJIj4KCUthZmthU2FzbBIRCgltZWNoYW5pc20YASABKAkSDAoEdXNlchgCIAEoCRIQCghwYXNzd29yZBgDIAEoCSL0AwoKU2lua1N0YXR1cxInCgVzdGF0ZRgBIAEoDjIYLnByb2dyZXNzb3IudjEuU2lua1N0YXRlEg4KBmN1cnNvchgCIAEoCRITCgtsYWdfY2hhbmdlcxgDIAEoAxImCgNsYWcYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVsaXZlcmVkX2NoYW5nZXMYBSABKAMSMgoOZGVsaXZlcmVkX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGZhaWx1cmVzGAcgASgFEhIKCmxhc3RfZXJyb3IYCCABKAkSMwoPbGFzdF9lcnJvcl90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1ChFuZXh0X2F0dGVtcHRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbm9kZV9pZBgLIAEoAxIUCgxkZWFkX2xldHRlcnMYDCABKAMSOgoTcmVjZW50X2RlYWRfbGV0dGVycxgNIAMoCzIdLnByb2dyZXNzb3IudjEuU2lua0RlYWRMZXR0ZXISGwoTc3RvcmVkX2RlYWRfbGV0dGVycxgOIAEoAxIPCgdyZXRyaWVzGA8gASgDIrICCg5TaW5rRGVhZExldHRlchIRCgljaGFuZ2VfaWQYASABKAMSJwoEa2luZBgCIAEoDjIZLnByb2dyZXNzb3IudjEuQ2hhbmdlS2luZBIMCgR0eXBlGAMgASgJEhIKCnByb2Nlc3NfaWQYBCABKAkSLwoLY2hhbmdlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWVycm9yGAYgASgJEigKBHRpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAggASgFEi4KCnJldHJ5X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmNoYW5nZV9kZWxldGVkGAogASgIImIKDlB1dFNpbmtSZXF1ZXN0EiEKBHNpbmsYASABKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsSLQoJZnJvbV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI0Cg9QdXRTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI0Cg5HZXRTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSI0Cg9HZXRTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI4ChJFeHBsYWluU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkilgEKE0V4cGxhaW5TaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luaxIOCgZkZXRhaWwYAiABKAkSDAoEbmV4dBgDIAEoCRItCgluZXh0X3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3VuYmxvY2sYBSABKAkiTAoQTGlzdFNpbmtzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiUAoRTGlzdFNpbmtzUmVzcG9uc2USIgoFc2lua3MYASADKAsyEy5wcm9ncmVzc29yLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjYKEFBhdXNlU2lua1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB3NpbmtfaWQYAiABKAkiNgoRUGF1c2VTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI3ChFSZXN1bWVTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSI3ChJSZXN1bWVTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayJkChFSZXdpbmRTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCRIrCgd0b190aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI3ChJSZXdpbmRTaW5rUmVzcG9uc2USIQoEc2luaxgBIAEoCzITLnByb2dyZXNzb3IudjEuU2luayL5AQobUmV0cnlTaW5rRGVhZExldHRlcnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdzaW5rX2lkGAIgASgJEgsKA2FsbBgDIAEoCBISCgpjaGFuZ2VfaWRzGAQgAygDEhUKDW9mX3Byb2Nlc3NfaWQYBSABKAkSDQoFZXJyb3IYBiABKAkSLgoKc2luY2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdW50aWxfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZHJ5X3J1bhgJIAEoCCJ2ChxSZXRyeVNpbmtEZWFkTGV0dGVyc1Jlc3BvbnNlEjMKDGRlYWRfbGV0dGVycxgBIAMoCzIdLnByb2dyZXNzb3IudjEuU2lua0RlYWRMZXR0ZXISIQoEc2luaxgCIAEoCzITLnByb2dyZXNzb3IudjEuU2luayI3ChFEZWxldGVTaW5rUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHc2lua19pZBgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2UqhAEKClNpbmtGb3JtYXQSGwoXU0lOS19GT1JNQVRfVU5TUEVDSUZJRUQQABIbChdTSU5LX0ZPUk1BVF9DTE9VREVWRU5UUxABEiIKHlNJTktfRk9STUFUX0NMT1VERVZFTlRTX0JJTkFSWRACEhgKFFNJTktfRk9STUFUX1BST1RPQlVGEAMqnQEKCVNpbmtTdGF0ZRIaChZTSU5LX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRU0lOS19TVEFURV9BQ1RJVkUQARIVChFTSU5LX1NUQVRFX1BBVVNFRBACEhYKElNJTktfU1RBVEVfRkFJTElORxADEhUKEVNJTktfU1RBVEVfQlJPS0VOEAQSFwoTU0lOS19TVEFURV9ESVNBQkxFRBAFYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_progressor_v1_namespace]);
 
 /**
- * Sink delivers the changes of a namespace to a target: each at least once, and those of a process
- * in their order.
+ * Sink delivers the changes of a namespace to a target. Each change is delivered at least once, and
+ * the changes of a process are delivered in order.
  *
  * @generated from message progressor.v1.Sink
  */
@@ -34,15 +34,15 @@ export type Sink = Message<"progressor.v1.Sink"> & {
   sinkId: string;
 
   /**
-   * Only changes of these kinds. Default: all that the namespace records.
+   * Only changes of these kinds. Default: all kinds that the namespace records.
    *
    * @generated from field: repeated progressor.v1.ChangeKind kinds = 3;
    */
   kinds: ChangeKind[];
 
   /**
-   * A CEL expression on change, a Change, such as change.type == "failed". Only changes for which
-   * it is true are delivered. A change for which it fails is not.
+   * A CEL expression on change, which is a Change, such as change.type == "failed". Only changes
+   * for which it is true are delivered. A change for which it fails is not delivered.
    *
    * @generated from field: string filter = 4;
    */
@@ -71,8 +71,8 @@ export type Sink = Message<"progressor.v1.Sink"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * How old a change may become before it is delivered. Changes are kept that long for the sink,
-   * even after their retention. Then the sink is BROKEN. Default: 7 days.
+   * How old a change may become before it is delivered. The engine keeps changes for the sink until
+   * then, even after their retention. Then the sink is BROKEN. Default: 7 days.
    *
    * @generated from field: google.protobuf.Duration max_lag = 8;
    */
@@ -136,14 +136,14 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   signed: boolean;
 
   /**
-   * Limit of one request. Default: 10 s.
+   * The time limit of one request. Default: 10 s.
    *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
   timeout?: Duration | undefined;
 
   /**
-   * Requests at the same time, for different processes. Default: 8.
+   * How many requests run at the same time, for different processes. Default: 8.
    *
    * @generated from field: int32 max_concurrent = 5;
    */
@@ -215,14 +215,14 @@ export type KafkaTarget = Message<"progressor.v1.KafkaTarget"> & {
   sasl?: KafkaSasl | undefined;
 
   /**
-   * Limit of a delivery. Default: 30 s.
+   * The time limit of a delivery. Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration timeout = 6;
    */
   timeout?: Duration | undefined;
 
   /**
-   * Limit of a message. A larger change becomes a dead letter. Default: 1,000,000.
+   * The maximum size of a message. A larger change becomes a dead letter. Default: 1,000,000.
    *
    * @generated from field: int32 max_message_bytes = 7;
    */
@@ -243,7 +243,7 @@ export const KafkaTargetSchema: GenMessage<KafkaTarget> = /*@__PURE__*/
  */
 export type KafkaTls = Message<"progressor.v1.KafkaTls"> & {
   /**
-   * Certificates of the authorities to trust, in PEM. Default: the system's.
+   * The CA certificates to trust, in PEM. Default: those of the system.
    *
    * @generated from field: string ca_pem = 1;
    */
@@ -780,9 +780,9 @@ export type RewindSinkRequest = Message<"progressor.v1.RewindSinkRequest"> & {
   sinkId: string;
 
   /**
-   * Continue with the changes that were recorded at or after this time. 1970-01-01 means the oldest
-   * change. A later time than the cursor skips changes. OUT_OF_RANGE if changes since then were
-   * deleted.
+   * The sink continues with the changes that were recorded at or after this time. 1970-01-01 means
+   * the oldest change. A time later than the cursor skips changes. If changes since this time were
+   * deleted, the request fails with OUT_OF_RANGE.
    *
    * @generated from field: google.protobuf.Timestamp to_time = 3;
    */
@@ -828,9 +828,9 @@ export type RetrySinkDeadLettersRequest = Message<"progressor.v1.RetrySinkDeadLe
   sinkId: string;
 
   /**
-   * Select all dead letters of the sink. Otherwise, set at least one of the fields below. They
-   * select the dead letters that match all of them. A request selects at most 1,000, the oldest
-   * changes first.
+   * If true, all dead letters of the sink are selected. Otherwise, set at least one of the fields
+   * below, which select the dead letters that match all of them. A request selects at most 1,000,
+   * the oldest changes first.
    *
    * @generated from field: bool all = 3;
    */
@@ -895,7 +895,7 @@ export type RetrySinkDeadLettersResponse = Message<"progressor.v1.RetrySinkDeadL
   deadLetters: SinkDeadLetter[];
 
   /**
-   * while it is PAUSED, BROKEN or DISABLED, they wait
+   * while it is PAUSED, BROKEN or DISABLED, the dead letters wait
    *
    * @generated from field: progressor.v1.Sink sink = 2;
    */
@@ -986,7 +986,7 @@ export const SinkFormatSchema: GenEnum<SinkFormat> = /*@__PURE__*/
   enumDesc(file_progressor_v1_sink, 0);
 
 /**
- * SinkState says whether a sink delivers.
+ * SinkState says whether a sink delivers changes.
  *
  * @generated from enum progressor.v1.SinkState
  */

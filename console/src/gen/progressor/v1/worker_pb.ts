@@ -61,7 +61,7 @@ export type PollRequest = Message<"progressor.v1.PollRequest"> & {
   leaseDuration?: Duration | undefined;
 
   /**
-   * Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
+   * Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name.
    *
    * @generated from field: bool jobs_only = 7;
    */
@@ -203,7 +203,7 @@ export type LeaseBeat = Message<"progressor.v1.LeaseBeat"> & {
   progress?: Progress | undefined;
 
   /**
-   * The duration from now on, within the bounds of the namespace. Unchanged if absent.
+   * The duration of the lease from now on, within the bounds of the namespace. Unchanged if absent.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 3;
    */
@@ -331,7 +331,7 @@ export enum LeaseDirective_Directive {
   CANCEL = 2,
 
   /**
-   * the lease expired or was revoked: stop, results are ignored
+   * the lease expired or was revoked: stop, because results are ignored
    *
    * @generated from enum value: DIRECTIVE_LOST = 3;
    */
@@ -708,8 +708,9 @@ export type Worker = Message<"progressor.v1.Worker"> & {
   directive: WorkerDirective;
 
   /**
-   * The client to which the worker_id belongs: keys: and the name of its keys, or the name of a
-   * client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate.
+   * The client to which the worker_id belongs: "keys:" and the name of its keys, or the name of a
+   * client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
+   * clients.
    *
    * @generated from field: string owner = 6;
    */
@@ -738,7 +739,7 @@ export type GetWorkerRequest = Message<"progressor.v1.GetWorkerRequest"> & {
   workerId: string;
 
   /**
-   * The most leases to return. Default: 100.
+   * The maximum number of leases to return. Default: 100.
    *
    * @generated from field: int32 max_leases = 3;
    */
@@ -977,8 +978,8 @@ export type Job = Message<"progressor.v1.Job"> & {
   result?: Value | undefined;
 
   /**
-   * Why a job does not run: the name of a constraint, a paused namespace or job name, or its time.
-   * For a job for several workers: that no worker runs it now.
+   * Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
+   * that no worker runs a job for several workers now.
    *
    * @generated from field: string blocked_on = 11;
    */
@@ -1085,7 +1086,7 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   backoff?: Backoff | undefined;
 
   /**
-   * Limit of one attempt. Default: 30 s.
+   * The time limit of one attempt. Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
@@ -1154,8 +1155,8 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   heartbeatInterval?: Duration | undefined;
 
   /**
-   * How many times the job goes to another worker after a lost lease without using up a retry.
-   * After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+   * How many times another worker gets the job after a lost lease, without using up a retry. After
+   * that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
    * ZOMBIE_POLICY_ERROR.
    *
    * @generated from field: optional int32 max_takeovers = 15;
@@ -1164,8 +1165,8 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
 
   /**
    * The first attempt must begin within this time after the run time: more than 0, at most 100
-   * years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
-   * Retries have no such limit. It is not allowed together with workers. Default: no limit.
+   * years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+   * Retries have no such limit. It cannot be combined with workers. Default: no limit.
    *
    * @generated from field: google.protobuf.Duration start_deadline = 16;
    */
@@ -1206,7 +1207,8 @@ export type Backoff = Message<"progressor.v1.Backoff"> & {
   jitter?: number | undefined;
 
   /**
-   * Replaces the fields above: one interval per retry. The last one is repeated.
+   * One interval for each retry, in place of the fields above. The last interval also applies to
+   * later retries.
    *
    * @generated from field: repeated google.protobuf.Duration steps = 5;
    */
@@ -1222,7 +1224,7 @@ export const BackoffSchema: GenMessage<Backoff> = /*@__PURE__*/
 
 /**
  * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false. This continues for ttl after the end of the first job.
+ * and enqueued = false, until ttl has passed after the end of the first job.
  *
  * @generated from message progressor.v1.Unique
  */
@@ -1247,9 +1249,10 @@ export type Unique = Message<"progressor.v1.Unique"> & {
   scope: UniqueScope;
 
   /**
-   * If the first job waits, even for a retry, a second Enqueue replaces its args and its delay or
-   * options.run_time. With the scope WAITING, a job that is enqueued while the first one runs is
-   * not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+   * If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+   * delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+   * enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+   * EnqueueBatch or in a cron.
    *
    * @generated from field: bool replace = 4;
    */
@@ -1376,7 +1379,8 @@ export enum WorkerDirective {
   QUIET = 2,
 
   /**
-   * Like QUIET, then exit. Leases that are not finished after the grace period are lost.
+   * Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
+   * grace period are lost.
    *
    * @generated from enum value: WORKER_DIRECTIVE_STOP = 3;
    */

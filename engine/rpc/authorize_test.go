@@ -265,6 +265,7 @@ func TestTargets(t *testing.T) {
 	worker := auth.NewPrincipal("key:a", []auth.Grant{{Role: "worker", Namespaces: "own"}})
 	both := auth.NewPrincipal("key:b", []auth.Grant{
 		{Role: "worker", Namespaces: "own"}, {Role: "client", Namespaces: "other"}})
+	elsewhere := auth.NewPrincipal("key:e", []auth.Grant{{Role: "worker", Namespaces: "*"}})
 	limited := auth.NewPrincipal("key:c", []auth.Grant{{Role: "worker:resize", Namespaces: "own"}})
 	trusted := auth.NewPrincipal("key:d", []auth.Grant{
 		{Role: "worker:resize", Namespaces: "own"}, {Role: "client", Namespaces: "own"}})
@@ -289,6 +290,8 @@ func TestTargets(t *testing.T) {
 		{"no namespace", worker, start(""), ""},
 		{"own namespace", worker, start("own"), ""},
 		{"another one", worker, start("other"), "CompleteBatch needs the permission process.call in namespace other"},
+		{"another one, where it is a worker too", elsewhere, start("other"),
+			"CompleteBatch needs the permission process.call in namespace other"},
 		{"another one with a grant", both, start("other"), ""},
 		{"own namespace of a worker with a limit", limited, start("own"),
 			"CompleteBatch needs the permission process.call in namespace own"},

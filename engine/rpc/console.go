@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -40,13 +41,14 @@ const minCompressed = 1 << 10
 
 // consoleFile is a built file, prepared for sending.
 type consoleFile struct {
-	content, compressed []byte
-	contentType, tag    string
-	immutable           bool // its name changes with its content
+	content          []byte
+	compressed       func() []byte // nil if only the content itself is sent
+	contentType, tag string
+	immutable        bool // its name changes with its content
 }
 
 // consoleFiles prepares all files of the console, by their URL paths. In total, they have a few
-// hundred kilobytes.
+// hundred kilobytes. A file is compressed when it is first sent.
 func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
 	prepared := map[string]*consoleFile{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -67,9 +69,7 @@ func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consol
 		sum := sha256.Sum256(content)
 		f.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
 		if len(content) >= minCompressed {
-			if f.compressed, err = compressed(content); err != nil {
-				return err
-			}
+			f.compressed = sync.OnceValue(func() []byte { return compressed(content) })
 		}
 		prepared["/"+name] = f
 		return nil
@@ -83,19 +83,19 @@ func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consol
 	return prepared, nil
 }
 
-func compressed(content []byte) ([]byte, error) {
+func compressed(content []byte) []byte {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err == nil {
+		err = w.Close()
+	}
 	if err != nil {
-		return nil, err
+		panic(err) // writes to a buffer do not fail
 	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return packed.Bytes(), nil
+	return packed.Bytes()
 }
 
 // ServeHTTP sends the file.
@@ -116,7 +116,7 @@ func (f *consoleFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	content, tag := f.content, f.tag
 	if f.compressed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		content, tag = f.compressed, strings.TrimSuffix(f.tag, `"`)+`-gzip"`
+		content, tag = f.compressed(), strings.TrimSuffix(f.tag, `"`)+`-gzip"`
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("ETag", tag)

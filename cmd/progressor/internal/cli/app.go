@@ -18,7 +18,9 @@ import (
 
 // Main is the program without its operating system process, so that tests can run any command line.
 type Main struct {
-	Commands func() any // returns a pointer to a new struct of commands, as kong parses it
+	// Commands returns a pointer to a new struct of commands, as kong parses it. If name is a
+	// command, the struct may lack the commands of other subjects.
+	Commands func(name string) any
 	Stdin    io.Reader
 	Stdout   io.Writer
 	Stderr   io.Writer
@@ -37,7 +39,6 @@ type App struct {
 	Main
 
 	ctx      context.Context
-	kong     *kong.Kong
 	settings *settings
 
 	interrupted chan struct{} // closed by the first signal that a client command gets
@@ -47,7 +48,9 @@ type App struct {
 func newApp(ctx context.Context, m Main, color string) *App {
 	m.Stdout = output.Stream{Writer: m.Stdout, Style: m.style(color, m.StdoutSize)}
 	m.Stderr = output.Stream{Writer: m.Stderr, Style: m.style(color, m.StderrSize)}
-	return &App{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
+	a := &App{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
+	a.settings.program = func() *kong.Application { return a.parser("").Model }
+	return a
 }
 
 // stop carries an exit code through kong, which exits after --help.
@@ -66,15 +69,15 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	}()
 	a := newApp(ctx, m, colorOf(args, m.Getenv))
 	a.settings.environ = m.Environ
-	parser, err := newParser(a, m.Commands())
-	if err != nil {
-		panic(err) // a mistake in the tags of commands
-	}
-	a.kong = parser
 	if len(args) > 0 && args[0] == completeCommand {
 		return a.complete(args[1:])
 	}
 	args = helpAliases(args)
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	parser := a.parser(name)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		var parseErr *kong.ParseError
@@ -125,7 +128,16 @@ func helpAliases(args []string) []string {
 
 // Parser returns the parser of the commands, which describes them.
 func (m Main) Parser() (*kong.Kong, error) {
-	return newParser(newApp(context.Background(), m, colorNever), m.Commands())
+	return newParser(newApp(context.Background(), m, colorNever), m.Commands(""))
+}
+
+// parser returns a parser for a command, or for all commands if name is not a command.
+func (a *App) parser(name string) *kong.Kong {
+	parser, err := newParser(a, a.Commands(name))
+	if err != nil {
+		panic(err) // a mistake in the tags of commands
+	}
+	return parser
 }
 
 func newParser(a *App, commands any) (*kong.Kong, error) {

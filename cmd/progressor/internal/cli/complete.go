@@ -41,7 +41,7 @@ func (a *App) complete(words []string) int {
 	for n, word := range words {
 		words[n] = unquoted(word)
 	}
-	c := &completing{app: a, node: a.kong.Model.Node, word: words[len(words)-1]}
+	c := &completing{app: a, node: a.settings.program().Node, word: words[len(words)-1]}
 	c.read(words[:len(words)-1])
 	all, files := c.completions()
 	if files {

@@ -54,7 +54,9 @@ func variables(node *kong.Node, names []string) []string {
 
 // UnknownVariables returns the variables of the environment that are named like settings but do not
 // belong to a flag of the program.
-func (a *App) UnknownVariables() []UnknownVariable { return a.settings.unknown(a.kong.Model.Node) }
+func (a *App) UnknownVariables() []UnknownVariable {
+	return a.settings.unknown(a.settings.program().Node)
+}
 
 // WarnUnknown prints warnings about unknown variables.
 func (a *App) WarnUnknown() {

@@ -17,7 +17,8 @@ import (
 // with --config.
 type settings struct {
 	getenv  func(string) (string, bool)
-	environ func() []string // if nil, unknown names are not reported
+	environ func() []string          // if nil, unknown names are not reported
+	program func() *kong.Application // all commands, which kong may not have parsed
 	loaded  bool
 	file    configfile.File
 	sources map[string]string // by flag name: "environment …", "file …"; absent: default or flag
@@ -59,7 +60,7 @@ func (s *settings) load(ctx *kong.Context) error {
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
-	file, err := configfile.Parse(text, settingKeys(ctx.Model))
+	file, err := configfile.Parse(text, settingKeys(s.program()))
 	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", s.file.Path, err)
 	}

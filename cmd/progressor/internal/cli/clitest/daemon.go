@@ -32,7 +32,7 @@ type Daemon struct {
 var URLInLine = regexp.MustCompile(`https?://[0-9.]+:[0-9]+`)
 
 // Start starts a command line and waits until it is ready and prints its address.
-func Start(t *testing.T, commands func() any, env map[string]string, args ...string) *Daemon {
+func Start(t *testing.T, commands func(string) any, env map[string]string, args ...string) *Daemon {
 	t.Helper()
 	reader, writer := io.Pipe()
 	d := &Daemon{Signals: make(chan os.Signal, 2), done: make(chan int, 1)}

@@ -56,7 +56,7 @@ type services struct {
 }
 
 // Serve returns a program whose engine is f.
-func Serve(t *testing.T, commands func() any, f *Engine) Program {
+func Serve(t *testing.T, commands func(string) any, f *Engine) Program {
 	t.Helper()
 	mux := http.NewServeMux()
 	intercept := connect.WithInterceptors(connect.UnaryInterceptorFunc(f.intercept))

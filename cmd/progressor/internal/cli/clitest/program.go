@@ -27,7 +27,7 @@ type Result struct {
 
 // Program runs command lines with its own environment and input.
 type Program struct {
-	Commands func() any // see Main.Commands
+	Commands func(name string) any // see Main.Commands
 	Env      map[string]string
 	Stdin    string
 	Terminal bool // Stderr is a terminal

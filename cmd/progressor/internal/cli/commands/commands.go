@@ -1,6 +1,10 @@
 package commands
 
 import (
+	"cmp"
+	"reflect"
+	"strings"
+
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/admin"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/cron"
@@ -31,5 +35,29 @@ type tree struct {
 	Version    cli.VersionCmd    `cmd:"" group:"other" help:"Print the version."`
 }
 
-// New returns the commands of the program, with no flag set, for cli.Main.
-func New() any { return new(tree) }
+// New returns the commands of the program, with no flag set, for cli.Main. If name is a command, it
+// returns only the commands of the same subject, because kong needs more CPU time for all commands
+// than most commands need.
+func New(name string) any {
+	t := reflect.TypeFor[tree]()
+	for i := range t.NumField() {
+		subject := t.Field(i)
+		if _, embedded := subject.Tag.Lookup("embed"); embedded && hasCommand(subject.Type, name) {
+			color := reflect.StructField{Name: "Color", Type: reflect.TypeFor[cli.ColorFlag](), Tag: `embed:""`}
+			return reflect.New(reflect.StructOf([]reflect.StructField{subject, color})).Interface()
+		}
+	}
+	return new(tree)
+}
+
+// hasCommand reports whether a struct of commands has a command with a name.
+func hasCommand(commands reflect.Type, name string) bool {
+	for i := range commands.NumField() {
+		field := commands.Field(i)
+		_, isCommand := field.Tag.Lookup("cmd")
+		if isCommand && cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name)) == name {
+			return true
+		}
+	}
+	return false
+}

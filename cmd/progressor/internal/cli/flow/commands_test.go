@@ -1,3 +1,3 @@
 package flow
 
-func newCommands() any { return new(Commands) }
+func newCommands(string) any { return new(Commands) }

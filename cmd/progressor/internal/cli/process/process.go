@@ -27,7 +27,7 @@ type Commands struct {
 	Watch          watchCmd          `cmd:"" group:"process" help:"Print new events and status changes of a process."`
 	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`
 	Suspend        suspendCmd        `cmd:"" group:"process" help:"Suspend a process until it is resumed."`
-	RestartHistory restartHistoryCmd `cmd:"" group:"process" help:"Start a new, empty history of a process."`
+	RestartHistory restartHistoryCmd `cmd:"" name:"restart-history" group:"process" help:"Start a new, empty history of a process."`
 	Resume         resumeCmd         `cmd:"" group:"process" help:"Resume a suspended process."`
 	Cancel         cancelCmd         `cmd:"" group:"process" help:"Ask a process to end; after the grace period, the engine ends it."`
 	Remove         removeCmd         `cmd:"" group:"process" help:"Delete a process with its tasks and events."`

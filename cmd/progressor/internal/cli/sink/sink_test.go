@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-func newCommands() any { return new(Commands) }
+func newCommands(string) any { return new(Commands) }
 
 func shown() *progressorv1.Sink {
 	return &progressorv1.Sink{

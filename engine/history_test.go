@@ -123,6 +123,17 @@ func TestHistoryModesAndRanges(t *testing.T) {
 	}
 }
 
+// The history begins with event 1, also for the task that creates the process.
+func TestFirstEventOfInit(t *testing.T) {
+	t.Parallel()
+	s := &seen{}
+	n := start(t, storagetest.DSN(t), s.processor())
+	n.started(t, "p")
+	if p := s.process(); p.GetFirstEventId() != 1 || p.GetLastEventId() != 0 {
+		t.Errorf("the history of a new process is from %d to %d", p.GetFirstEventId(), p.GetLastEventId())
+	}
+}
+
 // The history that is passed from task to task in memory is equal to the stored history.
 func TestCarriedHistoryIsTheStored(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,10 @@
 // Package processor is the contract between the engine and the code of its users.
 //
 // A processor decides what a process does. It receives a task together with the process (state,
-// history, timers) and returns a Result (events, new state, timers, response), a Rejection (nothing
-// changes) or a Failure (the work could not be done). The messages of progressor/v1 are the same
-// for a processor inside the engine, one that is called over HTTP (Serve, Handler) and one that
-// leases its tasks (package client).
+// metadata, history; not its timers) and returns a Result (events, new state, timers, response), a
+// Rejection (nothing changes) or a Failure (the work could not be done). The messages of
+// progressor/v1 are the same for a processor inside the engine, one that is called over HTTP
+// (Serve, Handler) and one that leases its tasks (package client).
 //
 // There are three ways to write one. Func is one function for all tasks. Router has one function
 // per type of task, which uses Result() to build answers. JSON adds state, arguments and events as

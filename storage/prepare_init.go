@@ -54,7 +54,7 @@ func initStages(s *Store, items []*initItem) []stage {
 				c := it.init.claim(process.TaskInit, r.TaskID, r.FencingToken, r.Now)
 				c.ScheduledTime = r.ScheduledTime
 				c.Status, c.Metadata, c.Kind = process.StatusInit, it.init.Metadata, it.init.Kind
-				c.CreatedTime, c.StatusChangedTime = r.Now, r.Now
+				c.CreatedTime, c.StatusChangedTime, c.FirstEventID = r.Now, r.Now, 1
 				it.prepared.Claim = c
 			}
 		}

@@ -59,7 +59,7 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 				TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
 				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args,
 				Context: m.Context, Status: process.StatusInit, StatusChangedTime: r.Now,
-				Metadata: m.Metadata, Kind: m.StartedKind, CreatedTime: r.Now,
+				Metadata: m.Metadata, FirstEventID: 1, Kind: m.StartedKind, CreatedTime: r.Now,
 				KindName: r.KindName, KindOptions: r.KindOptions, KindTimeoutUs: r.KindTimeoutUs,
 				KindTags: r.KindTags,
 			}

@@ -55,6 +55,52 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestRetryInChangedFunction",
 	},
 	{
+		name: "durable-overlooks-goexit", breaks: "a body that leaves its goroutine has no result",
+		file: "processor/durable/run.go", old: "} else if !completed {",
+		planted:  "} else if !completed && id == \"\" {",
+		packages: "./processor/durable", run: "TestGoexitInBodies",
+	},
+	{
+		name: "durable-loses-retries-after-a-panic", breaks: "a retry whose try panicked runs again",
+		file: "processor/durable/task.go", old: "t.scheduleSteps()\n\t\t\treturn t.done(nil)",
+		planted:  "t.result.SetTimerAfter(0)\n\t\t\treturn t.done(nil)",
+		packages: "./processor/durable", run: "TestPanicInRetry",
+	},
+	{
+		name: "durable-loses-steps-before-a-bad-restart", breaks: "a bad restart does not lose the last step",
+		file: "processor/durable/task.go", old: "err = processor.Fail(ReasonBadValue, \"the input of Restart",
+		planted:  "return nil, processor.Fail(ReasonBadValue, \"the input of Restart",
+		packages: "./processor/durable", run: "TestRestartBadly",
+	},
+	{
+		name: "durable-hides-failures", breaks: "a rejection of a branch does not hide the failure of another",
+		file: "processor/durable/errors.go", old: "if !isRejection(found) {",
+		planted:  "if !isRejection(found) && cause == nil {",
+		packages: "./processor/durable", run: "TestJoinedErrors",
+	},
+	{
+		name: "durable-sets-too-many-timers", breaks: "at most 100 timers are pending",
+		file: "processor/durable/run.go", old: "if room <= 0 {", planted: "if room <= -9999 {",
+		packages: "./processor/durable", run: "TestManyRetries",
+	},
+	{
+		name: "durable-accepts-too-many-calls", breaks: "a restart can keep all calls",
+		file: "processor/durable/call.go", old: "len(calls) >= maxWaiting", planted: "len(calls) >= 9*maxWaiting",
+		packages: "./processor/durable", run: "TestTooManyCalls",
+	},
+	{
+		name: "durable-stores-bad-metadata", breaks: "metadata that cannot be stored fails before a step runs",
+		file: "processor/durable/value.go", old: "if err := checkMetadata(merged); err != nil {",
+		planted:  "if err := checkMetadata(merged); err != nil && merged == nil {",
+		packages: "./processor/durable", run: "TestMisuse",
+	},
+	{
+		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",
+		file: "storage/prepare_init.go", old: "c.FirstEventID = r.Now, r.Now, 1",
+		planted:  "c.FirstEventID = r.Now, r.Now, 0",
+		packages: "./engine", run: "TestFirstEventOfInit",
+	},
+	{
 		name: "durabletest-kills-nothing", breaks: "KillEverywhere finds what depends on the attempt",
 		file: "processor/durable/durabletest/kill.go", old: "len(r.results) != r.kill", planted: "r.kill >= 0",
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",

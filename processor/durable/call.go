@@ -99,6 +99,16 @@ func (q *Queue[In]) source() source {
 	}}
 }
 
+// tooManyCalls reports whether the function has so many calls to take that a restart could not keep
+// more of them.
+func (r *run) tooManyCalls() bool {
+	bytes, calls := 0, r.untakenCalls()
+	for _, e := range calls {
+		bytes += len(e.Value)
+	}
+	return len(calls) >= maxWaiting || bytes >= maxNewBytes
+}
+
 // untakenCalls returns the entries of the calls that the function has not taken, in order.
 func (r *run) untakenCalls() []entry {
 	var kept []entry

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,38 @@ func TestCallDuringRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, "journal", journal(p), "start:f try:a call:c step:a end:f")
+}
+
+// A restart keeps all calls that were accepted, so more than it can keep are rejected.
+func TestTooManyCalls(t *testing.T) {
+	for name, test := range map[string]struct{ calls, bytes int }{"calls": {500, 0}, "bytes": {3, 1<<20 - 5000}} {
+		p := start(t, function(func(ctx durable.Ctx) (string, error) {
+			calls := durable.Calls[string, int](ctx, "c")
+			durable.Sleep(ctx, "pause", time.Hour)
+			calls.Next()
+			return "", durable.Restart(struct{}{})
+		}))
+		call := func() error {
+			_, err := p.Call(t.Context(), fmt.Appendf(nil, `{"c":"%s"}`, strings.Repeat("x", test.bytes)))
+			return err
+		}
+		for range test.calls {
+			if err := call(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := call()
+		r, ok := errors.AsType[*processor.RejectionError](err)
+		if !ok || r.Rejection.GetReason() != durable.ReasonTooMany {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusRunning {
+			t.Fatal(err, p.Status(), p.Detail())
+		}
+		if n := strings.Count(journal(p), "call:c"); n != test.calls-1 {
+			t.Errorf("%s: %d calls after the restart", name, n)
+		}
+	}
 }
 
 // A call is stored even if the function fails because of it. The function fails in the next task.

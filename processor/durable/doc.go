@@ -19,8 +19,8 @@
 // inserted, removed or moved while processes run. The second use of a name in a scope is name#2.
 //
 // Between operations, the function must be deterministic: it uses Now, UUID and Rand instead of the
-// clock and random numbers, and does all I/O in the bodies of steps. Operations panic on no error:
-// misuse, such as an operation in another goroutine or in the body of a step, fails the task with a
+// clock and random numbers, and does all I/O in the bodies of steps. Operations do not panic.
+// Misuse, such as an operation in another goroutine or in the body of a step, fails the task with a
 // message that names the file and line.
 //
 // A step whose result is stored never runs again. A crash after its body returned and before its

@@ -2,8 +2,11 @@ package durable_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +64,42 @@ func TestEachFails(t *testing.T) {
 	}
 	tasks := p.Trace()
 	check(t, "response", string(tasks[len(tasks)-1].GetResponse()), `"item[0]: no a\nitem[2]: no c"`)
+}
+
+// If several branches return errors, a rejection does not hide a failure. The error is cut if it is
+// too long for the journal.
+func TestJoinedErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		errs   []error
+		status process.Status
+		reason string
+	}{
+		"rejections": {[]error{processor.Reject("full", "a"), processor.Reject("closed", "b")},
+			process.StatusCompleted, "full"},
+		"a rejection and a failure": {[]error{processor.Reject("full", "a"), processor.Fail("odd", "b")},
+			process.StatusError, "odd"},
+		"long errors": {slices.Repeat([]error{errors.New(strings.Repeat("x", 8<<10))}, 200),
+			process.StatusError, "error"},
+	} {
+		p := start(t, function(func(ctx durable.Ctx) (string, error) {
+			_, err := durable.Each(ctx, "item", test.errs, func(ctx durable.Ctx, err error) (int, error) {
+				return 0, durable.Run(ctx, "s", func(context.Context) error { return err })
+			})
+			return "", err
+		}))
+		var last struct {
+			K string
+			E durable.StepError
+		}
+		events := p.Events()
+		if err := json.Unmarshal(events[len(events)-1].GetPayload(), &last); err != nil {
+			t.Fatal(err)
+		}
+		if p.Status() != test.status || last.K != "fail" || last.E.Reason != test.reason ||
+			!strings.HasPrefix(last.E.Message, "item[0]: step item[0]/s: ") || len(last.E.Message) > 9<<10 {
+			t.Errorf("%s: %s, %s with %q", name, p.Status(), last.K, last.E.Reason)
+		}
+	}
 }
 
 // More steps than one task may run, and more new entries than one result may store, take several

@@ -15,6 +15,8 @@ const (
 	maxNewBytes   = 2 << 20                        // the same in bytes
 	maxValueBytes = process.MaxPayloadBytes - 4096 // one value, without the rest of its entry
 	maxSteps      = 100                            // steps that run in one task
+	maxTimers     = 80                             // timers of After at a time; the others are for retries
+	maxWaiting    = 500                            // calls that the function has not taken
 	maxStepBytes  = 4 << 20                        // their values together
 	maxNameBytes  = 100
 	maxFullName   = 200 // with scope and number

@@ -16,6 +16,7 @@ const (
 	ReasonJournal  = "durable_journal" // the journal cannot be used, or does not match the function
 	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
 	ReasonNotOpen  = "not_open"        // the function does not take this call now
+	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes them
 )
 
 // StepError is an error that the journal contains: of a step, or of the function. The function gets
@@ -36,17 +37,63 @@ func (e *StepError) Error() string {
 	return fmt.Sprintf("step %s: %s", e.Step, e.Message)
 }
 
-// recorded converts an error of user code for the journal.
+// recorded converts an error of user code for the journal. Of several joined errors, the first that
+// is not a rejection decides the reason.
 func recorded(err error) *StepError {
+	joined, cause := causeOf(err)
+	if step, ok := errors.AsType[*StepError](cause); ok {
+		return &StepError{Reason: step.Reason, Message: cut(err.Error()), Rejected: step.Rejected}
+	}
+	if r, ok := errors.AsType[*processor.RejectionError](cause); ok {
+		return &StepError{Reason: cut(r.Rejection.GetReason()), Message: cut(r.Rejection.GetMessage()), Rejected: true}
+	}
+	failure := processor.FailureOf(cause)
+	message := failure.GetMessage()
+	if joined {
+		message = err.Error()
+	}
+	return &StepError{Reason: cut(failure.GetReason()), Message: cut(message)}
+}
+
+// causeOf returns err or, if it contains joined errors, the first of them that is not a rejection.
+// If all are rejections, it returns the first.
+func causeOf(err error) (joined bool, cause error) {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		switch e := e.(type) { //nolint:errorlint // this loop unwraps err itself
+		case *StepError, *processor.RejectionError, *processor.FailureError: // they have a reason
+			return false, err
+		case interface{ Unwrap() []error }:
+			for _, part := range e.Unwrap() {
+				_, found := causeOf(part)
+				if !isRejection(found) {
+					return true, found
+				}
+				if cause == nil {
+					cause = found
+				}
+			}
+			return true, cause
+		}
+	}
+	return false, err
+}
+
+func isRejection(err error) bool {
 	if step, ok := errors.AsType[*StepError](err); ok {
-		return &StepError{Reason: step.Reason, Message: err.Error(), Rejected: step.Rejected}
+		return step.Rejected
 	}
-	if rejection, ok := errors.AsType[*processor.RejectionError](err); ok {
-		return &StepError{Reason: rejection.Rejection.GetReason(), Message: rejection.Rejection.GetMessage(),
-			Rejected: true}
+	_, ok := errors.AsType[*processor.RejectionError](err)
+	return ok
+}
+
+// maxMessage is the maximum length of a reason or message in the journal, in bytes.
+const maxMessage = 8 << 10
+
+func cut(s string) string {
+	if len(s) <= maxMessage {
+		return s
 	}
-	failure := processor.FailureOf(err)
-	return &StepError{Reason: failure.GetReason(), Message: failure.GetMessage()}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
 // isFinal reports whether a step that returned err must not be retried.

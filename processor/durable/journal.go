@@ -34,6 +34,8 @@ type entry struct {
 	Versions Versions        `json:"versions,omitempty"`
 }
 
+func (e *entry) isValid() bool { return e.Kind != "" && (e.Kind != kindFail || e.Error != nil) }
+
 // journal contains the entries of a process, in order. Entries from index saved on are new.
 type journal struct {
 	entries []entry
@@ -47,7 +49,7 @@ type journal struct {
 
 // readJournal decodes the events of a process.
 func readJournal(p *progressorv1.Process) (*journal, error) {
-	j := newJournal(max(1, p.GetFirstEventId())) // 0 for a process without events
+	j := newJournal(max(1, p.GetFirstEventId())) // older engines send 0 with an INIT
 	events := p.GetHistory()
 	if want := p.GetLastEventId() - j.first + 1; int64(len(events)) != want {
 		return nil, fmt.Errorf("the task has %d of %d events: durable functions need the namespace's "+
@@ -55,7 +57,7 @@ func readJournal(p *progressorv1.Process) (*journal, error) {
 	}
 	for _, event := range events {
 		var e entry
-		if err := json.Unmarshal(event.GetPayload(), &e); err != nil || e.Kind == "" {
+		if err := json.Unmarshal(event.GetPayload(), &e); err != nil || !e.isValid() {
 			return nil, fmt.Errorf("event %d is not an entry of a journal", event.GetEventId())
 		}
 		j.add(e)
@@ -79,6 +81,9 @@ func (j *journal) add(e entry) {
 	at := len(j.entries)
 	j.entries = append(j.entries, e)
 	j.bytes += len(e.Value) + 100
+	if e.Error != nil {
+		j.bytes += len(e.Error.Reason) + len(e.Error.Message)
+	}
 	switch e.Kind {
 	case kindTry:
 		j.tries[e.Name]++
@@ -125,7 +130,7 @@ func (j *journal) unsaved() []entry { return j.entries[j.saved:] }
 // isFull reports whether a result should store the new entries before more are added.
 func (j *journal) isFull() bool { return len(j.unsaved()) >= maxNewEntries || j.bytes >= maxNewBytes }
 
-// pendingTimers returns the names of the timers that may be set.
+// pendingTimers returns the names of the timers of After that may be set.
 func (j *journal) pendingTimers() []string {
 	var names []string
 	for _, e := range j.entries {
@@ -133,6 +138,12 @@ func (j *journal) pendingTimers() []string {
 			names = append(names, e.Name)
 		}
 	}
+	return names
+}
+
+// pendingRetries returns the names of the timers of steps that may wait for their next try.
+func (j *journal) pendingRetries() []string {
+	var names []string
 	for name := range j.tries {
 		if !j.has(kindStep, name) {
 			names = append(names, retryTimer+name)

@@ -35,6 +35,7 @@ func TestReadJournal(t *testing.T) {
 		"a range":   {1, 2, []string{`{"k":"start","n":"f"}`}, "the task has 1 of 2 events"},
 		"restarted": {2, 2, []string{`{"k":"step","n":"a"}`}, "does not begin with the start"},
 		"foreign":   {1, 1, []string{`{"paid":1}`}, "event 1 is not an entry"},
+		"no error":  {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"fail","n":"f"}`}, "event 2 is not an entry"},
 		"no JSON":   {1, 1, []string{`paid`}, "event 1 is not an entry"},
 	} {
 		p := &progressorv1.Process{FirstEventId: test.first, LastEventId: test.last}

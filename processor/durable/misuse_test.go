@@ -67,8 +67,18 @@ func TestMisuse(t *testing.T) {
 		}, "Limit of a"},
 		"duration": {func(ctx durable.Ctx) { durable.Sleep(ctx, "a", 200*365*24*time.Hour) },
 			"timer a: at most 36500 days"},
+		"timers": {func(ctx durable.Ctx) {
+			for range 81 {
+				durable.After(ctx, "a", time.Hour)
+			}
+		}, "timer a#81: 80 timers are pending"},
 		"value": {func(ctx durable.Ctx) { durable.Publish(ctx, func() {}) },
 			"the published value cannot be encoded"},
+		"metadata": {func(ctx durable.Ctx) { durable.SetMetadata(ctx, map[string]any{"a": func() {}}) },
+			"the metadata cannot be stored"},
+		"large metadata": {func(ctx durable.Ctx) {
+			durable.SetMetadata(ctx, map[string]any{"a": strings.Repeat("x", 64<<10)})
+		}, "the metadata cannot be stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -117,6 +127,125 @@ func TestDefects(t *testing.T) {
 			}
 			check(t, "effects", done.String(), "a")
 		})
+	}
+}
+
+// A body that leaves its goroutine without a panic has no result: a step is not repeated, an undo
+// is not done, and a call is not accepted.
+func TestGoexitInBodies(t *testing.T) {
+	runs := map[string]int{}
+	leave := func(what string) {
+		runs[what]++
+		runtime.Goexit()
+	}
+	f := func(last string) processor.Processor {
+		return function(func(ctx durable.Ctx) (string, error) {
+			calls := durable.Calls(ctx, "c", durable.Accept(func(int) (int, error) {
+				leave("accept")
+				return 0, nil
+			}))
+			err := durable.Run(ctx, "a", func(context.Context) error { return nil },
+				durable.Undo(func(context.Context, struct{}) error {
+					leave("undo")
+					return nil
+				}))
+			switch last {
+			case "step":
+				err = durable.Run(ctx, "b", func(context.Context) error {
+					leave("step")
+					return nil
+				})
+			case "undo":
+				return "", errors.New("odd")
+			case "accept":
+				calls.Next()
+			}
+			return "", err
+		})
+	}
+	for last, want := range map[string]string{
+		"step": "the body of step b", "undo": "Undo of step a", "accept": "Accept of call c",
+	} {
+		p := start(t, f(last))
+		if last == "accept" {
+			if _, err := p.Call(t.Context(), []byte(`{"c":1}`)); err == nil {
+				t.Error("a call was accepted")
+			}
+		}
+		check(t, last, p.Detail(), want+" called runtime.Goexit, as t.FailNow does")
+		if p.Status() != process.StatusError || runs[last] != 1 {
+			t.Errorf("%s: %s after %d runs", last, p.Status(), runs[last])
+		}
+	}
+}
+
+// A step that waits for its next try runs again, even if its try panics together with another step
+// whose result is stored.
+func TestPanicInRetry(t *testing.T) {
+	tries, broken := 0, true
+	var done effects
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		_, err := durable.Each(ctx, "item", []string{"a", "b"}, func(ctx durable.Ctx, item string) (string, error) {
+			if item == "b" {
+				durable.Sleep(ctx, "pause", time.Second)
+				return durable.Step(ctx, "s", done.says("b"))
+			}
+			return "", durable.Run(ctx, "s", func(context.Context) error {
+				if tries++; tries == 1 {
+					return errors.New("odd")
+				}
+				if broken {
+					panic("odd")
+				}
+				return nil
+			}, durable.Retry(3, time.Second))
+		})
+		return "", err
+	}))
+	if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusError {
+		t.Fatal(err, p.Status(), p.Detail())
+	}
+	broken = false
+	if err := p.RepairSimple(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusCompleted {
+		t.Error(err, p.Status(), p.Detail())
+	}
+	check(t, "effects", done.String(), "b")
+}
+
+// More steps than there are timers fail at the same time and are retried.
+func TestManyRetries(t *testing.T) {
+	var mu sync.Mutex
+	tries := map[int]int{}
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		for range 80 {
+			durable.After(ctx, "unused", 24*time.Hour)
+		}
+		items := make([]int, 150)
+		for n := range items {
+			items[n] = n
+		}
+		_, err := durable.Each(ctx, "item", items, func(ctx durable.Ctx, n int) (string, error) {
+			return "", durable.Run(ctx, "s", func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if tries[n]++; tries[n] == 1 {
+					return errors.New("odd")
+				}
+				return nil
+			}, durable.Retry(2, time.Second))
+		})
+		return "", err
+	}))
+	if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusCompleted {
+		t.Fatal(err, p.Status(), p.Detail())
+	}
+	for n, tries := range tries {
+		if tries != 2 {
+			t.Errorf("item %d: %d tries", n, tries)
+		}
 	}
 }
 

@@ -124,6 +124,24 @@ func (r *run) steps() []*stepRun {
 	return found
 }
 
+// runnable returns the steps that the next task can run. A step that may be retried needs a timer.
+func (r *run) runnable() []*stepRun {
+	room := process.MaxTimers - 1 - len(r.journal.pendingTimers()) - len(r.journal.pendingRetries())
+	var found []*stepRun
+	for _, step := range r.steps() {
+		if step.tries > 1 && !r.due[step.name] { // otherwise its timer is pending already
+			if room <= 0 {
+				continue
+			}
+			room--
+		}
+		if found = append(found, step); len(found) == maxSteps {
+			break
+		}
+	}
+	return found
+}
+
 // close ends the goroutines of the branches. It waits for them unless one of them is in user code.
 func (r *run) close() {
 	close(r.over)
@@ -177,12 +195,14 @@ func (r *run) recovered(v any) {
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()
+		id, completed := goroutineID(), false
 		defer func() {
 			if v := recover(); v != nil {
 				r.recovered(v)
+			} else if !completed { // after misuse, the failure is set already
+				r.fail(processor.Fail(ReasonMisuse, "%s called runtime.Goexit, as t.FailNow does", what).NonRetryable())
 			}
 		}()
-		id := goroutineID()
 		r.mu.Lock()
 		r.bodies[id] = what
 		r.mu.Unlock()
@@ -192,6 +212,7 @@ func (r *run) body(what string, f func(), done func()) {
 			r.mu.Unlock()
 		}()
 		f()
+		completed = true
 	}()
 }
 

@@ -198,6 +198,21 @@ func TestRepairContinues(t *testing.T) {
 	check(t, "effects", done.String(), "hotel mail flight")
 }
 
+// If the input of a restart cannot be stored, the function fails. The result of its last step is
+// stored, so that a repair does not lose it.
+func TestRestartBadly(t *testing.T) {
+	var done effects
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		if _, err := durable.Step(ctx, "a", done.says("a")); err != nil {
+			return "", err
+		}
+		return "", durable.Restart(func() {})
+	}))
+	check(t, "detail", p.Detail(), "the input of Restart cannot be encoded as JSON: json: unsupported type: func()")
+	check(t, "journal", journal(p), "start:f step:a fail:f")
+	check(t, "effects", done.String(), "a")
+}
+
 // A function restarts with a new input and keeps the calls that it has not taken.
 func TestRestart(t *testing.T) {
 	type state struct {

@@ -149,7 +149,6 @@ func (r *run) stepContext(name string) (context.Context, context.CancelFunc) {
 // the context's error, or the failure of a body that panicked or was misused. In the latter case,
 // the journal contains the results of the others.
 func (r *run) runSteps(steps []*stepRun) error {
-	steps = steps[:min(len(steps), maxSteps)]
 	values, errs, ended := make([]any, len(steps)), make([]error, len(steps)), make([]bool, len(steps))
 	var running sync.WaitGroup
 	for i, step := range steps {

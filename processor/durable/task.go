@@ -74,6 +74,11 @@ type keptEffects struct {
 func (t *task) keep() keptEffects {
 	kept := t.effects
 	kept.timers, kept.unset = maps.Clone(kept.timers), maps.Clone(kept.unset)
+	for step := range t.due { // its timer has fired
+		if !t.journal.has(kindStep, step) {
+			kept.setTimer(retryTimer+step, 0)
+		}
+	}
 	return keptEffects{entries: slices.Clone(t.journal.unsaved()), effects: kept}
 }
 
@@ -116,6 +121,9 @@ func (t *task) called() (*progressorv1.ProcessResponse, error) {
 	if !ok || t.returned != nil {
 		return nil, processor.Reject(ReasonNotOpen, "the function does not take the call %q now (it takes: %s)",
 			name, strings.Join(slices.Sorted(maps.Keys(t.queues)), ", "))
+	}
+	if t.tooManyCalls() {
+		return nil, processor.Reject(ReasonTooMany, "the function has not taken earlier calls yet: try again later")
 	}
 	var response []byte
 	if failed := t.bodyAlone("Accept of call "+name, func() { response, err = q.accept(args) }); failed != nil {
@@ -161,7 +169,7 @@ func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
 		return t.finish(nil)
 	}
 	// what a step depends on must be stored before the step has an effect
-	if steps := t.steps(); len(steps) > 0 && len(t.journal.unsaved()) == 0 {
+	if steps := t.runnable(); len(steps) > 0 && len(t.journal.unsaved()) == 0 {
 		err := t.runSteps(steps)
 		switch {
 		case err == nil:
@@ -169,7 +177,7 @@ func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
 		case len(t.journal.unsaved()) == 0:
 			return nil, err
 		default: // a step panicked: first store the results of those that ran with it
-			t.result.SetTimerAfter(0)
+			t.scheduleSteps()
 			return t.done(nil)
 		}
 	}
@@ -202,7 +210,7 @@ func (t *task) repair() (*progressorv1.ProcessResponse, error) {
 // restart begins a new history. The function starts in the next task.
 func (t *task) restart(input json.RawMessage) (*progressorv1.ProcessResponse, error) {
 	kept := t.untakenCalls()
-	for _, name := range t.journal.pendingTimers() {
+	for _, name := range slices.Concat(t.journal.pendingTimers(), t.journal.pendingRetries()) {
 		t.effects.unsetTimer(name)
 	}
 	clear(t.effects.timers)
@@ -227,16 +235,17 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 		return t.done(response)
 	}
 	err := t.returned.err
-	if r, ok := errors.AsType[*processor.RejectionError](err); ok && t.isFresh() {
+	_, cause := causeOf(err)
+	if r, ok := errors.AsType[*processor.RejectionError](cause); ok && t.isFresh() {
 		return nil, r
 	}
 	if again, ok := restartOf(err); ok {
-		input, err := encode(again.input)
-		if err != nil {
-			return nil, processor.Fail(ReasonBadValue, "the input of Restart %w", err).NonRetryable()
+		input, bad := encode(again.input)
+		if bad == nil {
+			t.result.Response(response)
+			return t.restart(input)
 		}
-		t.result.Response(response)
-		return t.restart(input)
+		err = processor.Fail(ReasonBadValue, "the input of Restart %w", bad)
 	}
 	name := t.journal.entries[0].Name
 	if err == nil {
@@ -260,7 +269,10 @@ func (t *task) scheduleSteps() {
 	for _, step := range t.steps() {
 		if t.due[step.name] { // only the task of this timer may run it
 			t.effects.setTimer(retryTimer+step.name, 0)
-		} else {
+		}
+	}
+	for _, step := range t.runnable() {
+		if !t.due[step.name] {
 			t.result.SetTimerAfter(0)
 		}
 	}

@@ -18,7 +18,7 @@ type Timer struct {
 }
 
 // After sets a timer that fires after d, and returns at once. The timer runs in the database: it
-// fires after a crash, too. A process has at most 100 timers at a time.
+// fires after a crash, too. At most 80 timers may be pending.
 func After(ctx Ctx, name string, d time.Duration) *Timer {
 	b := ctx.branch
 	t := &Timer{branch: b, name: b.name(kindTimer, name)}
@@ -26,6 +26,9 @@ func After(ctx Ctx, name string, d time.Duration) *Timer {
 		b.owner.misuse("timer %s: at most %d days", t.name, process.MaxDuration/(24*time.Hour))
 	}
 	if !b.owner.journal.has(kindTimer, t.name) {
+		if len(b.owner.journal.pendingTimers()) >= maxTimers {
+			b.owner.misuse("timer %s: %d timers are pending, and more are not allowed", t.name, maxTimers)
+		}
 		seconds := strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 		b.record(entry{Kind: kindTimer, Name: t.name, Value: json.RawMessage(seconds)})
 		b.owner.effects.setTimer(t.name, d)

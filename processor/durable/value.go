@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // Now returns the time of the first run of this line, from the clock of the processor.
@@ -67,5 +70,18 @@ func Publish(ctx Ctx, v any) {
 func SetMetadata(ctx Ctx, fields map[string]any) {
 	b := ctx.branch
 	b.enter()
-	b.owner.effects.metadata = b.owner.mergeMetadata(fields)
+	merged := b.owner.mergeMetadata(fields)
+	if err := checkMetadata(merged); err != nil {
+		b.owner.misuse("the metadata cannot be stored: %s", err)
+	}
+	b.owner.effects.metadata = merged
+}
+
+// checkMetadata returns an error if the engine would not store a result with these fields.
+func checkMetadata(fields map[string]any) error {
+	response, err := processor.Result().Metadata(fields).Done()
+	if err != nil {
+		return err
+	}
+	return processor.Check(progressorv1.TaskType_TASK_TYPE_TIMEOUT, response)
 }

@@ -30,6 +30,7 @@ type chaosRun struct {
 	load    *load
 	crons   *cronWatch
 	jobs    *jobWatch
+	events  *eventWatch
 	flows   *flowWatch
 	sinks   *sinkWatch
 	nodes   []*node
@@ -151,7 +152,9 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	s.sinks = startSinks(s.fleet)
 	s.fleet.start(50)
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
-	s.jobs = startJobs(s.fleet, s.nodes[0], seed)
+	putJobNamespace(s.t, s.nodes[0])
+	s.events = startEventWatch(s.fleet)
+	s.jobs = startJobs(s.fleet, seed)
 	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50),
 		held: s.chain.heldTime})
@@ -392,6 +395,7 @@ func (s *chaosRun) finish() {
 	s.crons.end(s.load, conn)
 	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)
+	events := s.events.end(conn)
 	others := s.settleTenants(conn)
 	entries = slices.Concat(entries, s.sinks.end(s.seed))
 	settle(s.t, s.dsn)
@@ -402,14 +406,14 @@ func (s *chaosRun) finish() {
 	messages, wrongMessages := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	rejected, wrongCalls := held(s.load.orders.windows, entries)
 	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs), s.flows.defects(runs),
-		s.tenants.defects(others), s.sinks.defects(conn)) {
+	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs),
+		s.events.defects(events), s.flows.defects(runs), s.tenants.defects(others), s.sinks.defects(conn)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
 	s.report(conn, entries, slices.Concat(
-		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures(),
-		s.sinks.figures()))
+		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.events.figures(), s.flows.figures(runs),
+		s.tenants.figures(), s.sinks.figures()))
 }
 
 // resumeAll resumes all suspended processes and returns their number. An engine that was

@@ -47,18 +47,23 @@ type jobWatch struct {
 	failed   int
 }
 
-// startJobs enqueues jobs and starts workers, until end.
-func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
-	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{},
-		accepted: map[string][]string{}}
+// putJobNamespace creates the namespace of the jobs.
+func putJobNamespace(t testing.TB, n *node) {
+	t.Helper()
 	ns := &progressorv1.Namespace{Namespace: jobNamespace,
 		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
 			Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
 		}}}
-	if _, err := one(n).Namespace.PutNamespace(f.t.Context(),
+	if _, err := one(n).Namespace.PutNamespace(t.Context(),
 		&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
+}
+
+// startJobs enqueues jobs and starts workers, until end.
+func startJobs(f *fleet, seed uint64) *jobWatch {
+	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{},
+		accepted: map[string][]string{}}
 	var pushing, working context.Context
 	pushing, w.stopPushing = context.WithCancel(f.t.Context())
 	working, w.stopWorking = context.WithCancel(f.t.Context())

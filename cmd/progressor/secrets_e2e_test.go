@@ -284,7 +284,9 @@ func TestMasterKey(t *testing.T) {
 	}
 	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", to.URL+"/processor", "--encoding", "json", "--header",
 		"authorization=Bearer ${secret:token}", "--header", "x-key="+headerKey)
-	d.Client.OK(t, "start", "shop", "order-1")
+	for _, id := range []string{"order-1", "none", "another"} {
+		d.Client.OK(t, "start", "shop", id)
+	}
 	if err := to.got("/processor", "Bearer "+firstToken, headerKey); err != nil {
 		t.Error(err)
 	}
@@ -301,9 +303,9 @@ func TestMasterKey(t *testing.T) {
 			!strings.Contains(text, c.want) {
 			t.Errorf("%s: the log is %s", name, text)
 		}
-		d.Client.OK(t, "call", "shop", "order-1", "--accepted")
+		d.Client.OK(t, "call", "shop", name, "--accepted")
 		clitest.Eventually(t, "the error names the flag", func() error {
-			out := d.Client.OK(t, "explain", "shop", "order-1", "-o", "json")
+			out := d.Client.OK(t, "explain", "shop", name, "-o", "json")
 			if !strings.Contains(out, c.want) {
 				return errors.New(out)
 			}
@@ -317,10 +319,7 @@ func TestMasterKey(t *testing.T) {
 		d.Stop(t)
 	}
 	d = background(t, nil, append(args, "--secrets.master-key-file", writeKeys(t, "b", "a"))...)
-	clitest.Eventually(t, "the calls succeed after a rotation", func() error {
-		return to.got("/processor", "Bearer "+firstToken, headerKey)
-	})
-	d.Client.OK(t, "call", "shop", "order-1")
+	d.Client.OK(t, "call", "shop", "order-1") // the old key is still in the file
 	d.Stop(t)
 }
 

@@ -154,6 +154,10 @@ func (e *Engine) Add(kinds ...Kind) {
 		}
 		k.nameKey = "progressor." + k.Name + "_name"
 		e.kinds[k.Name] = k
+		if k.Urgent != nil {
+			e.metrics.scanErrors.WithLabelValues(urgentTimers(k))
+			e.metrics.scanErrors.WithLabelValues(urgentCalls(k))
+		}
 	}
 }
 

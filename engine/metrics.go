@@ -82,11 +82,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	m.addDurations()
 	e.TrackSeries(m.preparing, m.processing, m.completion, m.removing, m.notification, m.stale, m.expired,
 		m.zombieTasks, m.adopted, m.lost, m.messages)
-	// Create the series so that the name and HELP are exported before a sink delivers.
-	m.notification.WithLabelValues("", "event_sink")
-	m.notification.WithLabelValues("", "lifecycle_sink")
-	m.clockSteps.WithLabelValues("forward") // rate() needs the zero before the first step
-	m.clockSteps.WithLabelValues("backward")
+	m.start()
 	if registerer == nil {
 		return m
 	}
@@ -98,6 +94,42 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	)
 	storage.Register(registerer, e.gauges()...)
 	return m
+}
+
+// refusalBounds are the labels of rejected requests that package engine counts. See AddRefusals.
+var refusalBounds = []string{
+	"in_flight", "namespace_in_flight", "awaits", "namespace_awaits", "backlog", "place", "waiting", "namespaces",
+}
+
+// scanNames are the labels of failed scans, except those of kinds with urgent tasks (see Add).
+var scanNames = []string{
+	"calls", "messages", "timers", "released timers",
+	"constraints", "groups", "start deadlines", "pulls", "takers", "workers", // of ReportScanError
+}
+
+// start creates series without the label of a namespace. They must be exported as 0 before their
+// first event, because rate() and increase() do not count an event that creates its series.
+func (m *engineMetrics) start() {
+	for _, of := range []*prometheus.HistogramVec{m.callsScanning, m.timersScanning, m.zombies} {
+		of.WithLabelValues("")
+	}
+	m.notification.WithLabelValues("", "event_sink")
+	m.notification.WithLabelValues("", "lifecycle_sink")
+	m.clockSteps.WithLabelValues("forward")
+	m.clockSteps.WithLabelValues("backward")
+	for _, bound := range refusalBounds {
+		m.refused.WithLabelValues(bound)
+	}
+	for _, scan := range scanNames {
+		m.scanErrors.WithLabelValues(scan)
+	}
+}
+
+// AddRefusals creates the series of rejected requests that other packages count by CountRefusal.
+func (e *Engine) AddRefusals(bounds ...string) {
+	for _, bound := range bounds {
+		e.metrics.refused.WithLabelValues(bound)
+	}
 }
 
 // addDurations adds the histograms of the reference.
@@ -227,7 +259,11 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	for _, kind := range []storage.MessageKind{
 		storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd,
 	} {
-		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // exported from the start
+		for _, outcome := range []string{
+			storage.Delivered, storage.TargetExists, storage.MessageHeld, storage.TargetNotFound, storage.TargetEnded,
+		} {
+			m.messages.WithLabelValues(name, string(kind), outcome)
+		}
 	}
 	for _, t := range process.TaskTypes() {
 		label := strings.ToLower(string(t))
@@ -235,10 +271,12 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 		n.processing[t] = NewLazySeries(m.processing, name, label)
 	}
 	for _, c := range []string{
-		completionContinue, completionSuspend, completionUnlock, completionError, completionRemove,
+		completionContinue, completionSuspend, completionUnlock, completionRemove,
 	} {
 		n.completion[c] = NewLazySeries(m.completion, name, c)
 	}
+	// An alert counts failures, so their series must exist before the first one.
+	n.completion[completionError] = m.completion.WithLabelValues(name, completionError)
 	return n
 }
 

@@ -24,23 +24,38 @@ type namespaceSeries interface {
 type namespaceLabels struct {
 	mu     sync.RWMutex
 	own    map[string]struct{}
+	others bool // there are more namespaces
 	series []namespaceSeries
+	starts []func(label string) // see StartSeries
 }
 
 // add gives a namespace series of its own if there is room, and returns its label.
 func (l *namespaceLabels) add(name string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.own[name]; !ok {
-		if len(l.own) >= maxLabelled {
-			return OtherNamespaces
-		}
-		if l.own == nil {
-			l.own = map[string]struct{}{}
-		}
-		l.own[name] = struct{}{}
+	if _, ok := l.own[name]; ok {
+		return name
 	}
+	if len(l.own) >= maxLabelled {
+		if !l.others {
+			l.others = true
+			l.start(OtherNamespaces)
+		}
+		return OtherNamespaces
+	}
+	if l.own == nil {
+		l.own = map[string]struct{}{}
+	}
+	l.own[name] = struct{}{}
+	l.start(name)
 	return name
+}
+
+// start creates the series of a label.
+func (l *namespaceLabels) start(label string) {
+	for _, start := range l.starts {
+		start(label)
+	}
 }
 
 // drop deletes the series of a namespace that was deleted.
@@ -70,4 +85,19 @@ func (e *Engine) TrackSeries(series ...namespaceSeries) {
 	e.labels.mu.Lock()
 	defer e.labels.mu.Unlock()
 	e.labels.series = append(e.labels.series, series...)
+}
+
+// StartSeries calls start for the label of each namespace, now or when this node gets to know the
+// namespace. start creates the series that must be exported as 0 before their first event, because
+// rate() and increase() do not count an event that creates its series. It must not call the engine.
+func (e *Engine) StartSeries(start func(label string)) {
+	e.labels.mu.Lock()
+	defer e.labels.mu.Unlock()
+	e.labels.starts = append(e.labels.starts, start)
+	for name := range e.labels.own {
+		start(name)
+	}
+	if e.labels.others {
+		start(OtherNamespaces)
+	}
 }

@@ -93,7 +93,7 @@ func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool)
 	claims, err := k.Urgent.Timers(limit, limits.limits)
 	p.urgentBound.done(err)
 	if err != nil {
-		e.scanFailed(ctx, k.Name+" timers", err)
+		e.scanFailed(ctx, urgentTimers(k), err)
 		e.expectLostClaims()
 	}
 	for n := range claims {
@@ -115,7 +115,7 @@ func (p *timerPoller) claimUrgentCalls(ctx context.Context, k Kind) {
 	defer cancel()
 	claims, err := k.Urgent.Calls(limit, limits.limits)
 	if err != nil {
-		e.scanFailed(ctx, "calls of "+k.Name+"s", err)
+		e.scanFailed(ctx, urgentCalls(k), err)
 		e.expectLostClaims()
 	}
 	if p.startUrgent(limits, claims) {
@@ -174,3 +174,7 @@ func (p *timerPoller) setUrgentDue(due bool) {
 		p.engine.messages.startWaiting()
 	}
 }
+
+// urgentTimers and urgentCalls return the names of the scans of an urgent kind.
+func urgentTimers(k Kind) string { return k.Name + " timers" }
+func urgentCalls(k Kind) string  { return "calls of " + k.Name + "s" }

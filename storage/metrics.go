@@ -63,7 +63,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
 		}, []string{"sqlstate"}),
 	}
-	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
+	// rate() needs the zero before the first one.
+	for _, state := range []string{stateQueryCanceled, stateDiskFull, stateNoPrivilege, stateIOError} {
+		m.resultRetries.WithLabelValues(state)
+	}
 	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries,
 		m.fastPathFallbacks,
 		m.generations, m.unreplicated, m.contended, m.flushTimeouts)

@@ -112,11 +112,13 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 	for _, scheme := range []string{"key", "root", "cert", "oidc", "login"} {
 		a.ok[scheme] = a.total.WithLabelValues(scheme, "ok")
 	}
-	for _, outcome := range []string{"invalid", "limited", "unavailable"} {
-		a.total.WithLabelValues("key", outcome)
-		a.total.WithLabelValues("oidc", outcome)
-		a.total.WithLabelValues("login", outcome)
+	for _, outcome := range []string{"invalid", "malformed", "limited", "unavailable"} {
+		for _, scheme := range []string{"key", "cert", "oidc", "login"} {
+			a.total.WithLabelValues(scheme, outcome)
+		}
 	}
+	a.total.WithLabelValues("other", "malformed")
+	a.total.WithLabelValues("other", "limited")
 	a.total.WithLabelValues("none", "missing")
 	if root != "" {
 		principal := NewPrincipal(rootID, []Grant{{RoleRoot, Everywhere}})

@@ -62,9 +62,21 @@ func newMetrics(e *engine.Engine, registerer prometheus.Registerer) *metrics {
 	}
 	e.TrackSeries(m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures,
 		m.requests)
+	e.StartSeries(m.start)
 	storage.Register(registerer, m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires,
 		m.lateness, m.failures, m.requests)
 	return m
+}
+
+// start creates the series of a namespace.
+func (m *metrics) start(label string) {
+	for _, of := range []*prometheus.CounterVec{m.overlap, m.retries, m.timeouts, m.concurrency, m.misfires} {
+		of.WithLabelValues(label)
+	}
+	for _, status := range []cron.Status{cron.Success, cron.Failed, cron.Timeout, cron.Cancelled, cron.Skipped} {
+		m.runs.WithLabelValues(label, status.String())
+	}
+	m.lateness.WithLabelValues(label)
 }
 
 // namespaceLabel returns the label of the namespace of a task.

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// metrics returns all metrics of crons by name and labels, without the label namespace. For a
-// histogram it returns the count, and for consecutive failures also the sum.
+// metrics returns all metrics of crons that are not 0 by name and labels, without the label
+// namespace. For a histogram it returns the count, and for consecutive failures also the sum.
 func (n *node) metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	families, err := n.Registry.Gather()
@@ -28,6 +28,9 @@ func (n *node) metrics(t testing.TB) map[string]float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
+			if m.GetCounter().GetValue() == 0 && m.GetHistogram().GetSampleCount() == 0 {
+				continue
+			}
 			name := strings.TrimPrefix(f.GetName(), "progressor_cron_")
 			for _, l := range m.GetLabel() {
 				if l.GetName() != "namespace" {

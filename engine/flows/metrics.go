@@ -20,6 +20,11 @@ func newMetrics(e *engine.Engine, registerers []prometheus.Registerer) *metrics 
 			"retried counts again when it ends.",
 	}, []string{"namespace", "status"})}
 	e.TrackSeries(m.runs)
+	e.StartSeries(func(label string) {
+		for _, status := range []flows.Status{flows.Succeeded, flows.Failed, flows.Cancelled, flows.Expired} {
+			m.runs.WithLabelValues(label, string(status))
+		}
+	})
 	for _, registerer := range registerers {
 		storage.Register(registerer, m.runs)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// counted returns the numbers of ended runs by status.
+// counted returns the numbers of ended runs by status, without those that are 0.
 func (n *node) counted(t *testing.T) string {
 	t.Helper()
 	families, err := n.Registry.Gather()
@@ -25,6 +25,9 @@ func (n *node) counted(t *testing.T) string {
 			continue
 		}
 		for _, m := range f.GetMetric() {
+			if m.GetCounter().GetValue() == 0 {
+				continue
+			}
 			list = append(list, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ",
 				m.GetCounter().GetValue()))
 		}

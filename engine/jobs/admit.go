@@ -170,6 +170,9 @@ func (a *admission) learn(t *jobs.ConstraintTx) (*rules, error) {
 }
 
 func (a *admission) remember(namespace string, r *rules) {
+	for name := range r.byName {
+		a.jobs.metrics.blockedBy(namespace, name) // exported as 0 before a job waits
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old := a.rules[namespace]; old == nil || old.version < r.version {

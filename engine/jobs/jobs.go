@@ -68,7 +68,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	if !q.admission.admit(c) {
 		return false
 	}
-	q.metrics.claims.WithLabelValues(q.engine.NamespaceLabel(c.Namespace)).Inc()
+	q.metrics.claimed(c)
 	return true
 }
 

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -65,6 +66,7 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 		named: map[process.Key]struct{}{}, count: map[string]int{},
 	}
 	q.engine.TrackSeries(m.claims, m.lost, m.late, m.blocked, m.durations)
+	q.engine.StartSeries(m.start)
 	for _, registerer := range registerers {
 		storage.Register(registerer, m.claims, m.lost, m.late, m.blocked, m.durations, &statsCollector{jobs: q})
 	}
@@ -81,6 +83,28 @@ func (m *metrics) labels(namespace, name string) []string {
 	return []string{label, m.name(namespace, name)}
 }
 
+// start creates the series of a namespace. If the namespace was deleted and created again, its
+// names are counted again.
+func (m *metrics) start(label string) {
+	m.claims.WithLabelValues(label)
+	if label == engine.OtherNamespaces {
+		m.startName(label, otherNames)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count[label] > 0 {
+		delete(m.count, label)
+		maps.DeleteFunc(m.named, func(k process.Key, _ struct{}) bool { return k.Namespace == label })
+	}
+}
+
+// startName creates the series of a name. Those of an attempt are created when it begins, so that
+// they exist when it ends.
+func (m *metrics) startName(label, name string) {
+	m.lost.WithLabelValues(label, name)
+	m.late.WithLabelValues(label, name)
+}
+
 // name returns the label "name" of a job.
 func (m *metrics) name(namespace, name string) string {
 	name = strings.ToValidUTF8(name, "?")
@@ -94,8 +118,17 @@ func (m *metrics) name(namespace, name string) string {
 		return otherNames
 	}
 	m.named[k] = struct{}{}
-	m.count[namespace]++
+	if m.count[namespace]++; m.count[namespace] == metricNames {
+		m.startName(namespace, otherNames)
+	}
+	m.startName(namespace, name)
 	return name
+}
+
+// claimed counts an attempt that begins.
+func (m *metrics) claimed(c *storage.Claim) {
+	job, _ := jobs.JobOf(c)
+	m.claims.WithLabelValues(m.labels(c.Namespace, job.Name)[0]).Inc()
 }
 
 // ended counts an attempt whose end is stored.
@@ -115,13 +148,18 @@ func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Tim
 
 // given counts how long jobs have waited for keys, by constraint.
 func (m *metrics) given(namespace string, blocked map[string]time.Duration) {
-	label := m.engine.NamespaceLabel(namespace)
 	for constraint, waited := range blocked {
-		if label == engine.OtherNamespaces {
-			constraint = label
-		}
-		m.blocked.WithLabelValues(label, constraint).Add(waited.Seconds())
+		m.blockedBy(namespace, constraint).Add(waited.Seconds())
 	}
+}
+
+// blockedBy returns the series of a constraint, and creates it if it does not exist.
+func (m *metrics) blockedBy(namespace, constraint string) prometheus.Counter {
+	label := m.engine.NamespaceLabel(namespace)
+	if label == engine.OtherNamespaces {
+		constraint = label
+	}
+	return m.blocked.WithLabelValues(label, constraint)
 }
 
 // statsCollector exports the number of jobs by state. It queries the database only during a scrape.

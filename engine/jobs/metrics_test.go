@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,14 @@ import (
 // count.
 func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
+	all := exported(t, registry)
+	maps.DeleteFunc(all, func(_ string, value float64) bool { return value == 0 })
+	return all
+}
+
+// exported is like figures, but includes the metrics that are 0.
+func exported(t testing.TB, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	must(t, err)
 	all := map[string]float64{}
@@ -34,7 +43,7 @@ func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 				}
 			}
 			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			if pull && value != 0 {
+			if pull {
 				all[strings.Join(labels, " ")] = value
 			}
 		}
@@ -96,4 +105,24 @@ func TestMetrics(t *testing.T) {
 	if len(names) != 101 || !slices.Contains(names, "job_duration_seconds (other)") {
 		t.Errorf("%d names have a metric", len(names))
 	}
+}
+
+// Counters are exported as 0 before their first event, because rate() does not count an event that
+// creates its series.
+func TestCountersBeginAtZero(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
+	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "a", Name: "first"})
+	must(t, err)
+	lease := n.one(t, "w")
+	all := exported(t, n.Registry)
+	for _, name := range []string{
+		"job_blocked_seconds_total one", "job_lease_losses_total first", "job_start_deadlines_total first",
+	} {
+		if value, ok := all[name]; !ok || value != 0 {
+			t.Errorf("%s is not exported as 0; all are %v", name, all)
+		}
+	}
+	must(t, n.succeed(lease, nil))
 }

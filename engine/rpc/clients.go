@@ -62,7 +62,7 @@ func (c *clients) enter(client string, of class) error {
 	if of == classStream {
 		limit = c.limits.ClientStreams
 		if c.limits.Streams > 0 && c.streams >= c.limits.Streams {
-			c.limits.refused("streams")
+			c.limits.refused(boundOfStreams)
 			return &process.OverloadError{
 				Bound: fmt.Sprintf("the node has %d streams, its max_streams", c.streams),
 			}
@@ -95,6 +95,18 @@ func (c *clients) leave(client string, of class) {
 	if *held == [classes]int{} {
 		delete(c.held, client)
 	}
+}
+
+// boundOfStreams is the label of streams that are rejected because the node has too many.
+const boundOfStreams = "streams"
+
+// clientBounds returns the labels of all requests that clients rejects.
+func clientBounds() []string {
+	bounds := []string{boundOfStreams}
+	for _, of := range boundOf {
+		bounds = append(bounds, of.label)
+	}
+	return bounds
 }
 
 // boundOf describes the limit of a client for each class.

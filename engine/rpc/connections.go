@@ -16,6 +16,7 @@ type Connections struct {
 	refusals *prometheus.CounterVec
 	refused  map[string]prometheus.Counter // by bound
 	open     prometheus.Gauge
+	opened   prometheus.Counter
 
 	mu   sync.Mutex
 	held map[string]int
@@ -41,6 +42,10 @@ func NewConnections(limit int) *Connections {
 			Name: "progressor_connections",
 			Help: "Open connections of clients.",
 		}),
+		opened: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_connections_opened_total",
+			Help: "Connections of clients that were accepted.",
+		}),
 	}
 	for _, bound := range []string{boundOfNode, boundOfClient} {
 		c.refused[bound] = c.refusals.WithLabelValues(bound)
@@ -50,7 +55,7 @@ func NewConnections(limit int) *Connections {
 
 // Collectors returns the metrics of the connections.
 func (c *Connections) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.refusals, c.open}
+	return []prometheus.Collector{c.refusals, c.open, c.opened}
 }
 
 // Limit returns a listener that closes the connections beyond the limits at once.
@@ -72,6 +77,7 @@ func (c *Connections) enter(client string) bool {
 	c.held[client]++
 	c.all++
 	c.open.Inc()
+	c.opened.Inc()
 	return true
 }
 

@@ -132,6 +132,7 @@ func NewHandler(cfg Config) http.Handler {
 		s.flow = &flowService{flows: cfg.Flows}
 	}
 	cfg.Limits.refused = e.CountRefusal
+	e.AddRefusals(append(clientBounds(), boundOfMemory)...)
 	h, err := newHandler(cfg, s, readiness(e.Ready, cfg.Ready))
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))

@@ -27,6 +27,7 @@ const (
 type metrics struct {
 	duration *prometheus.HistogramVec
 	answered map[string]prometheus.Observer // by procedure, for successful requests
+	failed   map[string]prometheus.Counter  // by procedure, see isFailure
 	rejected map[string]prometheus.Counter  // by reason
 }
 
@@ -39,8 +40,13 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 				"including waits.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"method", "code"}),
-		answered: map[string]prometheus.Observer{}, rejected: map[string]prometheus.Counter{},
+		answered: map[string]prometheus.Observer{}, failed: map[string]prometheus.Counter{},
+		rejected: map[string]prometheus.Counter{},
 	}
+	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "progressor_rpc_failures_total",
+		Help: "Requests that failed with UNAVAILABLE or INTERNAL: failures of the node or of its database.",
+	}, []string{"method"})
 	rejections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_http_rejected_total",
 		Help: "HTTP requests that were rejected because of their Host (reason host), because a page of " +
@@ -60,6 +66,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 		for i := range methods.Len() {
 			procedure := "/" + name + "/" + string(methods.Get(i).Name())
 			m.answered[procedure] = engine.NewLazySeries(m.duration, procedure[1:], codeOK)
+			m.failed[procedure] = failures.WithLabelValues(procedure[1:])
 		}
 	}
 	if reg == nil {
@@ -71,7 +78,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{m.duration, rejections, build} {
+	for _, c := range []prometheus.Collector{m.duration, failures, rejections, build} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -89,4 +96,13 @@ func (m *metrics) observe(procedure string, err error, took time.Duration) {
 		code = connect.CodeOf(err).String()
 	}
 	m.duration.WithLabelValues(procedure[1:], code).Observe(took.Seconds())
+	if failed, ok := m.failed[procedure]; ok && isFailure(err) {
+		failed.Inc()
+	}
+}
+
+// isFailure reports whether a request failed because of the node or its database.
+func isFailure(err error) bool {
+	code := connect.CodeOf(err)
+	return err != nil && (code == connect.CodeUnavailable || code == connect.CodeInternal)
 }

@@ -53,6 +53,7 @@ func newDelivery(s *Sinks, c changes.ClaimedSink) *delivery {
 		done: make(chan struct{}), retries: retries{asked: make(chan struct{}, 1)}, settled: settled{},
 		log: s.log.With("namespace", c.Namespace, "sink_id", c.SinkID),
 	}
+	s.metrics.start(s.labels(c.Namespace, c.SinkID))
 	d.ctx, d.abort = context.WithCancelCause(context.Background())
 	d.end = sync.OnceFunc(func() { close(d.ending) })
 	return d

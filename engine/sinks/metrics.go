@@ -42,6 +42,15 @@ func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
 	return m
 }
 
+// start creates the series of a sink to which this node begins to deliver. They must be exported as
+// 0 before their first event, because rate() and increase() do not count an event that creates its
+// series.
+func (m *metrics) start(labels []string) {
+	for _, of := range []*prometheus.CounterVec{m.delivered, m.rejected, m.failures} {
+		of.WithLabelValues(labels...)
+	}
+}
+
 // observe counts a batch that was delivered.
 func (m *metrics) observe(d *delivery, batch []*progressorv1.Change, began time.Time) {
 	m.delivered.WithLabelValues(d.sinks.labels(d.lease.Namespace, d.lease.SinkID)...).Add(float64(len(batch)))

@@ -306,4 +306,9 @@ func TestMetrics(t *testing.T) {
 		got["progressor_sink_lag_seconds"] <= 0 || got["progressor_sink_state"] != 1 {
 		t.Errorf("%v", got)
 	}
+	for _, name := range []string{"progressor_sink_dead_letters_total", "progressor_sink_failures_total"} {
+		if value, ok := got[name]; !ok || value != 0 {
+			t.Errorf("%s is not exported as 0, so rate() does not count the first event", name)
+		}
+	}
 }

@@ -152,6 +152,7 @@ verify-chart:
 .PHONY: verify-rules
 verify-rules:
 	$(GO) -C tools/rules run . $(CURDIR)/deploy/prometheus/alerts.yaml
+	$(GO) -C tools/rules test -count=1 ./...
 
 .PHONY: verify-tidy
 verify-tidy:

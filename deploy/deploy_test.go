@@ -67,15 +67,18 @@ func read(t *testing.T, path string, unmarshal func([]byte, any) error, into any
 	}
 }
 
-func TestAlerts(t *testing.T) {
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr         string
-				Labels, Annotations map[string]string
-			}
+// alertFile is a file of Prometheus rules.
+type alertFile struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr         string
+			Labels, Annotations map[string]string
 		}
 	}
+}
+
+func TestAlerts(t *testing.T) {
+	var file alertFile
 	read(t, "prometheus/alerts.yaml", yaml.Unmarshal, &file)
 	names := metricNames(t)
 	documents, err := os.ReadFile("../docs/operations.md")
@@ -107,6 +110,53 @@ func TestAlerts(t *testing.T) {
 		t.Error("there are no rules")
 	}
 }
+
+// Each alert leads to its section of the runbook, and each section belongs to an alert. A section
+// says what the alert means, how to find the cause and what to do.
+func TestRunbook(t *testing.T) {
+	var file alertFile
+	read(t, "prometheus/alerts.yaml", yaml.Unmarshal, &file)
+	text, err := os.ReadFile("../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, _, _ := strings.Cut(strings.TrimPrefix(string(module), "module "), "\n")
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		name, content, _ := strings.Cut(section, "\n")
+		sections[name] = content
+	}
+	for _, rule := range file.Groups[0].Rules {
+		section := sections[rule.Alert]
+		delete(sections, rule.Alert)
+		for _, part := range []string{"**Meaning.**", "**Cause.**", "**Do.**"} {
+			if strings.Count(section, "\n"+part+" ") != 1 {
+				t.Errorf("the section of %s in docs/runbook.md does not have one paragraph %s", rule.Alert, part)
+			}
+		}
+		want := "https://" + repository + "/blob/main/docs/runbook.md#" + strings.ToLower(rule.Alert)
+		if got := rule.Annotations["runbook_url"]; got != want {
+			t.Errorf("the runbook_url of %s is %q, want %q", rule.Alert, got, want)
+		}
+	}
+	for name := range sections {
+		t.Errorf("docs/runbook.md has a section %s, which is no alert", name)
+	}
+	names := metricNames(t)
+	queries := promQL.FindAllStringSubmatch(string(text), -1)
+	for _, query := range queries {
+		known(t, names, "docs/runbook.md", query[1])
+	}
+	if len(queries) == 0 {
+		t.Error("docs/runbook.md has no queries")
+	}
+}
+
+var promQL = regexp.MustCompile("(?s)```promql\n(.*?)```")
 
 func TestDashboard(t *testing.T) {
 	type panel struct {

@@ -173,7 +173,7 @@ func (r *runner) report(m mutant, caught string, survived bool, began time.Time)
 // all returns the bugs of all subjects.
 func all() []mutant {
 	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
-		cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
+		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
 		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
 		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants,
 		accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants)

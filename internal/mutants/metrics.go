@@ -1,0 +1,36 @@
+package main
+
+// metricMutants are the mutants of metrics, alerts and logs of requests.
+var metricMutants = []mutant{
+	{
+		name: "first-failure-uncounted", breaks: "the failures of a namespace are exported before the first one",
+		file:     "engine/metrics.go",
+		old:      "m.completion.WithLabelValues(name, completionError)",
+		planted:  "NewLazySeries(m.completion, name, completionError)",
+		packages: "./cmd/progressor", run: "TestAlertsHaveTheirSeries",
+	},
+	{
+		name: "first-refusal-uncounted", breaks: "rejections of each limit are exported before the first one",
+		file:     "engine/rpc/handler.go",
+		old:      "	e.AddRefusals(append(clientBounds(), boundOfMemory)...)\n",
+		planted:  "",
+		packages: "./cmd/progressor", run: "TestAlertsHaveTheirSeries",
+	},
+	{
+		name: "first-loss-uncounted", breaks: "the lost leases of a job are exported before the first one",
+		file:     "engine/jobs/metrics.go",
+		old:      "	m.startName(namespace, name)\n	return name",
+		planted:  "	return name",
+		packages: "./engine/jobs", run: "TestCountersBeginAtZero",
+	},
+	{
+		name: "first-dead-letter-uncounted", breaks: "the dead letters of a sink are exported before the first one",
+		file: "engine/sinks/delivery.go", old: "	s.metrics.start(s.labels(c.Namespace, c.SinkID))\n", planted: "",
+		packages: "./engine/sinks", run: "TestMetrics$",
+	},
+	{
+		name: "alert-without-a-section", breaks: "each alert has a section of the runbook",
+		file: "docs/runbook.md", old: "## ProgressorSinkLags", planted: "## Lags",
+		packages: "./deploy", run: "TestRunbook",
+	},
+}

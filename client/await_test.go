@@ -81,11 +81,11 @@ func TestAwaitTheEnd(t *testing.T) {
 		}
 		e.script = append(away, unavailable(), nil)
 		if _, err := await(func() error { return nil }); err == nil {
-			t.Errorf("%s: no engine answers, and there is no error", what)
+			t.Errorf("%s: no engine responds, but there is no error", what)
 		}
 		e.script = []error{nil, nil}
 		if _, err := await(func() error { return enough }); !errors.Is(err, enough) {
-			t.Errorf("%s: %v after seen has had enough", what, err)
+			t.Errorf("%s: %v after seen returned an error", what, err)
 		}
 	}
 }

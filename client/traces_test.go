@@ -105,11 +105,11 @@ func TestOneTrace(t *testing.T) {
 			}
 			start := s.Await(t, testTimeout, "progressor.v1.ProcessService/Start", 1)[0]
 			if start.Parent().IsValid() || start.SpanContext().TraceID() == call.SpanContext().TraceID() {
-				t.Error("a request without a trace begins none of its own")
+				t.Error("a request without a trace began a trace")
 			}
 			wantChild(t, s.Await(t, testTimeout, "task INIT", 1)[0], start.SpanContext())
 			if got := enginetest.Attribute(start, "progressor.process_id"); got != "p" {
-				t.Errorf("the request is said to be of process %q", got)
+				t.Errorf("the request has the process %q", got)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestTraceOfAJob(t *testing.T) {
 	w.stop()
 	for _, name := range []string{"progressor.v1.WorkerService/Poll", "progressor.v1.WorkerService/CompleteBatch"} {
 		if s.Named(name) != nil {
-			t.Errorf("%s has begun a trace", name)
+			t.Errorf("%s began a trace", name)
 		}
 	}
 }
@@ -207,6 +207,6 @@ func TestTraceRatio(t *testing.T) {
 	}
 	if k := enginetest.Count(t, storagetest.Connect(t, dsn),
 		"SELECT count(*) FROM tasks WHERE context IS NOT NULL"); k != 0 || s.Text() != "" {
-		t.Errorf("%d tasks have a context; told: %s", k, s.Text())
+		t.Errorf("%d tasks have a context; spans: %s", k, s.Text())
 	}
 }

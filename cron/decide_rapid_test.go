@@ -26,7 +26,7 @@ func (l *ledger) apply(step Step) {
 	for _, start := range step.Starts {
 		row := l.row(start.Fire)
 		if row == nil || row.status != Scheduled {
-			l.t.Fatalf("start of %s, which is not queued", start.Fire)
+			l.t.Fatalf("started %s, which is not queued", start.Fire)
 		}
 		row.status, row.Attempt = Running, start.Attempt
 	}
@@ -134,7 +134,7 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 			before, _ := json.Marshal(given)
 			event := l.event(t, m, times)
 			if after, _ := json.Marshal(given); string(before) != string(after) {
-				t.Fatalf("%s changed the state that it was given from %s to %s", event, before, after)
+				t.Fatalf("%s changed its argument from %s to %s", event, before, after)
 			}
 			got, want := lines(l.rows), lines(m.rows)
 			if !slices.Equal(got, want) {
@@ -260,7 +260,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		step, rest := l.cron.Backfill(l.state, from, to, func(fire time.Time) bool { return l.row(fire) != nil },
 			overlap, l.now)
 		if !rest.IsZero() {
-			t.Fatalf("a rest of ten minutes: %s", rest)
+			t.Fatalf("want a pause of ten minutes, got %s", rest)
 		}
 		m.startWaiting()
 		// Also before the cron was created.

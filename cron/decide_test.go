@@ -19,8 +19,8 @@ func everySecondAt(t *testing.T, policy Policy) (Cron, State) {
 	return Cron{Key: "shop/report", Schedule: s, Policy: policy}, NewState(at("2026-03-01 10:00:00"))
 }
 
-// told lists the rows of a step: second, decision, status, attempt.
-func told(step Step) []string {
+// rowsOf lists the rows of a step: second, decision, status, attempt.
+func rowsOf(step Step) []string {
 	var list []string
 	for _, fire := range step.Fires {
 		line := fmt.Sprintf("%s %s %s", fire.Time.Format("05"), fire.Decision, fire.Status)
@@ -43,7 +43,7 @@ func told(step Step) []string {
 
 func expect(t *testing.T, what string, step Step, want ...string) State {
 	t.Helper()
-	if got := told(step); !slices.Equal(got, want) {
+	if got := rowsOf(step); !slices.Equal(got, want) {
 		t.Errorf("%s:\ngot  %q\nwant %q", what, got, want)
 	}
 	return step.State
@@ -94,8 +94,8 @@ func TestLateExamples(t *testing.T) {
 		if !step.Next.Equal(second(6)) || step.Over {
 			t.Errorf("%s: next %s, over %t, want 10:00:06", test.name, step.Next, step.Over)
 		}
-		if again := cron.Tick(step.State, second(5)); len(told(again)) != 0 {
-			t.Errorf("%s: decided twice: %q", test.name, told(again))
+		if again := cron.Tick(step.State, second(5)); len(rowsOf(again)) != 0 {
+			t.Errorf("%s: decided twice: %q", test.name, rowsOf(again))
 		}
 	}
 }
@@ -185,14 +185,14 @@ func TestFailures(t *testing.T) {
 	manual := cron.Trigger(state, OverlapActionDefault, second(3))
 	if step := cron.Ended(manual.State, manual.Fires[0].Time, Failed, second(4), second(4)); step.Pause != "" ||
 		step.State.Failures != 3 {
-		t.Errorf("a failure in the pause: %q after %d, want no second pause", step.Pause, step.State.Failures)
+		t.Errorf("a failure during the pause: %q after %d, want no second pause", step.Pause, step.State.Failures)
 	}
 	if n := cron.Waiting(state, second(9), 100); n != 7 {
 		t.Errorf("%d fire times wait, want 7", n)
 	}
 	if step := cron.Resume(state, true, second(9)); len(step.Fires) != 7 || step.Fires[0].Decision != Missed ||
 		step.Fires[0].Reason != "paused" {
-		t.Errorf("skip_missed: %q", told(step))
+		t.Errorf("skip_missed: %q", rowsOf(step))
 	}
 	resumed := cron.Resume(state, false, second(4)).State
 	failed := cron.Ended(resumed, second(3), Failed, second(4), second(4)).State
@@ -209,13 +209,13 @@ func TestFailures(t *testing.T) {
 	state = expect(t, "the circuit is open", cron.Tick(state, second(3)), "03 skipped_failure skipped")
 	if step := cron.Trigger(state, OverlapActionDefault, second(3)); step.Fires[0].Decision != Fired ||
 		!step.State.Trial.Equal(second(3)) {
-		t.Errorf("a person's order is a trial: %+v, of %s", step.Fires[0], step.State.Trial)
+		t.Errorf("a manual trigger counts as the trial: %+v, of %s", step.Fires[0], step.State.Trial)
 	}
 	state = expect(t, "a trial", cron.Tick(state, second(4)), "04 fired running 1")
 	older := state
 	older.Running = append(older.Running[:1:1], second(2))
 	if step := cron.Ended(older, second(2), Failed, second(3), second(5)); !step.State.Trial.Equal(second(4)) {
-		t.Errorf("an end from before the trial, told after it: the next trial counts from %s", step.State.Trial)
+		t.Errorf("a run that ended before the trial: the next trial counts from %s", step.State.Trial)
 	}
 	state = cron.Ended(state, second(4), Failed, second(5), second(5)).State
 	state = expect(t, "it failed: twice as long", cron.Tick(state, second(8)),
@@ -251,11 +251,11 @@ func TestOrders(t *testing.T) {
 	}
 	step = cron.Trigger(step.State, OverlapActionSkip, second(3))
 	if fire := step.Fires[0]; fire.Decision != SkippedOverlap || !fire.Time.Equal(second(3).Add(2*time.Microsecond)) {
-		t.Errorf("a second one in the same microsecond, with SKIP: %+v", fire)
+		t.Errorf("a second trigger in the same microsecond, with SKIP: %+v", fire)
 	}
 	state = cron.Ended(step.State, second(3).Add(time.Microsecond), Failed, second(4), second(4)).State
 	if fire := cron.Trigger(state, OverlapActionDefault, second(5)).Fires[0]; fire.Decision != Fired {
-		t.Errorf("after a failure, with SKIP: %+v, want it fired: a person asks for it", fire)
+		t.Errorf("a trigger after a failure, with SKIP: %+v, want FIRED", fire)
 	}
 
 	known := func(fire time.Time) bool { return fire.Equal(second(2)) }
@@ -279,7 +279,7 @@ func TestOrders(t *testing.T) {
 	step, rest = cron.Backfill(state, second(-5000), second(0), func(time.Time) bool { return false },
 		OverlapActionDefault, second(0))
 	if len(step.Fires) != 1000 || !rest.Equal(second(-4000)) {
-		t.Errorf("%d rows, rest %s, want 1,000 and the time behind", len(step.Fires), rest)
+		t.Errorf("%d rows, continued at %s, want 1,000 rows and the next fire time", len(step.Fires), rest)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestMaxFires(t *testing.T) {
 	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped",
 		"02 fired running 1")
 	if list := cron.Upcoming(state, 10); len(list) != 2 || !list[0].Equal(second(3)) {
-		t.Errorf("upcoming: %v, want the two that are left", list)
+		t.Errorf("upcoming: %v, want the two remaining fire times", list)
 	}
 	cron.Policy.MaxConcurrency = 10
 	step := cron.Tick(state, second(10))
@@ -380,14 +380,14 @@ func TestJitterOfFires(t *testing.T) {
 		window := cron
 		window.Policy.CatchUpWindow = time.Second
 		if step := window.Tick(state, due.Add(time.Second)); step.Fires[0].Decision != Fired {
-			t.Fatalf("%s, looked at a second after it was due: %+v, want it within the window", fire, step.Fires[0])
+			t.Fatalf("%s, decided a second late: %+v, want it within the window", fire, step.Fires[0])
 		}
 		if early := cron.Tick(state, due.Add(-time.Millisecond)); len(early.Fires) != 0 || !early.Next.Equal(due) {
-			t.Fatalf("before %s: %q, next %s", due, told(early), early.Next)
+			t.Fatalf("before %s: %q, next %s", due, rowsOf(early), early.Next)
 		}
 		step := cron.Tick(state, due)
 		if len(step.Fires) != 1 || step.Fires[0].Decision != Fired || !step.Fires[0].Time.Equal(fire) {
-			t.Fatalf("at %s: %q, want %s fired", due, told(step), fire)
+			t.Fatalf("at %s: %q, want %s fired", due, rowsOf(step), fire)
 		}
 		state = step.State
 	}

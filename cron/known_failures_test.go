@@ -21,7 +21,7 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 		{"robfig/cron #12: a 01:00 job fires again and again in the hour that comes twice. Fires once",
 			Spec{Expressions: list("0 1 * * *"), Timezone: "America/Los_Angeles"}, "2014-11-01 12:00:00",
 			list("Sun 2014-11-02 01:00:00 -07", "Mon 2014-11-03 01:00:00 -08")},
-		{"robfig/cron #12: an hourly job stands still in the hour that comes twice. Each hour that passes has its fire",
+		{"robfig/cron #12: an hourly job does not run in a repeated hour. It must fire in each hour",
 			Spec{Expressions: list("0 * * * *"), Timezone: "America/Los_Angeles"}, "2014-11-02 00:30:00",
 			list("Sun 2014-11-02 01:00:00 -07", "Sun 2014-11-02 01:00:00 -08", "Sun 2014-11-02 02:00:00 -08")},
 		{"systemd #8647: a minutely timer is silent for the whole hour that comes twice. 120 fires in two hours " +
@@ -47,7 +47,7 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 		{"cron-utils #332, cron-parser #25: searching over a midnight that does not exist never ends",
 			Spec{Expressions: list("0 6 * * *"), Timezone: "America/Santiago"}, "2018-08-12 01:59:59",
 			list("Sun 2018-08-12 06:00:00 -03", "Mon 2018-08-13 06:00:00 -03")},
-		{"croniter in prefect #5957: midnight on Sundays in Santiago gives Saturday 23:00, again and again",
+		{"croniter in prefect #5957: midnight on Sundays in Santiago becomes Saturday 23:00 repeatedly",
 			Spec{Expressions: list("0 0 * * 0"), Timezone: "America/Santiago"}, "2022-08-28 00:00:00",
 			list("Sun 2022-09-04 00:00:00 -04", "Sun 2022-09-11 01:00:00 -03", "Sun 2022-09-18 00:00:00 -03")},
 		{"node-cron #919: 30 March, which is in the gap of Lisbon that year, never ends",
@@ -93,7 +93,7 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 			list("Mon 2025-01-13 00:00:00 +00", "Mon 2025-01-27 00:00:00 +00")},
 		{"reugn/go-quartz #11: Sunday, seen from a Wednesday, is a Wednesday",
 			Spec{Expressions: list("0 0 0 * * 0")}, "2021-03-10 08:09:04", list("Sun 2021-03-14 00:00:00 +00")},
-		{"cron-utils #215: over the end of a month MON-FRI gives a Saturday",
+		{"cron-utils #215: at the end of a month, MON-FRI matches a Saturday",
 			Spec{Expressions: list("0 8 ? * MON-FRI")}, "2017-06-30 10:00:00", list("Mon 2017-07-03 08:00:00 +00")},
 		{"cron-parser #263: 1-3,5-31 fires on the 4th",
 			Spec{Expressions: list("0 0 1-3,5-31 * ?")}, "2022-04-03 00:00:00", list("Tue 2022-04-05 00:00:00 +00")},
@@ -186,6 +186,6 @@ func TestDaylightSaving(t *testing.T) {
 	}
 	twice := Spec{Expressions: list("*/30 * * * *"), Exclude: list("* 2 27 10 *"), Timezone: "Europe/Berlin"}
 	if got := firesOf(t, twice, "2024-10-27 01:30:00", 1); got[0] != "Sun 2024-10-27 03:00:00 +01" {
-		t.Errorf("an excluded hour that comes twice: got %v", got)
+		t.Errorf("an excluded hour that occurs twice: got %v", got)
 	}
 }

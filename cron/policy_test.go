@@ -33,16 +33,16 @@ func TestEnumsAreTheContracts(t *testing.T) {
 		"FIRE_STATUS_": {progressorv1.FireStatus_name, upper(statusNames[:])},
 	} {
 		if len(pair.names) != len(pair.values) {
-			t.Errorf("%s: %d values, the contract has %d", prefix, len(pair.values), len(pair.names))
+			t.Errorf("%s: %d values, the proto enum has %d", prefix, len(pair.values), len(pair.names))
 		}
 		for number, name := range pair.values {
 			if number > 0 && pair.names[int32(number)] != prefix+name {
-				t.Errorf("%s%s is %d, which in the contract is %s", prefix, name, number, pair.names[int32(number)])
+				t.Errorf("%s%s is %d, which is %s in the proto enum", prefix, name, number, pair.names[int32(number)])
 			}
 		}
 	}
 	if Dropped.String() != "dropped" || Skipped.String() != "skipped" {
-		t.Error("names and numbers are apart")
+		t.Error("the names do not match the numbers")
 	}
 }
 

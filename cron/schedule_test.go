@@ -244,7 +244,7 @@ func TestJitter(t *testing.T) {
 	for fire := range s.Between(at("2024-01-01"), at("2024-01-08")) {
 		late := s.Due("shop/report", fire).Sub(fire)
 		if late < 0 || late >= 5*time.Minute || late%time.Millisecond != 0 {
-			t.Fatalf("%s: due %s late, want less than the five minutes to the next", fire, late)
+			t.Fatalf("%s: %s late, want less than the five minutes until the next fire time", fire, late)
 		}
 		if late != s.Due("shop/report", fire).Sub(fire) {
 			t.Fatal("another jitter for the same cron and fire time")

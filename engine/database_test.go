@@ -108,7 +108,7 @@ func (tr *traffic) call(t testing.TB, n *node, p engine.CallParams) {
 		select { // a call with a key is repeated until it gets a response
 		case <-time.After(10 * time.Millisecond):
 		case <-end:
-			t.Errorf("%s of %s has no answer: %v", op, p.Key, err)
+			t.Errorf("%s of %s got no response: %v", op, p.Key, err)
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func (tr *traffic) note(t testing.TB, p engine.CallParams, op string, ans engine
 	if err == nil {
 		tr.calls++
 		if _, twice := tr.acked[id][op]; twice {
-			t.Errorf("%s was answered twice", op)
+			t.Errorf("%s got two responses", op)
 		}
 		tr.acked[id][op] = string(ans.Response)
 		return

@@ -157,7 +157,7 @@ func checkRefusal(t tester, end attemptEnd) {
 	}
 	var refusal *process.InvalidError
 	if !errors.As(err, &refusal) {
-		t.Fatalf("%v names no field", err)
+		t.Fatalf("%v does not name a field", err)
 	}
 	for _, field := range fields {
 		if strings.HasPrefix(refusal.Field, field) {

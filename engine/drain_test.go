@@ -51,7 +51,7 @@ func TestDrainGivesBack(t *testing.T) {
 			rows := look(t, dsn)
 			if got := rows.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0
 				AND failure IS NULL`); got != processes {
-				t.Errorf("%d of %d tasks were given back", got, processes)
+				t.Errorf("%d of %d tasks were released", got, processes)
 			}
 			heir := start(t, dsn, j.keeps(processor.Echo()))
 			heir.put(t, &progressorv1.Namespace{

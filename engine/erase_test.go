@@ -151,7 +151,7 @@ func TestEraseTrustsNoToken(t *testing.T) {
 	begin()
 	r.PageToken = token
 	if _, err := n.EraseProcess(t.Context(), r, ada); !refusedIn(err, process.StatusRunning) || recorded() != 1 {
-		t.Errorf("a refused request with a token: %v, %d entries", err, recorded())
+		t.Errorf("a rejected request with a token: %v, %d entries", err, recorded())
 	}
 	n.suspended(t, "p")
 	erase()

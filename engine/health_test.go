@@ -54,7 +54,7 @@ func (n *node) health(t testing.TB, name string) (progressorv1.HealthStatus, str
 	var problems []string
 	for _, p := range list[0].GetProblems() {
 		if p.GetDetail() == "" || p.GetNext() == "" {
-			t.Errorf("%s: a problem without a reason, or without what to do: %v", name, p)
+			t.Errorf("%s: a problem has no reason or no next action: %v", name, p)
 		}
 		if len(p.GetDetail()) > 4096 {
 			t.Errorf("%s: a detail of %d bytes", name, len(p.GetDetail()))

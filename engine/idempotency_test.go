@@ -270,7 +270,7 @@ func TestSameKeyStorm(t *testing.T) {
 				t.Error(res.err)
 			}
 		case <-deadline:
-			t.Fatal("a twin has no answer")
+			t.Fatal("a concurrent request with the same key got no response")
 		}
 	}
 	if n := d.calls.Load(); n != 10 {

@@ -133,7 +133,7 @@ func TestReservedRequests(t *testing.T) {
 	}
 	leave, err := n.EnterPoll(nil)
 	if err != nil {
-		t.Errorf("the answer of a worker: %v", err)
+		t.Errorf("the result of a worker: %v", err)
 	} else {
 		leave()
 	}

@@ -91,7 +91,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	began := time.Now()
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: builtin("fast")})
 	if got := string(a.called(t, "p", "x").Response); got != "fast" {
-		t.Errorf("the node that put it answers %q", got)
+		t.Errorf("the node that stored it returns %q", got)
 	}
 	eventually(t, "node b has the new processor", func() bool {
 		return string(b.called(t, "p", "x").Response) == "fast"
@@ -292,7 +292,7 @@ func TestNamespaceSettings(t *testing.T) {
 		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			at, _ := ctx.Deadline()
 			if !r.GetDeadline().AsTime().Equal(at.Round(0).UTC()) {
-				t.Errorf("the context ends at %s, the request says %s", at, r.GetDeadline().AsTime())
+				t.Errorf("the context ends at %s, but the request has %s", at, r.GetDeadline().AsTime())
 			}
 			deadlines <- time.Until(at)
 			return processor.Echo().Process(ctx, r)
@@ -336,7 +336,7 @@ func TestNamespacesAreLimited(t *testing.T) {
 		}
 	}
 	if refused != 18 || reg.value(t, "progressor_requests_refused_total", "bound=namespaces") != 18 {
-		t.Errorf("%d of 20 namespaces were refused", refused)
+		t.Errorf("%d of 20 namespaces were rejected", refused)
 	}
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 17})
 	storagetest.Exec(t, look(t, dsn), `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)

@@ -42,7 +42,7 @@ func TestNodeSlotsShare(t *testing.T) {
 			t.Errorf("bound %d: one namespace got %d slots, and two %d", c.bound, alone, both)
 		}
 		if taken, _ := node.inUse(); taken != both {
-			t.Errorf("bound %d: %d slots are taken, %d were given", c.bound, taken, both)
+			t.Errorf("bound %d: %d slots are taken, but %d were granted", c.bound, taken, both)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestNodeSlotsTurnIsLost(t *testing.T) {
 		}
 		all[0].release(fresh)
 		if all[0].tryTake() {
-			t.Error("the turn of the other namespace was taken")
+			t.Error("a namespace got a slot in the turn of the other one")
 		}
 		time.Sleep(slotTurn + time.Millisecond)
 		if !all[0].tryTake() {
@@ -110,7 +110,7 @@ func TestNodeSlotsTurnIsLost(t *testing.T) {
 		}
 		all[0].release(fresh)
 		if all[1].pass(); !all[0].tryTake() {
-			t.Error("a namespace that passes keeps its turn")
+			t.Error("a namespace that skips its turn keeps it")
 		}
 		all[0].release(fresh)
 		if all[1].takeStored(1) != 1 {
@@ -132,7 +132,7 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 		t.Errorf("the scan was woken %d times", woken)
 	}
 	if s.tryTake() {
-		t.Error("a fresh request took the slot of stored tasks")
+		t.Error("a new request took the slot of stored tasks")
 	}
 	if s.takeStored(1) != 1 || s.hasFree() {
 		t.Error("the stored tasks did not get it")

@@ -97,7 +97,7 @@ func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 	}
 	slices.Sort(late)
 	if median := late[len(late)/2]; median > 150*time.Millisecond {
-		t.Errorf("the median answer takes %s: %v", median, late)
+		t.Errorf("the median response takes %s: %v", median, late)
 	}
 }
 

@@ -445,7 +445,7 @@ func TestRefusedGivesItsPlaceBack(t *testing.T) {
 			t.Fatalf("a start of a process that exists: %v", err)
 		}
 		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), IdempotencyKey: "k"}); err != nil {
-			t.Fatalf("a call that was made before: %v", err)
+			t.Fatalf("an earlier call: %v", err)
 		}
 	}
 }

@@ -153,7 +153,7 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 	b := scanBound{rows: maxScanRows}
 	room := []storage.ClaimLimit{{Namespace: "n", Max: scanLimit}}
 	if !b.known["n"].backlogged() {
-		t.Error("an unknown namespace goes first")
+		t.Error("an unknown namespace comes first")
 	}
 	b.scanned(room, []int{1}, false)
 	if b.known["n"].backlogged() {
@@ -163,7 +163,7 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 		t.Error("a cut scan counts as one that found all tasks")
 	}
 	if b.scanned(room, []int{0}, false); !b.known["n"].backlogged() {
-		t.Error("a namespace with a backlog goes first")
+		t.Error("a namespace with a backlog comes first")
 	}
 }
 
@@ -188,7 +188,7 @@ func TestScansForgetNamespaces(t *testing.T) {
 		bound.scanned(r.limits, left, false)
 	}
 	if got := len(bound.known); got < 50 || got > 100 {
-		t.Errorf("%d namespaces are known, of 50", got)
+		t.Errorf("%d of 50 namespaces are known", got)
 	}
 	if r := e.newScanLimits(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int {
 		return 1

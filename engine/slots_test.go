@@ -44,7 +44,7 @@ func TestSlotsDuringAScan(t *testing.T) {
 		p.takeStored(1)
 		began = time.Now()
 		if p.take(t.Context()) || time.Since(began) != maxSlotWaits*slotWait {
-			t.Errorf("a scan that does not come back: %s", time.Since(began))
+			t.Errorf("a scan that does not end: %s", time.Since(began))
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestSlotsInOrder(t *testing.T) {
 		p, _, _ := newSlots(3)
 		for range 3 {
 			if !p.tryTake() {
-				t.Fatal("a free slot was refused")
+				t.Fatal("a free slot was not granted")
 			}
 		}
 		var mu sync.Mutex
@@ -103,7 +103,7 @@ func TestSlotsRefuse(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		if p.take(context.Background()) || time.Since(began) != 0 {
-			t.Errorf("one more than there are slots waits, for %s", time.Since(began))
+			t.Errorf("one more request than there are slots waited for %s", time.Since(began))
 		}
 		if d := <-waited; d != slotWait {
 			t.Errorf("rejected after %s, not %s", d, slotWait)
@@ -155,7 +155,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		}
 		time.Sleep(2 * slotWait)
 		if n := come(20); n != 1 {
-			t.Errorf("%d wait, where none was served", n)
+			t.Errorf("%d requests wait for a class that is not served", n)
 		}
 		time.Sleep(slotWait + failFastFor + 1)
 		if n := come(20); n != 20 {
@@ -208,11 +208,11 @@ func TestSlotsLeftForStored(t *testing.T) {
 		p.release(fresh)
 		synctest.Wait()
 		if len(served) > 0 || *wokenStored != 1 || *wokenTimers != 0 {
-			t.Fatalf("the free slot went to a fresh request: stored woken %d times, timers %d", *wokenStored,
+			t.Fatalf("the free slot went to a new request: stored woken %d times, timers %d", *wokenStored,
 				*wokenTimers)
 		}
 		if p.tryTake() || p.tryTakeIdle() {
-			t.Fatal("a fresh request took a slot that was left for stored tasks")
+			t.Fatal("a new request took a slot that was reserved for stored tasks")
 		}
 		if got := p.takeStored(256); got != 1 {
 			t.Fatalf("%d slots for the stored task", got)
@@ -223,14 +223,14 @@ func TestSlotsLeftForStored(t *testing.T) {
 		p.release(stored)
 		synctest.Wait()
 		if len(served) != 1 || !<-served {
-			t.Error("the fresh request did not get its turn")
+			t.Error("the new request did not get its turn")
 		}
 		p.release(fresh)
 		if *wokenStored != 2 {
 			t.Errorf("the next slot does not wake the poller: %d", *wokenStored)
 		}
 		if p.tryTake() {
-			t.Error("a fresh request took the slot of stored tasks before their poller came")
+			t.Error("a new request took the slot of stored tasks before their poller did")
 		}
 		p.takeStored(256)
 		p.release(stored)
@@ -306,7 +306,7 @@ func TestSlotsResize(t *testing.T) {
 		}
 		p.release(fresh)
 		if !p.tryTake() {
-			t.Error("the free slot was refused")
+			t.Error("the free slot was not granted")
 		}
 	})
 }

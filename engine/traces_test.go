@@ -189,7 +189,7 @@ func TestTraceBesideAContext(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if got := strings.Join(seen[1:], ", "); got != "TASK_TYPE_CALL mine, TASK_TYPE_TIMEOUT mine" {
-		t.Errorf("the processor has seen %s", got)
+		t.Errorf("the processor received %s", got)
 	}
 	if s.Named("task TIMEOUT") != nil {
 		t.Error("a timer with the caller's context has a trace")
@@ -217,7 +217,7 @@ func TestTraceNotRecorded(t *testing.T) {
 		t.Errorf("the processor got %v", handed)
 	}
 	if text := s.Text(); text != "" {
-		t.Errorf("told: %s", text)
+		t.Errorf("unexpected text: %s", text)
 	}
 }
 
@@ -288,9 +288,9 @@ func TestTraceOfMessages(t *testing.T) {
 	call := s.await(t, "task CALL", 1)[0]
 	childOf(t, call, asking.SpanContext())
 	for _, name := range []string{"task INIT", "task NOTIFY"} {
-		told := s.await(t, name, 1)[0]
-		childOf(t, told, call.SpanContext())
-		wantAttributes(t, told, map[string]string{"progressor.process_id": "child"})
+		notified := s.await(t, name, 1)[0]
+		childOf(t, notified, call.SpanContext())
+		wantAttributes(t, notified, map[string]string{"progressor.process_id": "child"})
 	}
 }
 

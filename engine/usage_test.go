@@ -87,7 +87,7 @@ func TestBacklogIsCounted(t *testing.T) {
 		add(now, want)
 	}
 	if counts != 0 {
-		t.Errorf("counted %d times within %d times as long as a count takes", counts, backlogRest)
+		t.Errorf("counted %d times within the duration of %d counts", counts, backlogRest)
 	}
 	now = now.Add(backlogRest * time.Second)
 	for _, want := range []bool{true, false} {

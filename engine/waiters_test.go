@@ -53,7 +53,7 @@ func TestWaitersDeliver(t *testing.T) {
 		}
 	}
 	if len(leftAnswers) != 0 || len(other.ended) != 0 || len(namesake.ended) != 0 {
-		t.Error("an answer went to another waiter")
+		t.Error("a response went to another waiter")
 	}
 	w.forget(a) // after its answer
 	w.forget(b)
@@ -100,7 +100,7 @@ func TestWaitersAsk(t *testing.T) {
 	}
 	e.attempts.end(claim)
 	if got := asked(w); len(got) != 3 {
-		t.Errorf("with nothing running here asked for %v", got)
+		t.Errorf("queried %v, although no task runs here", got)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestWaitersTakeTurns(t *testing.T) {
 	for range 5 {
 		got := asked(w)
 		if len(got) != maxPolled {
-			t.Errorf("one query asks for %d", len(got))
+			t.Errorf("one query reads %d tasks", len(got))
 		}
 		for id := range got {
 			seen[id]++

@@ -309,7 +309,7 @@ func TestManyWatchersFewQueries(t *testing.T) {
 	}
 	slices.Sort(late)
 	if median := late[len(late)/2]; median > 100*time.Millisecond {
-		t.Errorf("the median event takes %s: %v", median, late)
+		t.Errorf("the median latency of events is %s: %v", median, late)
 	}
 	for _, w := range watches {
 		w.cancel()

@@ -45,7 +45,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 	w.markReady(quick)
 	w.stored(eventsAfter(key, 6, 1), changed) // event 6 was stored by another node
 	if len(quick.news)+len(slow.news)+len(other.news) != 0 || !quick.behind || !slow.behind || other.behind {
-		t.Error("a watcher got events that do not follow, or those of another process")
+		t.Error("a watcher got events with a gap, or of another process")
 	}
 	if asked, _, _ = w.due(false); len(asked) != 1 || asked[0] != quick {
 		t.Errorf("%d are asked for, want the one that is behind and ready", len(asked))
@@ -79,7 +79,7 @@ func TestWatchersTakeTurns(t *testing.T) {
 	for range 5 {
 		asked, _, _ := w.due(true)
 		if len(asked) != maxLooked {
-			t.Errorf("one query asks for %d", len(asked))
+			t.Errorf("one query reads %d watchers", len(asked))
 		}
 		for _, wt := range asked {
 			seen[wt]++
@@ -120,7 +120,7 @@ func TestWatchersHoldLittle(t *testing.T) {
 		w.report(wt, refs[n], &storage.Watched{Events: []storage.Event{{EventID: 4, Payload: event}}})
 	}
 	if w.held < maxHeldBytes {
-		t.Fatalf("%d bytes are held", w.held)
+		t.Fatalf("%d bytes are reserved", w.held)
 	}
 	late := w.register(key, 3)
 	if asked, _, watching := w.due(true); len(asked) != 0 || !watching {
@@ -133,12 +133,12 @@ func TestWatchersHoldLittle(t *testing.T) {
 	w.forget(first) // the client has left
 	w.markReady(held[0])
 	if asked, _, _ := w.due(true); len(asked) != 2 || asked[0] != late && asked[1] != late {
-		t.Errorf("%d watchers are asked for when there is room", len(asked))
+		t.Errorf("%d watchers are read when there is room", len(asked))
 	}
 	for _, wt := range append(held, late) {
 		w.forget(wt)
 	}
 	if w.held != 0 {
-		t.Errorf("%d bytes are held without watchers", w.held)
+		t.Errorf("%d bytes are reserved without watchers", w.held)
 	}
 }

@@ -492,6 +492,6 @@ func TestSpans(t *testing.T) {
 	}
 	s.Truncated, s.Ended = true, s.Ended[2:]
 	if got := inShort(explain.Explain(s).Spans); got[0] != "processing 3 20-22" {
-		t.Errorf("a truncated life begins with %s", got[0])
+		t.Errorf("a truncated timeline begins with %s", got[0])
 	}
 }

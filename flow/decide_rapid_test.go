@@ -203,7 +203,7 @@ func (w *world) again() bool {
 		return false
 	}
 	if len(w.open) != 0 {
-		w.t.Fatalf("the run has ended, and these are open: %v", w.open)
+		w.t.Fatalf("the run has ended, but these steps are open: %v", w.open)
 	}
 	for _, step := range w.undone {
 		for k := range w.succeeded {
@@ -241,7 +241,7 @@ func (w *world) something() {
 		l := rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")
 		o := flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Status: l}
 		if d := w.decide(flow.Input{Kind: flow.InputEnd, Outcome: o}); !d.Known[0] {
-			w.t.Fatal("the end of a compensation is not known")
+			w.t.Fatal("the end of a compensation was ignored")
 		}
 	default:
 		open := w.opened()
@@ -287,7 +287,7 @@ func (w *world) checkDeadlines() {
 			return d.Step == k[0] && (d.Index == flow.NoIndex) == (k[1] == flow.NoIndex) && !d.At.After(at)
 		})
 		if w.open[k] && !at.IsZero() && !known && w.state.Mode != flow.ModeEnded {
-			w.t.Fatalf("%v is due at %s, and the deadlines are %v", k, at, w.state.Deadlines)
+			w.t.Fatalf("%v is due at %s, but the deadlines are %v", k, at, w.state.Deadlines)
 		}
 	}
 	if len(w.state.Deadlines) > len(w.plan.Steps) {
@@ -311,7 +311,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 	}
 	o.Step, o.Index, o.Round = k[0], k[1], w.state.Round
 	if d := w.decide(flow.Input{Kind: flow.InputEnd, Outcome: o}); !d.Known[0] {
-		w.t.Fatalf("the end of %v is not known", k)
+		w.t.Fatalf("the end of %v was ignored", k)
 	}
 	if w.plan.Steps[k[0]].Each || w.open[k] {
 		return // the state does not record which items have ended: each message arrives once
@@ -371,7 +371,7 @@ func (w *world) take(e flow.Effect) {
 	switch e.Kind {
 	case flow.EffectBegin:
 		if w.open[k] || w.succeeded[k] {
-			w.t.Fatalf("%v begins, and is open or has succeeded", k)
+			w.t.Fatalf("%v begins, although it is open or has succeeded", k)
 		}
 		if !w.open[[2]int{e.Step, flow.NoIndex}] {
 			w.begins(e.Step)
@@ -402,7 +402,7 @@ func (w *world) take(e flow.Effect) {
 		}
 	case flow.EffectDropItems:
 		if len(e.Kept) > 0 {
-			w.t.Fatalf("the list of %d is the same, and its items move: %v", e.Step, e.Kept)
+			w.t.Fatalf("the list of %d is the same, but its items move: %v", e.Step, e.Kept)
 		}
 		for _, index := range w.itemsOf(w.stored, e.Step) {
 			delete(w.stored, [2]int{e.Step, index})
@@ -433,7 +433,7 @@ func (w *world) take(e flow.Effect) {
 // was undone without having run again.
 func (w *world) begins(step int) {
 	if !w.rests(step) {
-		w.t.Fatalf("%d begins before what it depends on has ended: %v", step, w.ends)
+		w.t.Fatalf("%d begins before its dependencies have ended: %v", step, w.ends)
 	}
 	seen := map[int]bool{}
 	var look func(int)
@@ -470,26 +470,26 @@ func (w *world) atEnd() {
 		for step := range w.plan.Steps {
 			if l := w.state.StatusOf(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending ||
 				l == flow.Running {
-				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
+				w.t.Fatalf("the run succeeded, but step %d is %c", step, l)
 			}
 			each := w.state.Each[step]
 			if each != nil && w.state.StatusOf(step) == flow.Succeeded &&
 				len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
-				w.t.Fatalf("step %d succeeded, %d of its %d items failed, and these were done: %v", step, each.Failed,
+				w.t.Fatalf("step %d succeeded, but %d of its %d items failed; done: %v", step, each.Failed,
 					each.Count, w.itemsOf(w.redone, step))
 			}
 		}
 		return
 	}
 	if len(w.order) != 0 {
-		w.t.Fatalf("the run is %s, and these are not undone: %v", w.state.Status, w.order)
+		w.t.Fatalf("the run is %s, but these steps are not undone: %v", w.state.Status, w.order)
 	}
 	if !w.state.Timer(w.now).IsZero() {
-		w.t.Fatalf("the run has ended and has a timer: %+v", w.state)
+		w.t.Fatalf("the run has ended, but has a timer: %+v", w.state)
 	}
 	for step := range w.plan.Steps {
 		if l := w.state.StatusOf(step); l == flow.Pending || l == flow.Running {
-			w.t.Fatalf("the run has ended, and step %d is %c", step, l)
+			w.t.Fatalf("the run has ended, but step %d is %c", step, l)
 		}
 	}
 }

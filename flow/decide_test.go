@@ -196,7 +196,7 @@ func (p *play) end(step, index int, l flow.StepStatus) {
 	d := p.decide(flow.Input{Kind: flow.InputEnd,
 		Outcome: flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l}})
 	if !d.Known[0] {
-		p.t.Fatalf("the end of %s is not known", p.name(step, index))
+		p.t.Fatalf("the end of %s was ignored", p.name(step, index))
 	}
 }
 
@@ -220,7 +220,7 @@ func TestItemsThatWaitFail(t *testing.T) {
 		p.end(0, 1, flow.Failed)
 		p.want("f", flow.ModeEnded)
 		if got := p.rows["0.2"]; got != byte(flow.Cancelled) {
-			t.Fatalf("the wait that was open is %c", got)
+			t.Fatalf("the open wait became %c", got)
 		}
 	}
 }
@@ -327,12 +327,12 @@ func TestRetryWithAnotherList(t *testing.T) {
 			p.end(0, index, flow.Succeeded)
 		}
 		if got != test.want {
-			t.Errorf("of %s %s was done, and now the list is %s: %q is done again, want %q", test.before, test.done,
+			t.Errorf("of %s, %s had succeeded. With the list %s, %q is done again, want %q", test.before, test.done,
 				test.now, got, test.want)
 		}
 		p.want("so", flow.ModeRunning)
 		if n := len(p.itemsIn(0, "s")); n != len(test.now) {
-			t.Errorf("the list is %s, and %d items are stored", test.now, n)
+			t.Errorf("the list is %s, but %d items are stored", test.now, n)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func FuzzValue(f *testing.F) {
 			t.Errorf("%q became %v", text, got)
 		}
 		if _, err := got.MarshalJSON(); err != nil {
-			t.Errorf("%q became what is no JSON: %v", text, err)
+			t.Errorf("%q became invalid JSON: %v", text, err)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func TestCycles(t *testing.T) {
 		from, on := rapid.IntRange(0, n-1).Draw(t, "who names"), rapid.IntRange(0, n-1).Draw(t, "whom")
 		source.Steps[from].Condition = fmt.Sprintf("steps.s%d.status == 'succeeded'", on)
 		if _, problems := flow.Compile(source); (len(problems) == 0) != r[from][on] {
-			t.Fatalf("%v: s%d names s%d, and the problems are:\n%s", edges, from, on, lines(problems))
+			t.Fatalf("%v: s%d depends on s%d, but the problems are:\n%s", edges, from, on, lines(problems))
 		}
 	})
 	if cyclic == 0 {
@@ -85,7 +85,7 @@ func TestCycles(t *testing.T) {
 
 func checkCycles(t *rapid.T, edges [][2]int, problems []flow.Problem) {
 	if len(problems) == 0 {
-		t.Fatalf("%v: no problem told of a cycle", edges)
+		t.Fatalf("%v: no problem reports a cycle", edges)
 	}
 	for _, p := range problems {
 		_, rest, ok := strings.Cut(p.Message, "closes a cycle, ")

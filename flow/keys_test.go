@@ -100,10 +100,10 @@ func TestSame(t *testing.T) {
 	b.CreatedTime, b.UpdatedTime = timestamppb.Now(), timestamppb.Now()
 	kept := proto.CloneOf(b)
 	if !flow.Same(a, b) || !flow.Same(b, a) {
-		t.Error("what is as the defaults are is another template")
+		t.Error("a template that spells out the defaults differs from one without them")
 	}
 	if !proto.Equal(b, kept) {
-		t.Error("Same changed what it compared")
+		t.Error("Same changed its arguments")
 	}
 	for name, change := range map[string]func(*progressorv1.Template){
 		"name":       func(t *progressorv1.Template) { t.Name = "x" },

@@ -82,7 +82,7 @@ func TestPlainPathsAreCEL(t *testing.T) {
 			return
 		}
 		if plain == nil {
-			t.Fatalf("%s is a path, and not plain", path)
+			t.Fatalf("%s is a path, but not plain", path)
 		}
 		vars := compiled.variables(scope)
 		value := func(e *expression) (*structpb.Value, error) {
@@ -101,7 +101,7 @@ func TestPlainPathsAreCEL(t *testing.T) {
 	})
 	// -short tries only a few paths.
 	if !testing.Short() && (seen["refused"] == 0 || seen["error true"] == 0 || seen["error false"] == 0) {
-		t.Error("the paths are too much alike:", seen)
+		t.Error("the paths are too similar:", seen)
 	}
 }
 

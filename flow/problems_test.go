@@ -44,7 +44,7 @@ func TestProblems(t *testing.T) {
 	const schema = `"payloadSchema": {"type": "object", "properties": %s}, "steps": [{"stepId": "a", "job": {}}]`
 	wait := func(fields string) string { return linear(`{"stepId": "a", "wait": {` + fields + `}}`) }
 	want := sections(t, "testdata/problems.txt")
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, test := range []struct{ name, template string }{
 		{"no steps", `{}`},
 		{"type", `{"type": "Order 1", "steps": [{"stepId": "a", "job": {}}]}`},
@@ -137,19 +137,19 @@ func TestProblems(t *testing.T) {
 			if compiled != nil {
 				t.Error("compiled with problems")
 			}
-			told[test.name] = lines(problems)
-			if got := told[test.name]; got != want[test.name] && !*update {
+			reported[test.name] = lines(problems)
+			if got := reported[test.name]; got != want[test.name] && !*update {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want[test.name])
 			}
 		})
 	}
-	if len(told) != len(want) && !*update {
-		t.Errorf("%d templates, and testdata/problems.txt has %d", len(told), len(want))
+	if len(reported) != len(want) && !*update {
+		t.Errorf("%d templates, and testdata/problems.txt has %d", len(reported), len(want))
 	}
 	if *update {
 		var b strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(told)) {
-			fmt.Fprintf(&b, "== %s\n%s\n", name, told[name])
+		for _, name := range slices.Sorted(maps.Keys(reported)) {
+			fmt.Fprintf(&b, "== %s\n%s\n", name, reported[name])
 		}
 		if err := os.WriteFile("testdata/problems.txt", []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)

@@ -226,7 +226,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("another context: %v, %v", resp, err)
 	}
 	if _, err := guard(&processor.LostError{Err: io.EOF}); err == nil {
-		t.Error("a lost answer became an answer")
+		t.Error("a lost response became a response")
 	}
 	if resp, err := guard(fmt.Errorf("around: %w", processor.Reject("no", "no"))); err != nil ||
 		resp.GetRejection().GetReason() != "no" {
@@ -387,7 +387,7 @@ func TestCheck(t *testing.T) {
 		t.Error("a CALL may be rejected, a TIMEOUT and a CANCEL may not")
 	}
 	if processor.Check(taskCall, nil) == nil || processor.Check(taskCall, &progressorv1.ProcessResponse{}) == nil {
-		t.Error("an answer without an outcome passes")
+		t.Error("a response without an outcome is accepted")
 	}
 	failure := &progressorv1.Failure{Message: string(big)}
 	if processor.Check(taskCall,

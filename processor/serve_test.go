@@ -80,7 +80,7 @@ func TestHandlerReadsStrictly(t *testing.T) {
 		}
 	}
 	if large != 4 {
-		t.Errorf("task_id came whole in %d of 4 requests", large)
+		t.Errorf("%d of 4 requests had the complete task_id", large)
 	}
 	get, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 	if status, _ := do(t, get); status != http.StatusMethodNotAllowed {
@@ -189,7 +189,7 @@ func TestServeCutsOff(t *testing.T) {
 		t.Errorf("Serve: %v", err)
 	}
 	if err := <-answered; err == nil {
-		t.Error("the task that was cut off has an answer")
+		t.Error("the interrupted task has a response")
 	}
 	if err := recorder.Idle(t.Context()); err != nil {
 		t.Error(err)
@@ -262,7 +262,7 @@ func TestBench(t *testing.T) {
 	}
 	loop := processortest.New(processor.BenchLoop())
 	if _, err := loop.Start(t.Context(), []byte("12")); err == nil {
-		t.Error("a loop takes any args")
+		t.Error("a loop accepts any args")
 	}
 	if _, err := loop.Start(t.Context(), processor.LoopArgs(25)); err != nil {
 		t.Fatal(err)

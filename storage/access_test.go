@@ -169,10 +169,10 @@ func TestKeyUse(t *testing.T) {
 	}
 	first := note()
 	if !noted() || !note().Equal(first) {
-		t.Errorf("noted again within a minute: %s", first)
+		t.Errorf("stored again within a minute: %s", first)
 	}
 	must(t, 0, exec(b, "UPDATE api_keys SET used_time = used_time - interval '61 s'"))
 	if noted() || note().Before(first) {
-		t.Error("not noted after a minute")
+		t.Error("not stored after a minute")
 	}
 }

@@ -264,7 +264,7 @@ func TestCallQueueOfALockedProcess(t *testing.T) {
 	must(t, tx, err)
 	saved := later(func() (storage.Saved, error) { return b.SaveResult(end(running, storage.Finished)) })
 	if _, err := first(); !errors.Is(err, process.ErrUnavailable) {
-		t.Errorf("a call of a process that is held: %v", err)
+		t.Errorf("a call to a locked process: %v", err)
 	}
 	must(t, tx, tx.Rollback(t.Context()))
 	result, err := saved()

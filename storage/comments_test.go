@@ -43,6 +43,6 @@ func TestEverythingHasAComment(t *testing.T) {
 	err = conn.QueryRow(t.Context(),
 		"SELECT count(*) FROM information_schema.columns WHERE table_schema = 'progressor'").Scan(&columns)
 	if err != nil || columns < 100 {
-		t.Errorf("%d columns, %v: the test has checked nothing", columns, err)
+		t.Errorf("%d columns, %v: the test checked nothing", columns, err)
 	}
 }

@@ -67,7 +67,7 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 	b.until("no result is put aside", func() bool { return s.PutAside() == 0 })
 	equal(t, "splits", counter(t, registry, "progressor_flush_splits_total"), 0)
 	if counter(t, registry, "progressor_flush_contended_total") == 0 {
-		t.Error("nothing was put aside")
+		t.Error("no process was left out")
 	}
 	equal(t, "the next call", must(t, storage.Captured, second(s.PrepareCall(call("locked")))), storage.Captured)
 }

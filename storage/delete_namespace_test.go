@@ -214,8 +214,8 @@ func TestCountDataKnowsEveryTable(t *testing.T) {
 		}
 		if uncounted[table] = slices.Equal(before, after); uncounted[table] {
 			if _, known := countedBy[table]; !known {
-				t.Errorf("the rows of %s are not counted: give the table a kind, or say in countedBy which one has "+
-					"them", table)
+				t.Errorf("the rows of %s are not counted: add a kind for the table, or name in countedBy "+
+					"the kind that includes them", table)
 			}
 		}
 		for _, c := range after {
@@ -224,7 +224,7 @@ func TestCountDataKnowsEveryTable(t *testing.T) {
 	}
 	for table, kind := range countedBy {
 		if !uncounted[table] || kind != "" && !kinds[kind] {
-			t.Errorf("countedBy has %s: %q, but the table is counted, or there is no such kind", table, kind)
+			t.Errorf("countedBy has %s: %q, but the table is counted, or the kind does not exist", table, kind)
 		}
 	}
 }

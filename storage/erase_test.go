@@ -212,7 +212,7 @@ func (b *bench) commitAwaited(tx pgx.Tx) {
 		waits = ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if time.Now().After(deadline) {
-			b.t.Fatal("nobody waits for the transaction")
+			b.t.Fatal("no session waits for the transaction")
 		}
 	}
 	must(b.t, 0, tx.Commit(b.t.Context()))

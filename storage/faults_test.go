@@ -166,7 +166,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 			}
 		case 1:
 			if _, err := s.PrepareCall(call("held")); !errors.Is(err, process.ErrUnavailable) {
-				t.Errorf("a call to the held process: %v", err)
+				t.Errorf("a call to the locked process: %v", err)
 			}
 		case 2:
 			if i == 2 {

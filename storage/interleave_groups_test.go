@@ -127,7 +127,7 @@ func TestSeats(t *testing.T) {
 		b.seat("two", id)
 		l, err := leaseOf(b.Store, fmt.Sprint("w", n), "many", true)
 		if must(t, l, err) == nil {
-			t.Fatal("no task to take")
+			t.Fatal("no task was available")
 		}
 		claims = append(claims, &l.Claim)
 	}
@@ -232,7 +232,7 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 	}
 	l, err = leaseOf(b.Store, "x", "work", true)
 	if must(t, l, err) == nil {
-		t.Error("another worker got none")
+		t.Error("another worker got no task")
 	}
 	b.exec("UPDATE job_places SET worker_id = 'w' WHERE worker_id IS NULL")
 }

@@ -273,7 +273,7 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 		all.Wait()
 		n := len(slices.DeleteFunc(made[:], func(m bool) bool { return !m }))
 		if n != 1 || len(slices.Compact(ids[:])) != 1 {
-			t.Fatalf("round %d: %d jobs were made, told %v", round, n, ids)
+			t.Fatalf("round %d: %d jobs were created, but the requests returned %v", round, n, ids)
 		}
 	}
 }

@@ -262,7 +262,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 					strings.Contains(v.String(), "shop/"+p.process)
 			})
 			if !caught {
-				t.Errorf("%s is not seen after %s\nseen: %v", p.invariant, p.sql, report.Violations)
+				t.Errorf("%s is not reported after %s\nreported: %v", p.invariant, p.sql, report.Violations)
 			}
 			if report.Looked[p.invariant] == 0 {
 				t.Errorf("%s has a violation but has checked no rows", p.invariant)

@@ -142,7 +142,7 @@ func TestTargetHeldByForeignSession(t *testing.T) {
 	b.say(notifyOf("p", "a"))
 	release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "p")
 	if _, _, err := b.DeliverMessages(key("p")); !errors.Is(err, process.ErrUnavailable) {
-		t.Errorf("a delivery to a process that is held: %v", err)
+		t.Errorf("a delivery to a locked process: %v", err)
 	}
 	release()
 	equal(t, "delivered", b.deliver("p"), "notify delivered")

@@ -197,7 +197,7 @@ func TestMigrationGivesWay(t *testing.T) {
 		"ALTER TABLE processes ADD COLUMN after_next int;")
 	err = storage.Migration{DSN: b.dsn, Files: next, LockWait: time.Nanosecond}.Up(t.Context())
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d (", held.Conn().PgConn().PID())) {
-		t.Errorf("the table is held, and the migration says %v", err)
+		t.Errorf("the table is locked, but the migration returned %v", err)
 	}
 	tries, ended := make(chan string, 100), make(chan error, 1)
 	go func() {

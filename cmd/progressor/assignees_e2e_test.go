@@ -85,6 +85,6 @@ func TestWaitsOfAllNamespaces(t *testing.T) {
 	s.with(boss).OK(t, "run", "complete", "shop/orders", "two", "sign", "--result", "1")
 	if out := root.OK(t, "run", "get", "shop/orders", "two", "-o", "json"); !strings.Contains(out,
 		`"workerId": "key:`+bossID+`"`) {
-		t.Errorf("the answer does not say who gave it: %s", out)
+		t.Errorf("the output does not name who answered: %s", out)
 	}
 }

@@ -49,7 +49,7 @@ func TestCertificates(t *testing.T) {
 		t.Fatalf("the engine is ready at %s", d.URL)
 	}
 	if r := d.Client.Run(t, "whoami"); r.Code == cli.ExitOK {
-		t.Errorf("a client that does not know the authority: %+v", r)
+		t.Errorf("a client that does not trust the CA: %+v", r)
 	}
 	anonymous, billing := d.Client, d.Client
 	anonymous.Env = map[string]string{"PROGRESSOR_ADDRESS": d.URL, "PROGRESSOR_TLS_CA_FILE": file("ca.crt")}

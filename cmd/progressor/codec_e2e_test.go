@@ -402,7 +402,7 @@ func (e *coded) flows(k codec.Codec) {
 		return nil
 	})
 	if !errors.Is(err, stop) {
-		e.Fatalf("the run did not come to the wait: %v", err)
+		e.Fatalf("the run did not reach the wait: %v", err)
 	}
 	complete := &progressorv1.CompleteStepRequest{Namespace: "work", RunId: id, StepId: "c",
 		Outcome: &progressorv1.CompleteStepRequest_Result{Result: structpb.NewStringValue(inClear + "yes")}}

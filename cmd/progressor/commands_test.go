@@ -24,7 +24,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		}
 		for _, flag := range leaf.Flags {
 			if !flag.Hidden && !strings.Contains(flag.Help, flag.Default) {
-				t.Errorf("%s: the help of --%s does not say that its default is %s", path, flag.Name, flag.Default)
+				t.Errorf("%s: the help of --%s does not name its default %s", path, flag.Name, flag.Default)
 			}
 		}
 	}

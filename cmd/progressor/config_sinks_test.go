@@ -96,7 +96,7 @@ sinks:
 	d.Stop(t)
 	d = background(t, nil, append(args, clitest.WriteConfig(t, text))...)
 	if n := puts(d); n != 1 {
-		t.Errorf("the same sink was put %d times", n)
+		t.Errorf("an unchanged sink was put %d times", n)
 	}
 	d.Stop(t)
 	d = background(t, nil, append(args, clitest.WriteConfig(t, strings.Replace(text, "1/x", "2/x", 1)))...)

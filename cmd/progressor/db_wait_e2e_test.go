@@ -162,7 +162,7 @@ func TestServeWaitsForTheDatabase(t *testing.T) {
 	for _, notice := range s.notices(t, "READY=1") {
 		if strings.Contains(notice, "READY=1") {
 			if status, body := s.fetch(t, "/readyz"); status != http.StatusOK {
-				t.Errorf("systemd was told too early: %d %s", status, body)
+				t.Errorf("systemd was notified too early: %d %s", status, body)
 			}
 		}
 	}

@@ -268,7 +268,7 @@ func TestDiagramsNameEveryStatus(t *testing.T) {
 		got := slices.Sorted(maps.Keys(drawn))
 		slices.Sort(diagram.want)
 		if !found || !slices.Equal(got, diagram.want) {
-			t.Errorf("the diagram with %q has %v, and there are %v", diagram.begin, got, diagram.want)
+			t.Errorf("the diagram with %q has %v, want %v", diagram.begin, got, diagram.want)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				headings[target] = anchors(readPage(t, strings.TrimPrefix(target, "../../")))
 			}
 			if !slices.Contains(headings[target], m[2]) {
-				t.Errorf("%s: %s: there is no such heading", file, m[0])
+				t.Errorf("%s: %s: this heading does not exist", file, m[0])
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func TestCommandsOnTheEngine(t *testing.T) {
 	}
 	if again := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o",
 		"json"); again != out {
-		t.Errorf("the same key got another answer: %s, then %s", out, again)
+		t.Errorf("the same key got different responses: %s, then %s", out, again)
 	}
 	p.OK(t, "call", "echo", "e-1", "--args", "two", "--accepted", "-k", "key-2")
 	clitest.WantLines(t, p.OK(t, "await", "echo", "e-1", "-k", "key-2"), "NOTIFY", "FINISHED")

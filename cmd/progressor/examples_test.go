@@ -48,7 +48,7 @@ func peer(t *testing.T, language, dir string, args ...string) (first string, cmd
 	})
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatalf("%s %q has said nothing", language, args)
+		t.Fatalf("%s %q printed nothing", language, args)
 	}
 	first = lines.Text()
 	go io.Copy(io.Discard, out)

@@ -217,16 +217,16 @@ func TestExampleOutsideWorker(t *testing.T) {
 	}
 	good := map[string]any{"text": "Good day"}
 	if answer("guessed", good) == nil || answer(w.GetToken(), map[string]any{"words": 2}) == nil {
-		t.Error("an answer with another token, or without a text, is taken")
+		t.Error("an answer with another token, or without a text, is accepted")
 	}
 	if err := answer(w.GetToken(), good); err != nil {
 		t.Fatal(err)
 	}
 	if answer(w.GetToken(), map[string]any{"text": "Hello"}) == nil {
-		t.Error("a second, different answer is taken")
+		t.Error("a second, different answer is accepted")
 	}
 	if err := answer(w.GetToken(), good); err != nil {
-		t.Errorf("the same answer again: %v", err)
+		t.Errorf("a repetition of the answer: %v", err)
 	}
 	if r := x.ends("token", "SUCCEEDED: submit SUCCEEDED translate SUCCEEDED store "+
 		"SUCCEEDED"); r.GetResult().GetStringValue() != "Guten Tag: Good day" ||

@@ -231,7 +231,7 @@ func TestStopWorkerOfOthers(t *testing.T) {
 		t.Errorf("the worker of others: %v", err)
 	}
 	if err := stop(support, "own"); err != nil {
-		t.Errorf("the own worker: %v", err)
+		t.Errorf("the client's own worker: %v", err)
 	}
 	if err := stop(root, "both"); err != nil {
 		t.Errorf("as root: %v", err)

@@ -43,7 +43,7 @@ func TestHelpExamples(t *testing.T) {
 	} {
 		help, ok := helps[path]
 		if !ok {
-			t.Errorf("there is no command %s", path)
+			t.Errorf("the command %s does not exist", path)
 		}
 		for line := range strings.Lines(help) {
 			line, example := strings.CutPrefix(strings.TrimRight(line, "`\n"), "    progressor ")

@@ -347,7 +347,7 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 		t.Run(c.call, func(t *testing.T) {
 			call := "SELECT progressor." + c.call
 			if _, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most)); err != nil {
-				t.Errorf("%d bytes are refused: %v", c.most, err)
+				t.Errorf("%d bytes were rejected: %v", c.most, err)
 			}
 			_, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most+1))
 			var pg *pgconn.PgError

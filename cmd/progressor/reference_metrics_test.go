@@ -43,7 +43,7 @@ func TestMetricsOfTheReference(t *testing.T) {
 	words := strings.NewReplacer("`", "", ",", "")
 	for _, m := range row.FindAllStringSubmatch(section, -1) {
 		if got := words.Replace(m[2]); got != referenceMetrics[m[1]] {
-			t.Errorf("%s has the labels %q in the reference; the table says %q", m[1], referenceMetrics[m[1]], got)
+			t.Errorf("%s has the labels %q in the reference, but %q in the table", m[1], referenceMetrics[m[1]], got)
 		}
 		here[m[1]] = words.Replace(m[3])
 	}
@@ -66,7 +66,7 @@ func TestMetricsOfTheReference(t *testing.T) {
 				continue
 			}
 			if got := strings.Join(slices.Sorted(maps.Keys(labels[name])), " "); got != sortedWords(want) {
-				t.Fatalf("%s has the labels %q; the table says %q", name, got, want)
+				t.Fatalf("%s has the labels %q, but %q in the table", name, got, want)
 			}
 			for label, got := range labels[name] {
 				for value := range got {

@@ -64,7 +64,7 @@ func tour(t *testing.T, program, page string) {
 	}
 	blocks := tourBlocks(string(text))
 	if len(blocks) == 0 {
-		t.Fatal("there is nothing to run")
+		t.Fatal("the page has no commands")
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {

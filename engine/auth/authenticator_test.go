@@ -210,7 +210,7 @@ func TestDatabaseHangs(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		if err := <-try(gone); !errors.Is(err, process.ErrUnavailable) {
-			t.Errorf("a minute later, of a client that is gone: %v", err)
+			t.Errorf("a minute later, for a client that has disconnected: %v", err)
 		}
 		stop()
 		if err := <-first; err != nil {

@@ -28,7 +28,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		}
 	}
 	if asked := len(s.issuer.Exchanges()); asked != exchangeBurst || limited != 50-exchangeBurst {
-		t.Errorf("%d requests to the issuer, %d answers are limited", asked, limited)
+		t.Errorf("%d requests to the issuer, %d responses are limited", asked, limited)
 	}
 	if _, _, err := s.FinishLogin(t.Context(), "", kept, answer, "", "192.0.2.9:1"); errors.Is(err, ErrManyLogins) {
 		t.Errorf("another address: %v", err)
@@ -94,7 +94,7 @@ func TestForgedAttempts(t *testing.T) {
 			"state": {"x"}, "code": {"x"}, "iss": {s.issuer.URL},
 		}, "", address)
 		if !errors.Is(err, ErrNoAnswer) {
-			t.Errorf("a code that was made up: %v", err)
+			t.Errorf("an invented code: %v", err)
 		}
 	}
 	if s.failed.left(address) {

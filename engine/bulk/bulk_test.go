@@ -179,7 +179,7 @@ func TestBadRequests(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if got := n.Count(t, "SELECT count(*) FROM processes"); got != 0 {
-		t.Errorf("%d processes are there", got)
+		t.Errorf("%d processes exist", got)
 	}
 }
 

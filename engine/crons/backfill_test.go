@@ -57,7 +57,7 @@ func TestBackfillInOrder(t *testing.T) {
 		}
 		if left := n.get(t, "c").GetBackfills(); k < 9 && (len(left) != 1 || left[0].GetMaxConcurrency() != 1 ||
 			!left[0].GetFromTime().AsTime().Equal(january.Add(time.Duration(k+1)*time.Minute))) {
-			t.Errorf("what is left of the backfill: %v", left)
+			t.Errorf("the rest of the backfill: %v", left)
 		}
 		n.call(t, fires[k].GetProcessId(), "complete")
 		ended = repeated(k+1, "FIRED SUCCESS 1")
@@ -66,7 +66,7 @@ func TestBackfillInOrder(t *testing.T) {
 	n.call(t, regular.GetProcessId(), "complete")
 	n.awaits(t, "c", repeated(11, "FIRED SUCCESS 1"))
 	if left := n.get(t, "c").GetBackfills(); len(left) > 0 {
-		t.Errorf("what is left of the backfill: %v", left)
+		t.Errorf("the rest of the backfill: %v", left)
 	}
 }
 
@@ -128,6 +128,6 @@ func TestBackfillAmongExistingRows(t *testing.T) {
 		return n.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") == 2
 	})
 	if left := n.get(t, "c").GetBackfills(); len(left) > 0 {
-		t.Errorf("what is left of the backfill: %v", fmt.Sprint(left))
+		t.Errorf("the rest of the backfill: %v", fmt.Sprint(left))
 	}
 }

@@ -55,7 +55,7 @@ func TestFires(t *testing.T) {
 	}
 	k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'")
 	if k != 1 {
-		t.Errorf("the order is noted %d times", k)
+		t.Errorf("the order was recorded %d times, want once", k)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	}
 	for _, f := range fires {
 		if f.GetDecision() != progressorv1.Decision_DECISION_FIRED {
-			t.Errorf("%v, want all fired, as the old policy says", f)
+			t.Errorf("%v, want all of them FIRED, according to the old policy", f)
 		}
 	}
 	eventually(t, "it continues", func() bool { return len(n.fires(t, "c")) > len(fires) })
@@ -261,7 +261,7 @@ func TestDelete(t *testing.T) {
 		t.Errorf("it is there: %v", err)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
-		t.Errorf("%d rows are left of its ledger", k)
+		t.Errorf("its ledger still has %d rows", k)
 	}
 	eventually(t, "its run continues", func() bool {
 		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
@@ -272,7 +272,7 @@ func TestDelete(t *testing.T) {
 	}
 	if k := n.Count(t, `SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron')
 		AND source = '10.0.0.7:4711'`); k != 6 {
-		t.Errorf("%d orders are noted", k)
+		t.Errorf("%d orders are recorded", k)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRunEndsWithInit(t *testing.T) {
 		AND status = 'RUNNING'
 		AND metadata->>'progressor.cron_id' = 'lives' AND metadata->>'progressor.fire_time' = $2
 		AND metadata->>'progressor.attempt' = '1'`, f.GetProcessId(), at); k != 1 {
-		t.Errorf("%d processes live on", k)
+		t.Errorf("%d processes still exist", k)
 	}
 	for args, want := range map[string]string{
 		"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1",

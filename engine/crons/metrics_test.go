@@ -158,7 +158,7 @@ func TestMetrics(t *testing.T) {
 	}
 	fired := float64(n.Count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'made-up' AND decision = 'FIRED'"))
 	if fired < 2 {
-		t.Errorf("%v fire times were made up", fired)
+		t.Errorf("%v fire times were caught up", fired)
 	}
 	moved("what was made up is not late", map[string]float64{
 		"fires_total{decision=fired}": fired, "runs_total{status=success}": fired,

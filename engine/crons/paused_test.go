@@ -75,7 +75,7 @@ func TestPausedNamespace(t *testing.T) {
 		t.Errorf("backfill: %d, %v", k, err)
 	}
 	if now := n.Count(t, "SELECT count(*) FROM cron_fires"); now != rows {
-		t.Errorf("%d fire times are decided while nothing runs, %d before", now, rows)
+		t.Errorf("%d fire times were decided during the pause, %d before", now, rows)
 	}
 	if _, err := n.SetNamespacePaused(ctx, "ns", false); err != nil {
 		t.Fatal(err)

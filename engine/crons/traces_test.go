@@ -37,7 +37,7 @@ func TestTraceOfAFire(t *testing.T) {
 	}
 	fire := s.Await(t, testTimeout, "task TIMEOUT", 1)[0]
 	if fire.Parent().IsValid() || fire.SpanContext().TraceID() == creator.SpanContext().TraceID() {
-		t.Error("a fire is in the trace of the request that has made its cron")
+		t.Error("a fire is in the trace of the request that created its cron")
 	}
 	enginetest.Eventually(t, testTimeout, "a run in the trace of a fire", func() bool {
 		for _, run := range s.Named("task INIT") {

@@ -153,7 +153,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	same(t, runSummary(failed), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
 	for _, r := range append(n.list(t, "pull", "", ""), failed) {
 		if got := r.GetProgress().GetPercent(); got != 66 {
-			t.Errorf("progress %v of a FAILED run of whose three steps two have succeeded", got)
+			t.Errorf("progress %v of a FAILED run in which two of three steps succeeded", got)
 		}
 	}
 	again := func() {
@@ -177,7 +177,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 		t.Fatalf("ship, which has not begun again: %v", ship)
 	}
 	if got := r.GetProgress().GetPercent(); got != 33 {
-		t.Fatalf("progress %v of a run of whose three steps one is done", got)
+		t.Fatalf("progress %v of a run in which one of three steps succeeded", got)
 	}
 
 	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{
@@ -326,7 +326,7 @@ func TestNothingOfThatName(t *testing.T) {
 		Namespace: "pull", RunId: "l1", StepId: "nope",
 	})
 	if !errors.Is(err, process.ErrStepNotFound) {
-		t.Fatalf("a step that there is not: %v", err)
+		t.Fatalf("a step that does not exist: %v", err)
 	}
 	if list, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{
 		Namespace: "pull", RunId: "l1", StepId: "b",
@@ -338,6 +338,6 @@ func TestNothingOfThatName(t *testing.T) {
 	})
 	if !errors.Is(err, process.ErrTemplateNotFound) ||
 		!strings.Contains(err.Error(), "version 9 of template pull/line, the newest of which is 1") {
-		t.Fatalf("a version that there is not: %v", err)
+		t.Fatalf("a version that does not exist: %v", err)
 	}
 }

@@ -120,7 +120,7 @@ func (n *node) refuses(
 		refusedField(t, err, field, says)
 	}
 	if after := n.ended(t, "pull", r.GetRunId()); !proto.Equal(after, before) {
-		t.Errorf("after %s the run is\n%v, before it was\n%v", says, after, before)
+		t.Errorf("%s changed the run to\n%v\nfrom\n%v", says, after, before)
 	}
 	same(t, n.ask(t, "SELECT status::text FROM processes WHERE process_id = '~flow/' || $1", r.GetRunId()), "COMPLETED")
 }

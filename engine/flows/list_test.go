@@ -146,7 +146,7 @@ func TestListRunsAsGetRun(t *testing.T) {
 		list := n.list(t, namespaceOf(id), "created_time = "+get.GetCreatedTime().AsTime().Format(time.RFC3339Nano), "")
 		at := slices.IndexFunc(list, func(r *progressorv1.Run) bool { return r.GetRunId() == id })
 		if at < 0 || !proto.Equal(list[at], get) {
-			t.Errorf("%s: the list says\n%s\nand GetRun\n%s", id, prototext.Format(list[max(at, 0)]),
+			t.Errorf("%s: ListRuns returns\n%s\nbut GetRun returns\n%s", id, prototext.Format(list[max(at, 0)]),
 				prototext.Format(get))
 			continue
 		}
@@ -163,7 +163,7 @@ func TestListRunsAsGetRun(t *testing.T) {
 			t.Errorf("%s: run_list says %s at %q, %v; GetRun %s at %q", id, viewed, phase, err, status, get.GetPhase())
 		}
 		if attempt != get.GetAttempt() || !sameTime(began, get.GetRunningTime()) {
-			t.Errorf("%s: run_list says attempt %d since %v; GetRun %d since %v", id, attempt, began, get.GetAttempt(),
+			t.Errorf("%s: run_list has attempt %d since %v, GetRun %d since %v", id, attempt, began, get.GetAttempt(),
 				get.GetRunningTime())
 		}
 		if namespaceOf(id) == "pull" {

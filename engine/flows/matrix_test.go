@@ -170,7 +170,7 @@ func TestMatrix(t *testing.T) {
 	byStatus := map[string][]row{}
 	for _, r := range matrix {
 		if _, ok := situations[r.status]; !ok {
-			t.Fatalf("nothing brings a run to %q", r.status)
+			t.Fatalf("no action leads to the status %q", r.status)
 		}
 		byStatus[r.status] = append(byStatus[r.status], r)
 	}
@@ -181,7 +181,7 @@ func TestMatrix(t *testing.T) {
 		}
 		for _, verb := range verbs {
 			if !slices.ContainsFunc(byStatus[status], func(r row) bool { return r.verb == verb }) {
-				t.Errorf("no row says what %q does to %q", verb, status)
+				t.Errorf("the table has no row for %q in %q", verb, status)
 			}
 		}
 		t.Run(status, func(t *testing.T) {
@@ -215,7 +215,7 @@ func (s *scene) check(t testing.TB, r row) {
 			t.Errorf("%q, %q\n refused %s\n want    %s", r.status, r.verb, got, r.want)
 		}
 		if is := s.now(t); is != was {
-			t.Errorf("%q, %q was refused, and the run is now\n %s\nit was\n %s", r.status, r.verb, is, was)
+			t.Errorf("%q, %q was rejected, but the run changed to\n %s\nit was\n %s", r.status, r.verb, is, was)
 		}
 		return
 	}

@@ -46,7 +46,7 @@ func TestEndsAreCounted(t *testing.T) {
 	_, err := n.Start(t.Context(),
 		&progressorv1.StartRunRequest{Namespace: "ns", Type: "one", Payload: value(t, `[]`)}, process.Actor{})
 	if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || !wrong.Schema || wrong.Field != "payload" {
-		t.Errorf("a payload that breaks its schema: %v", err)
+		t.Errorf("a payload that does not match its schema: %v", err)
 	}
 	n.run(t, "ns", "one", "r1", `{}`)
 	n.ended(t, "ns", "r1")

@@ -199,7 +199,7 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "b", "job": {}}]}`)
 	var status *flows.StatusError
 	if _, err := retry(); !errors.As(err, &status) {
-		t.Fatalf("a step that succeeded is gone: %v", err)
+		t.Fatalf("a step that succeeded is missing: %v", err)
 	}
 	n.until(t, "pull", "r1", "FAILED: a SUCCEEDED b FAILED")
 	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "a", "job": {}}, {"step_id": "new", "job": {}},

@@ -157,7 +157,7 @@ func TestCompensationWithoutInput(t *testing.T) {
 	if k := n.Count(t, `SELECT count(*) FROM job_events
 		WHERE type = 'compensation_changed' AND to_status = 'failed'
 		  AND message LIKE '%index out of bounds%'`); k != 1 {
-		t.Errorf("%d events say why", k)
+		t.Errorf("%d events have the reason", k)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestStepNamesItsWorker(t *testing.T) {
 		same(t, n.stepEvents(t, runID, "to_status = '"+to+"'"), "a step_status_changed "+to+" w")
 	}
 	if k := n.Count(t, "SELECT count(*) FROM flow_steps WHERE worker_id = 'w'"); k != 2 {
-		t.Errorf("%d rows name the worker", k)
+		t.Errorf("%d rows have the worker", k)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	a := r.GetSteps()[0]
 	if !r.GetRunningTime().AsTime().Equal(first) || !a.GetRunningTime().AsTime().Equal(first) ||
 		a.GetWorkerId() != "w" {
-		t.Errorf("the worker took the job at %v; the run says %v, its step %v", first, r.GetRunningTime(), a)
+		t.Errorf("the worker took the job at %v, but the run has %v and its step %v", first, r.GetRunningTime(), a)
 	}
 	n.answer(t, l, "", "broken")
 	looks("1 -, a 1 -, b 0 -") // the job waits for its next attempt

@@ -64,7 +64,7 @@ func TestExternalWait(t *testing.T) {
 	}
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"no": true}`))); !errors.As(err, &wrong) ||
 		wrong.Field != "result.ok" {
-		t.Fatalf("a result that breaks the schema: %v", err)
+		t.Fatalf("a result that does not match the schema: %v", err)
 	}
 	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{
 		Namespace: "pull", RunId: "w1", StepId: "outside", Token: token,
@@ -82,7 +82,7 @@ func TestExternalWait(t *testing.T) {
 	}
 	if r, err = n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil ||
 		r.GetProgress().GetSummary() != "" {
-		t.Fatalf("%v; what the step has told is not told of the next one: %v", err, r.GetProgress())
+		t.Fatalf("%v; the progress of the step must not be shown for the next step: %v", err, r.GetProgress())
 	}
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": 1}`))); !errors.As(err, &status) ||
 		!strings.Contains(err.Error(), "step outside is succeeded: it has already ended with another outcome") {
@@ -193,7 +193,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 	answers()
 	if r, err := n.complete("r1", "last", "", result(nil)); err != nil ||
 		r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
-		t.Errorf("the last answer again: %v, %v", r.GetStatus(), err)
+		t.Errorf("a repetition of the last answer: %v, %v", r.GetStatus(), err)
 	}
 	for _, other := range []error{
 		errOf(n.complete("r1", "a", token, result(value(t, `{"n": 101, "text": "<b>"}`)))),
@@ -298,7 +298,7 @@ func TestSkip(t *testing.T) {
 		t.Fatalf("a step that has ended: %v", err)
 	}
 	if _, err := skip("nothing"); !errors.Is(err, process.ErrStepNotFound) {
-		t.Fatalf("a step that there is not: %v", err)
+		t.Fatalf("a step that does not exist: %v", err)
 	}
 	c := n.lease(t, "c")
 	same(t, c.GetJob().GetArgs().GetStringValue(), "by hand")

@@ -178,8 +178,8 @@ func (n *node) child(t testing.TB, id, options string) {
 	})
 }
 
-// told waits until the parent has received the end of a job, and checks that it was received once.
-func (n *node) told(t testing.TB, id, status string) {
+// parentNotified waits until the parent has received the end of a job, and checks that it was received once.
+func (n *node) parentNotified(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {
 		return n.Count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent'
@@ -188,7 +188,7 @@ func (n *node) told(t testing.TB, id, status string) {
 	k := n.Count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'
 		AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status)
 	if k != 1 {
-		t.Errorf("the end of %s is not told once as %s", id, status)
+		t.Errorf("the parent was not notified exactly once that %s is %s", id, status)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestParentIsTold(t *testing.T) {
 	}
 	n.child(t, "succeeds", `{}`)
 	must(n.succeed(n.one(t, "w1"), nil))
-	n.told(t, "succeeds", "COMPLETED")
+	n.parentNotified(t, "succeeds", "COMPLETED")
 	n.child(t, "fails", `{"maxRetry": 1, "backoff": {"steps": ["0.001s"]}}`)
 	must(n.fail(n.one(t, "w1"), "broken"))
 	l := n.one(t, "w1")
@@ -222,23 +222,23 @@ func TestParentIsTold(t *testing.T) {
 		t.Errorf("after a failed attempt %d parents wait", k)
 	}
 	must(n.fail(l, "broken"))
-	n.told(t, "fails", "ERROR")
+	n.parentNotified(t, "fails", "ERROR")
 	n.child(t, "waits", `{}`)
 	cancel("waits")
-	n.told(t, "waits", "CANCELLED")
+	n.parentNotified(t, "waits", "CANCELLED")
 	n.child(t, "by message", `{}`)
 	n.exec(t, "SELECT progressor.cancel('pull', 'by message')")
-	n.told(t, "by message", "CANCELLED")
+	n.parentNotified(t, "by message", "CANCELLED")
 	n.child(t, "fails late", `{"maxRetry": 5}`)
 	l = n.one(t, "w1")
 	cancel("fails late")
 	must(n.fail(l, "broken"))
-	n.told(t, "fails late", "CANCELLED")
+	n.parentNotified(t, "fails late", "CANCELLED")
 	n.child(t, "released", `{}`)
 	l = n.one(t, "w1")
 	cancel("released")
 	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
-	n.told(t, "released", "CANCELLED")
+	n.parentNotified(t, "released", "CANCELLED")
 	for _, id := range []string{"fails", "waits"} {
 		_, err := n.Retry(t.Context(), key("pull", id), false)
 		must(err)

@@ -206,7 +206,7 @@ func TestRate(t *testing.T) {
 		  AND b.running_time) AS n, b.running_time - a.running_time AS took
 		  FROM tasks a, tasks b WHERE a.running_time <= b.running_time) x`, rate)
 	if worst > burst {
-		t.Errorf("%d more start at once than the rate gives, at most %d", worst, burst)
+		t.Errorf("%d more jobs start at once than the rate allows, at most %d", worst, burst)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	states, err := n.ListConstraints(context.Background(), "pull")
 	if err != nil || len(states) != 1 || states[0].GetRunning() != 0 || states[0].GetHeld() != 3 ||
 		states[0].GetWaiting() != 3 {
-		t.Errorf("constraints before a worker comes: %v, %v", states, err)
+		t.Errorf("constraints before a worker polls: %v, %v", states, err)
 	}
 	leases := n.poll(t, "w", 10)
 	if got := ids(leases); got != "eu0 eu1 us0" {
@@ -296,7 +296,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	must(t, n.succeed(first[0], nil))
 	must(t, n.succeed(second[0], nil))
 	if got := ids(n.look(t, "w")); got != "" {
-		t.Fatalf("leased %s, and one runs", got)
+		t.Fatalf("leased %s while another job runs", got)
 	}
 	must(t, n.DeleteConstraint(context.Background(), "pull", "one"))
 	if got := n.poll(t, "w", 10); len(got) == 0 {
@@ -304,7 +304,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	}
 	n.placed(t, "pull", 0)
 	if err := n.DeleteConstraint(context.Background(), "pull", "one"); !errors.Is(err, process.ErrConstraintNotFound) {
-		t.Errorf("a constraint that is gone: %v", err)
+		t.Errorf("a constraint that was deleted: %v", err)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestConstraintIsChecked(t *testing.T) {
 	if _, err := n.PutConstraint(context.Background(), &progressorv1.Constraint{
 		Namespace: "none", Name: "c", Match: "true", MaxRunning: 1,
 	}); !errors.Is(err, process.ErrNamespaceNotFound) {
-		t.Errorf("a namespace that is not there: %v", err)
+		t.Errorf("a namespace that does not exist: %v", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
 	if left := n.Count(t, "SELECT count(*) FROM job_pauses"); left != 0 {
-		t.Errorf("%d pauses are left", left)
+		t.Errorf("%d pauses remain", left)
 	}
 	_, err = n.PutNamespace(t.Context(), pullNamespace(func(*progressorv1.Namespace) {}))
 	must(t, err)

@@ -424,7 +424,7 @@ func TestQueueStats(t *testing.T) {
 	_, err := forget(t.Context())
 	must(t, err)
 	if rows := n.Count(t, "SELECT count(*) FROM job_counts"); rows != 0 {
-		t.Errorf("%d rows count nothing", rows)
+		t.Errorf("%d counters are 0", rows)
 	}
 	if _, err := n.Stats(t.Context(), "none"); err == nil {
 		t.Error("there is no such namespace")

@@ -37,7 +37,7 @@ func TestCancelGroup(t *testing.T) {
 		return d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && d.GetCancelReason() == "enough"
 	})
 	if leases := n.look(t, "w2"); len(leases) != 0 {
-		t.Errorf("a member of a job that is to end is handed out: %v", leases)
+		t.Errorf("a member of a job that is being cancelled was leased: %v", leases)
 	}
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestGroupUnderConstraint(t *testing.T) {
 	n.members(t, "three", 2)
 	a, b := n.one(t, "w1"), n.one(t, "w2")
 	if leases := n.look(t, "w3"); len(leases) != 0 {
-		t.Errorf("a third one runs: %v", leases)
+		t.Errorf("a third member runs: %v", leases)
 	}
 	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{
 		Namespace: "pull", Name: "other", Match: "true", MaxRunning: 5,

@@ -34,7 +34,7 @@ func (n *node) inState(t *testing.T, id string, want progressorv1.JobState) *pro
 		}
 	}
 	if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = $1 AND state = $2", id, state); k != 1 {
-		t.Errorf("job_list does not say that %s is %s", id, state)
+		t.Errorf("job_list does not show %s as %s", id, state)
 	}
 	stats, err := n.Stats(t.Context(), "pull")
 	must(t, err)
@@ -63,7 +63,7 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			}
 			a := n.one(t, "w1")
 			if job := n.inState(t, "two", running); job.GetAttempt() != 1 || job.GetRunningTime() == nil {
-				t.Errorf("it has not begun: %v", job)
+				t.Errorf("it has not started: %v", job)
 			}
 			b := n.one(t, "w2")
 			must(t, n.ReleaseLeases(t.Context(), []string{a.GetLeaseToken()}, 0))
@@ -128,7 +128,7 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 	must(t, err)
 	n.job(t, "pull", "busy", asked)
 	if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = 'busy' AND state = 'CANCEL_REQUESTED'"); k != 1 {
-		t.Error("job_list does not say that busy is to be cancelled")
+		t.Error("job_list does not show the cancel request of busy")
 	}
 	enginetest.Eventually(t, testTimeout, "the worker is asked to end", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL

@@ -185,7 +185,7 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n.enqueue(t, "pull", "fails", o)
 	must(t, n.fail(n.one(t, "w"), "no"))
 	if got := wait("fails"); got != "none" {
-		t.Errorf("start deadline of a second attempt: %s after its time", got)
+		t.Errorf("start deadline of a second attempt: %s after the run time", got)
 	}
 	n.delayed(t, "fails")
 	must(t, n.succeed(n.one(t, "w"), nil))
@@ -194,7 +194,7 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n.enqueue(t, "pull", "released", within(time.Hour))
 	must(t, n.ReleaseLeases(t.Context(), []string{n.one(t, "w").GetLeaseToken()}, 0))
 	if got := wait("released"); got != "01:00:00" {
-		t.Errorf("start deadline after a release: %s after its time", got)
+		t.Errorf("start deadline after a release: %s after the run time", got)
 	}
 	n.delayed(t, "released")
 	n.isLate(t, "pull", "released")
@@ -205,7 +205,7 @@ func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
 	n.beat(t, "w", n.one(t, "w"))
 	n.job(t, "pull", "loses its worker", available)
 	if got := wait("loses its worker"); got != "none" {
-		t.Errorf("start deadline after a takeover: %s after its time", got)
+		t.Errorf("start deadline after a takeover: %s after the run time", got)
 	}
 }
 

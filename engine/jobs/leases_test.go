@@ -31,16 +31,16 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	raw[1+len("pull")+8] ^= 1 // the first byte of its random part
 	guessed := &progressorv1.Lease{LeaseToken: base64.RawURLEncoding.EncodeToString(raw)}
 	if d := n.beat(t, "w1", guessed); d.GetDirective() != lost {
-		t.Errorf("a guessed token beats: %v", d)
+		t.Errorf("a heartbeat with a guessed token: %v", d)
 	}
 	if d := n.beat(t, "w2", l); d.GetDirective() != lost {
-		t.Errorf("another worker beats: %v", d)
+		t.Errorf("a heartbeat of another worker: %v", d)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 0 {
 		t.Error("the lease was extended")
 	}
 	if err := n.succeed(guessed, nil); err == nil {
-		t.Error("a guessed token answers")
+		t.Error("a guessed token completed the lease")
 	}
 	if err := n.ReleaseLeases(t.Context(), []string{guessed.GetLeaseToken()}, 0); err != nil {
 		t.Error(err)
@@ -106,7 +106,7 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	n.one(t, "w1") // its response is lost
 	l := n.one(t, "w2")
 	if l.GetJob().GetAttempt() != 1 {
-		t.Errorf("attempt %d, the one before was not made", l.GetJob().GetAttempt())
+		t.Errorf("attempt %d, although the previous one was not counted", l.GetJob().GetAttempt())
 	}
 	if n.beat(t, "w2", l).GetDirective() == lost { // a busy machine took longer than two intervals
 		l = n.one(t, "w2")
@@ -116,7 +116,7 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	k := n.Count(t, `SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now()
 		+ interval '59 minutes'`)
 	if k != 1 {
-		t.Error("its first heartbeat has not extended it by an hour")
+		t.Error("its first heartbeat did not extend it by an hour")
 	}
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 			state.HasBucket, state.Tokens, state.BucketUnstarted, state.RefilledTime, state.Unstarted = true, b.Tokens,
 				b.Unstarted, b.Time, b.Unstarted
 			if (b.Next > 0) != (l.room == 0) {
-				t.Fatalf("room for %d, and looked at again in %s: %+v", l.room, b.Next, b)
+				t.Fatalf("room for %d, next pass in %s: %+v", l.room, b.Next, b)
 			}
 		}
 		for first := range starts {

@@ -79,7 +79,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	})
 	must(t, err)
 	if len(leases) > 0 {
-		t.Errorf("leased by the paused name: %s", leasedIDs(leases))
+		t.Errorf("leased with the paused name: %s", leasedIDs(leases))
 	}
 	wantBlockedOn(t, n.job(t, "pull", "mail-1", available), "job name: paused")
 	must(t, n.succeed(running, nil))

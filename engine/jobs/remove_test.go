@@ -46,7 +46,7 @@ func TestRemoveJob(t *testing.T) {
 		}
 	}
 	if k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'RemoveJob'"); k != 0 {
-		t.Errorf("%d audits of nothing", k)
+		t.Errorf("%d audit entries, although nothing was removed", k)
 	}
 	for _, id := range []string{"succeeded", "failed", "cancelled"} {
 		if err := n.Remove(t.Context(), key("pull", id), by); err != nil {

@@ -34,7 +34,7 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 			t.Errorf("%s has another run_time: %v", id, err)
 		}
 		if job := n.job(t, "pull", id, state); job.GetOptions().GetPriority() != 0 {
-			t.Errorf("part of a refused update is stored: %v", job)
+			t.Errorf("part of a rejected update was stored: %v", job)
 		}
 	}
 	n.enqueue(t, "pull", "plain", nil)
@@ -51,7 +51,7 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 		t.Errorf("%v", job)
 	}
 	if leases := n.look(t, "w"); len(leases) != 0 {
-		t.Errorf("handed out before its time: %v", leases)
+		t.Errorf("leased before its run time: %v", leases)
 	}
 
 	n.enqueue(t, "pull", "group", workers(1, 0))

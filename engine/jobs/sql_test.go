@@ -82,7 +82,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	n.awaited(t, "pull", "later")
 	n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
 	if k := n.Count(t, "SELECT count(*) FROM jobs WHERE process_id IN ('never', 'twin')"); k != 0 {
-		t.Errorf("%d jobs that should not be", k)
+		t.Errorf("%d jobs that should not exist", k)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestRetryOfUnique(t *testing.T) {
 		n.done(t, l)
 		n.retried(t, first, "")
 		if twin := n.unique(t, third, u); twin != first {
-			t.Errorf("with the retried %s also runs %s", first, twin)
+			t.Errorf("%s runs at the same time as the retried %s", twin, first)
 		}
 		n.done(t, n.one(t, "w"))
 	}
@@ -102,7 +102,7 @@ func TestRetryOfUniqueByScope(t *testing.T) {
 	n.one(t, "w")
 	n.retried(t, "waiting-1", "")
 	if twin := n.unique(t, "waiting-3", waiting); twin != "waiting-1" {
-		t.Errorf("behind the retried waiting-1 waits %s", twin)
+		t.Errorf("%s waits behind the retried waiting-1", twin)
 	}
 }
 

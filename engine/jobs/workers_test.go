@@ -102,7 +102,7 @@ func TestListWorkers(t *testing.T) {
 		n.look(t, "w2")
 	}
 	if at := seen(); !at.Equal(written) {
-		t.Errorf("a poll wrote the row of its worker, which was written %s before", at.Sub(written))
+		t.Errorf("a poll updated the row of its worker, which was updated %s before", at.Sub(written))
 	}
 }
 
@@ -115,7 +115,7 @@ func TestQuietWorker(t *testing.T) {
 	n.tell(t, "w1", quiet, nil)
 	n.enqueue(t, "pull", "next", nil)
 	if got := n.look(t, "w1"); len(got) != 0 {
-		t.Errorf("handed to a quiet worker: %v", got)
+		t.Errorf("leased to a quiet worker: %v", got)
 	}
 	if d := n.WorkerDirective(t.Context(), "w1"); d != quiet {
 		t.Errorf("told %v", d)
@@ -149,7 +149,7 @@ func TestStoppedWorker(t *testing.T) {
 	l := n.one(t, "w1")
 	n.tell(t, "w1", progressorv1.WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED, durationpb.New(time.Hour))
 	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
-		t.Errorf("within the grace: %v", d)
+		t.Errorf("within the grace period: %v", d)
 	}
 	n.tell(t, "w1", stops, durationpb.New(0))
 	again := n.one(t, "w2")
@@ -194,7 +194,7 @@ func TestStopReachesPolls(t *testing.T) {
 	}
 	n.enqueue(t, "pull", "j", nil)
 	if got := other.look(t, "w1"); len(got) != 0 {
-		t.Errorf("handed to a quiet worker by another node: %v", got)
+		t.Errorf("leased to a quiet worker by another node: %v", got)
 	}
 	for _, r := range []*progressorv1.StopWorkerRequest{
 		{Namespace: "pull", WorkerId: "nobody"}, {Namespace: "ns", WorkerId: "w1"},

@@ -416,7 +416,7 @@ func TestStreamsHidePayloads(t *testing.T) {
 		Process: &progressorv1.Process{AuxState: []byte("secret")}}}
 	before, err := a.check(ctx, procedure, request)
 	if err != nil || len(before.shown(sent).(*progressorv1.WatchProcessResponse).GetProcess().GetAuxState()) == 0 {
-		t.Fatalf("a viewer sees no payload: %v", err)
+		t.Fatalf("a viewer cannot see a payload: %v", err)
 	}
 	var now access
 	a.follow(ctx, procedure, request, func(granted access) { now = granted; cancel() },

@@ -69,7 +69,7 @@ func TestEveryFieldHasABound(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !boundedField(fd, rules) {
-				t.Errorf("%s has no bound: give it a rule, or a limit in code that boundedInCode names", fd.FullName())
+				t.Errorf("%s has no limit: add a rule, or a limit in code and an entry in boundedInCode", fd.FullName())
 			}
 			if fd.Message() != nil && !fd.IsMap() && fd.Message().ParentFile().Package() == "progressor.v1" {
 				walk(fd.Message())
@@ -87,7 +87,7 @@ func TestEveryFieldHasABound(t *testing.T) {
 	}
 	for name, met := range known {
 		if !met {
-			t.Errorf("boundedInCode names %s, which no request has", name)
+			t.Errorf("boundedInCode has %s, which no request contains", name)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestAnswersInOtherBrowsers(t *testing.T) {
 		t.Error("an issuer gets the code of another browser")
 	}
 	if answer, body := b.visit(callback); answer.StatusCode != http.StatusSeeOther || b.cookie(loginCookie) == "" {
-		t.Fatalf("the answer as it is: %s %s", answer.Status, body)
+		t.Fatalf("the unmodified response: %s %s", answer.Status, body)
 	}
 	fails("the same answer again", s.browser(t), callback, "")
 	fails("the same answer again with its cookie", s.browser(t), callback, kept)

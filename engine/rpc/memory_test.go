@@ -119,7 +119,7 @@ func TestHugeContentLength(t *testing.T) {
 	r.ContentLength = math.MaxUint64/maxExpansion + 1 // its product is 784
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if !held {
-		t.Error("the request has no part of the budget")
+		t.Error("the request has no share of the budget")
 	}
 }
 

@@ -91,7 +91,7 @@ func FuzzRequest(f *testing.F) {
 			if err := valid.check(m); err != nil {
 				var fault *process.InvalidError
 				if !errors.As(err, &fault) || fault.Field == "" {
-					t.Fatalf("%s: %v names no field", typ.Descriptor().Name(), err)
+					t.Fatalf("%s: %v does not name a field", typ.Descriptor().Name(), err)
 				}
 				continue
 			}

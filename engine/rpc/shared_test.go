@@ -95,7 +95,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 		if n := refused.Load(); n < 4 || n > 6 {
-			t.Errorf("%d of 15 that were too many were refused", n)
+			t.Errorf("%d of 15 reads beyond the limit were rejected", n)
 		}
 		// While the rate is used up, a repeated read gets the cached answer, and a first read waits
 		// for its own.
@@ -112,7 +112,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		before := c.reads.Load()
 		if err := ask(1); err != nil || c.reads.Load() != before+1 {
-			t.Errorf("%v: an old answer was given, or no new one was read", err)
+			t.Errorf("%v: an old response was returned, or no new one was read", err)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func TestHiddenPayloads(t *testing.T) {
 			t.Errorf("%s sees %v", role, got)
 		}
 		if got.GetProcessId() != "p" || got.GetHistory()[0].GetEventId() != 1 || got.GetMetadata() == nil {
-			t.Errorf("%s does not see %v", role, got)
+			t.Errorf("%s cannot see %v", role, got)
 		}
 	}
 	if !proto.Equal(response, stored) {

@@ -334,7 +334,7 @@ func TestPatternsHaveWords(t *testing.T) {
 						continue
 					}
 					if seen++; patternWords[pattern] == "" {
-						t.Errorf("%s: there are no words for %s", fields.Get(j).FullName(), pattern)
+						t.Errorf("%s: patternWords lacks %s", fields.Get(j).FullName(), pattern)
 					}
 				}
 			}

@@ -133,7 +133,7 @@ func TestMasterKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if opened, err := before.OpenHeaders(ctx, "shop", inDatabase); err != nil || opened["authorization"] != "hunter2" {
-		t.Errorf("encrypted before there was a master key: %v, %v", opened, err)
+		t.Errorf("encrypted before the master key was set: %v, %v", opened, err)
 	}
 	for name, v := range map[string]*Vault{"another": newVault(t, stored, master(3)), "none": newVault(t, stored)} {
 		_, err := v.OpenHeaders(ctx, "shop", sealed)

@@ -65,7 +65,7 @@ func TestRetries(t *testing.T) {
 				t.Errorf("afterwards: %v", got)
 			}
 			if _, again, _ := r.counts(); again < test.again {
-				t.Errorf("%d changes came again", again)
+				t.Errorf("%d changes were received again", again)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	if _, again, _ := r.counts(); again != 0 {
-		t.Errorf("%d changes came again", again)
+		t.Errorf("%d changes were received again", again)
 	}
 	// A rewind delivers the first one and all later changes again.
 	r.reacts(nil)
@@ -196,7 +196,7 @@ func TestFailureAfterADeadLetter(t *testing.T) {
 	n.drains(t)
 	want(t, "delivered", r.text(), "a stored 1, b created, b stored 1, c created, c stored 1")
 	if _, again, _ := r.counts(); again != 0 || rejected != 2 { // in the batch, and by itself
-		t.Errorf("%d changes came again, and the rejected one was sent %d times", again, rejected)
+		t.Errorf("%d changes were received again, and the rejected one was sent %d times", again, rejected)
 	}
 	if m := n.sink(t).GetStatus(); m.GetDeliveredChanges() != 5 || m.GetDeadLetters() != 1 {
 		t.Errorf("%v", m)
@@ -321,7 +321,7 @@ func TestNoGap(t *testing.T) {
 		t.Errorf("%d events were received, %d are stored", got, stored)
 	}
 	if faults == 0 || again == 0 {
-		t.Errorf("%d faults, and %d changes came again", faults, again)
+		t.Errorf("%d faults, and %d changes were received again", faults, again)
 	}
 }
 
@@ -395,6 +395,6 @@ func TestNodeStops(t *testing.T) {
 	second.drains(t)
 	want(t, "delivered", r.text(), "a created, a stored 1, b created, b stored 1")
 	if _, again, _ := r.counts(); again != 0 {
-		t.Errorf("%d changes came again", again)
+		t.Errorf("%d changes were received again", again)
 	}
 }

@@ -61,7 +61,7 @@ func TestNodesShareSinks(t *testing.T) {
 	}
 	for i, r := range receivers {
 		if _, again, _ := r.counts(); again != 0 {
-			t.Errorf("sink s%d: %d changes came again", i, again)
+			t.Errorf("sink s%d: %d changes were received again", i, again)
 		}
 	}
 	nodes[0].Store.Close() // as a kill

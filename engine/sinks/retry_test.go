@@ -127,7 +127,7 @@ func TestRetryDeadLetters(t *testing.T) {
 	if _, again, _ := r.counts(); again != 2 || m.GetDeliveredChanges() != 5+2 || m.GetState() != active ||
 		m.GetDeadLetters() != 3 || m.GetStoredDeadLetters() != 1 || m.GetFailures() != 0 ||
 		m.GetLastError() != left.GetError() {
-		t.Errorf("%d changes came after newer ones; %v", again, m)
+		t.Errorf("%d changes were received after newer ones; %v", again, m)
 	}
 	audited := enginetest.Count(t, s.db,
 		"SELECT count(*) FROM audit WHERE actor = 'kim' AND method = 'RetrySinkDeadLetters' AND subject = 's'")

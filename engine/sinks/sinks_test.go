@@ -222,7 +222,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("resumed: %v", got)
 	}
 	if _, again, _ := r.counts(); again != 0 {
-		t.Errorf("%d changes came again", again)
+		t.Errorf("%d changes were received again", again)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestRewind(t *testing.T) {
 			wanted = 4
 		}
 		if _, again, _ := r.counts(); again-before != wanted {
-			t.Errorf("after a rewind to %s, %d changes came again, want %d", what, again-before, wanted)
+			t.Errorf("after a rewind to %s, %d changes were received again, want %d", what, again-before, wanted)
 		}
 	}
 	n.pause(t)

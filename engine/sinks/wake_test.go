@@ -31,7 +31,7 @@ func TestCommitWakesTheSink(t *testing.T) {
 	}
 	n.drains(t)
 	if events, again, _ := r.counts(); events != 5 || again != 0 {
-		t.Errorf("%d events were received, and %d changes came again", events, again)
+		t.Errorf("%d events were received, and %d changes were received again", events, again)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestStreamsShareQueries(t *testing.T) {
 		leave()
 	}
 	if n := heads.Len(); n != 1 {
-		t.Errorf("%d heads remain, want that of the stream that has not left", n)
+		t.Errorf("%d heads remain, want only that of the open stream", n)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestIdleStreamsFindChangesOfOtherNodes(t *testing.T) {
 	group.Wait()
 	for range 3 {
 		if got := <-seen; !strings.HasPrefix(got, "a created") {
-			t.Errorf("a stream has seen %s", got)
+			t.Errorf("a stream received %s", got)
 		}
 	}
 }

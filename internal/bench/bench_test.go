@@ -197,7 +197,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("figures %v", figures)
 	}
 	if _, told := figures["latency normal again after"]; !told {
-		t.Errorf("nothing about the time after it: %v", figures)
+		t.Errorf("the time after it is missing: %v", figures)
 	}
 }
 

@@ -10,10 +10,10 @@ func TestBucketsFollowEachOther(t *testing.T) {
 	for bucket := 1; bucket < histogramBuckets; bucket++ {
 		middle := bucketMiddle(bucket)
 		if middle <= bucketMiddle(bucket-1) {
-			t.Fatalf("bucket %d stands for %d, the one before it for %d", bucket, middle, bucketMiddle(bucket-1))
+			t.Fatalf("bucket %d represents %d, the previous one %d", bucket, middle, bucketMiddle(bucket-1))
 		}
 		if got := bucketOf(middle); got != bucket {
-			t.Fatalf("bucket %d stands for %d, which is in bucket %d", bucket, middle, got)
+			t.Fatalf("bucket %d represents %d, which is in bucket %d", bucket, middle, got)
 		}
 	}
 	for _, d := range []time.Duration{math.MinInt64, -1, 0} {

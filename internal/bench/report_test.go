@@ -55,7 +55,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	if strings.Contains(b.String(), "No ratio") {
-		t.Errorf("a durable server was refused:\n%s", b.String())
+		t.Errorf("a durable server was rejected:\n%s", b.String())
 	}
 }
 
@@ -77,7 +77,7 @@ func TestTableSaysWhyThereIsNoRatio(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "No ratio") {
-		t.Errorf("nothing said about fsync=off:\n%s", b.String())
+		t.Errorf("fsync=off is not reported:\n%s", b.String())
 	}
 }
 

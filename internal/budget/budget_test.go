@@ -35,26 +35,26 @@ func TestBudget(t *testing.T) {
 		}
 		first, second, third, other := b.Of("a"), b.Of("a"), b.Of("b"), b.Of("c")
 		if !has(take(first, 30)) || !has(take(first, 20)) {
-			t.Error("a holder waits for what is free, or for what it has")
+			t.Error("a holder waits for a free part, or for its own")
 		}
 		waiting := take(second, 30)
 		if has(waiting) {
 			t.Error("an owner has more than half")
 		}
 		if !has(take(third, 40)) {
-			t.Error("an owner waits behind one that has its part")
+			t.Error("an owner waits behind an owner that has reached its limit")
 		}
 		behind := take(other, 40)
 		if has(behind) || has(take(b.Of("d"), 10)) {
-			t.Error("a holder has got what is not free, or has passed one that waits for it")
+			t.Error("a holder got a part that is not free, or overtook another one")
 		}
 		first.Keep(Free + 10)
 		if !has(waiting) || has(behind) {
-			t.Error("what is free has gone to another one")
+			t.Error("the free part went to another holder")
 		}
 		third.Release()
 		if !has(behind) {
-			t.Error("a holder waits for what is free")
+			t.Error("a holder waits for a free part")
 		}
 		if huge := take(b.Of("e"), 1000); has(huge) {
 			t.Error("the budget is exceeded")

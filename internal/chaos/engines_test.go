@@ -88,7 +88,7 @@ func TestCallThroughTheOtherEngine(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("answers of the other engine: median %s, longest %s", took[len(took)/2], took[len(took)-1])
 	if worst := took[len(took)-1]; worst > time.Second {
-		t.Errorf("the answer of the other engine took %s", worst)
+		t.Errorf("the response of the other engine took %s", worst)
 	}
 	settle(t, dsn)
 	verify(t, dsn, entries)
@@ -129,7 +129,7 @@ func TestKilledEngine(t *testing.T) {
 	// The number may differ slightly from the number of held tasks: the engine took tasks until it
 	// died, and PostgreSQL may commit a result that it had sent before.
 	if zombies == 0 || again != zombies || c.repeated.Load() == 0 {
-		t.Errorf("%d tasks held by the dead engine, %d zombies, %d second attempts, %d seen by the processor", held,
+		t.Errorf("%d tasks of the dead engine, %d zombies, %d second attempts, %d received by the processor", held,
 			zombies, again, c.repeated.Load())
 	}
 	if takeover > 4*time.Second {
@@ -176,7 +176,7 @@ func TestStoppedEngine(t *testing.T) {
 		time.Since(awake).Round(time.Millisecond))
 	if n := count(t, conn, `SELECT count(*) FROM events WHERE payload = 'runs'`) +
 		count(t, conn, `SELECT count(*) FROM tasks WHERE args = 'runs'`); n != 0 {
-		t.Error("something of a late result is stored, while the attempt that took its place runs")
+		t.Error("a part of a late result is stored while the next attempt runs")
 	}
 	gates["runs"][1].open()
 	var entries []*entry

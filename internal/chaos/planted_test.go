@@ -108,7 +108,7 @@ func TestTwice(t *testing.T) {
 	second()
 	other()
 	if len(c.live) != 0 {
-		t.Errorf("attempts that have ended are kept: %v", c.live)
+		t.Errorf("ended attempts were kept: %v", c.live)
 	}
 }
 

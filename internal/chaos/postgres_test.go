@@ -113,7 +113,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		t.Errorf("a call took %s; the database was down for %s", worst, down)
 	}
 	if l.seen.of(connect.CodeUnavailable) == 0 {
-		t.Error("no client noticed anything")
+		t.Error("no client got an error")
 	}
 	settle(t, dsn)
 	verify(t, dsn, entries)

@@ -28,7 +28,7 @@ func settle(t testing.TB, dsn string) {
 			`SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM `+
 				`messages)`) == 0
 	}) {
-		t.Errorf("not all tasks and messages come to their end within %s: %s", testTimeout, leftOver(t, conn))
+		t.Errorf("not all tasks and messages end within %s: %s", testTimeout, leftOver(t, conn))
 	}
 	report, err := storage.CheckQuiescent(t.Context(), conn, 10*time.Second, 10*time.Second)
 	if err != nil {
@@ -129,9 +129,9 @@ func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 		case e.outcome == acked && n == 0:
 			t.Errorf("%s was acknowledged but was not applied in %s", e.op, e.process)
 		case e.outcome == refused && n > 0:
-			t.Errorf("%s was refused but was applied in %s", e.op, e.process)
+			t.Errorf("%s was rejected, but was applied in %s", e.op, e.process)
 		case e.outcome == acked && !e.notify && !bytes.Equal(e.answer, answers[0]):
-			t.Errorf("%s of %s was answered %x, but the stored answer is %x", e.op, e.process, e.answer, answers[0])
+			t.Errorf("%s of %s returned %x, but the stored response is %x", e.op, e.process, e.answer, answers[0])
 		}
 	}
 	for id, h := range histories {

@@ -134,7 +134,7 @@ func TestNotWhatItLooksLike(t *testing.T) {
 			again, err = Marshal(got)
 		}
 		if err != nil || string(again) != string(packed) {
-			t.Errorf("%s comes back as %x, %v; want %x", text, again, err, packed)
+			t.Errorf("%s is returned as %x, %v; want %x", text, again, err, packed)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestStructs(t *testing.T) {
 			err = Unmarshal(packed, back)
 		}
 		if err != nil || !proto.Equal(got, back) {
-			t.Errorf("%s comes back as %v, %v", c.json, back, err)
+			t.Errorf("%s is returned as %v, %v", c.json, back, err)
 		}
 	}
 }

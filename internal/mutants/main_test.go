@@ -18,7 +18,7 @@ func TestMutantsFit(t *testing.T) {
 		}
 		names[m.name] = true
 		if m.old == m.planted || m.breaks == "" || m.packages == "" {
-			t.Errorf("%s: plants nothing, or does not say what it breaks or who is to catch it", m.name)
+			t.Errorf("%s: has no change, no description, or no test that must catch it", m.name)
 		}
 		if _, _, _, err := m.change(filepath.Join("..", "..")); err != nil {
 			t.Errorf("%s: %v", m.name, err)

@@ -72,11 +72,11 @@ func TestSmallRequests(t *testing.T) {
 	url, transport, writes := echoing(t)
 	post(t, url, transport, &opaque{Reader: strings.NewReader("hello")}, 5)
 	if n := writes.Swap(0); n != 2 {
-		t.Errorf("net/http alone makes %d writes of a request, want 2", n)
+		t.Errorf("without this package, net/http sends a request in %d writes, want 2", n)
 	}
 	body := &opaque{Reader: strings.NewReader("hello")}
 	if answer := post(t, url, onewrite.Transport{Next: transport}, body, 5); answer != "hello" {
-		t.Errorf("the answer is %q", answer)
+		t.Errorf("the response is %q", answer)
 	}
 	if n := writes.Load(); n != 1 {
 		t.Errorf("%d writes, want 1", n)
@@ -97,7 +97,7 @@ func TestOtherRequests(t *testing.T) {
 	}{"large": {large, int64(len(large))}, "unknown": {"hello", -1}} {
 		body := &opaque{Reader: strings.NewReader(c.text)}
 		if answer := post(t, url, onewrite.Transport{Next: transport}, body, c.length); answer != c.text {
-			t.Errorf("%s: %d bytes came back, want %d", name, len(answer), len(c.text))
+			t.Errorf("%s: %d bytes were returned, want %d", name, len(answer), len(c.text))
 		}
 	}
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -118,7 +118,7 @@ func TestBodyIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if req.Body != given || req.GetBody != nil {
-		t.Error("the request that was given has changed")
+		t.Error("the request was modified")
 	}
 	for range 2 {
 		text, err := io.ReadAll(whole.Body)

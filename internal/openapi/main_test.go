@@ -34,12 +34,12 @@ components:
 		"description: \"of the caller\", contentEncoding: base64}", "pattern: ^-?",
 	} {
 		if !strings.Contains(string(finished), want) {
-			t.Errorf("there is no %s in\n%s", want, finished)
+			t.Errorf("%s is missing in\n%s", want, finished)
 		}
 	}
 	for _, gone := range []string{"required", "format: duration", "bytes.const"} {
 		if strings.Contains(string(finished), gone) {
-			t.Errorf("there is still %s in\n%s", gone, finished)
+			t.Errorf("%s is still in\n%s", gone, finished)
 		}
 	}
 	if again, err := finish(finished); err != nil || string(again) != string(finished) {

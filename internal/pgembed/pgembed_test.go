@@ -114,7 +114,7 @@ func TestServerKeepsItsRowsBetweenRuns(t *testing.T) {
 		t.Errorf("DSN %q became %q", dsn, server.DSN())
 	}
 	if got := query(t, dsn, "select word from kept"); got != "first" {
-		t.Errorf("the second run finds %q", got)
+		t.Errorf("the second run found %q", got)
 	}
 }
 

@@ -216,6 +216,6 @@ func check(t *testing.T, violations []string, want string) {
 	case want == "" && len(violations) > 0:
 		t.Errorf("got %q, want nothing", violations)
 	case want != "" && (len(violations) != 1 || !strings.Contains(violations[0], want)):
-		t.Errorf("got %q, want one that says %q", violations, want)
+		t.Errorf("got %q, want one that contains %q", violations, want)
 	}
 }

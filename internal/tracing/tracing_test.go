@@ -71,7 +71,7 @@ func TestHeaders(t *testing.T) {
 	}
 	own := trace.ContextWithRemoteSpanContext(t.Context(), OfText([]byte(strings.Replace(parent, "b7ad", "0000", 1))))
 	if Extract(own, header) != own {
-		t.Error("a span that is there already was replaced by that of the header")
+		t.Error("an existing span was replaced by the span of the header")
 	}
 	if ctx := t.Context(); Extract(ctx, http.Header{}) != ctx {
 		t.Error("no header, and another context")
@@ -94,7 +94,7 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	if AttemptID(traceID, "ns", "p", 7) != id {
-		t.Error("two nodes come to two ids")
+		t.Error("two nodes computed different IDs")
 	}
 	if got := (IDs{}).NewSpanID(WithSpanID(context.Background(), id), traceID); got != id {
 		t.Errorf("%v, want %v", got, id)

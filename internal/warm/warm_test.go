@@ -30,7 +30,7 @@ func TestWait(t *testing.T) {
 	callers.Wait()
 	defer func() {
 		if v := recover(); v != "no" {
-			t.Errorf("recovered %v, want the panic of what was done", v)
+			t.Errorf("recovered %v, want the panic of the function", v)
 		}
 		if err := g.Wait(func() error { return nil }); err != nil {
 			t.Errorf("after a panic: %v", err)
@@ -54,7 +54,7 @@ func TestGo(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := begun.Load(); n != maxParked+50 {
-			t.Errorf("%d of %d have begun, which wait for none of the others", n, maxParked+50)
+			t.Errorf("%d of %d have begun, although they do not wait for each other", n, maxParked+50)
 		}
 		close(release)
 		synctest.Wait()
@@ -70,7 +70,7 @@ func TestGo(t *testing.T) {
 		time.Sleep(restFor)
 		synctest.Wait()
 		if n := g.parked.Load(); n != 0 {
-			t.Errorf("%d goroutines are parked when they have rested, want none", n)
+			t.Errorf("%d goroutines are parked after the idle time, want none", n)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func TestBytes(t *testing.T) {
 			}
 			decoded, err := p.DecodeBytes(t.Context(), purpose, none)
 			if err != nil || len(decoded) != 0 {
-				t.Errorf("%s: nothing is decoded to %q, %v", purpose, decoded, err)
+				t.Errorf("%s: an empty payload is decoded to %q, %v", purpose, decoded, err)
 			}
 		}
 	}

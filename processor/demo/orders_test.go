@@ -147,7 +147,7 @@ func TestBroken(t *testing.T) {
 	}
 	expect(t, p, process.StatusError, "reserved", "reserved")
 	if _, err := p.Repair(t.Context(), []byte(`{}`)); err == nil {
-		t.Error("a repair that says nothing")
+		t.Error("a repair with empty args")
 	}
 	if _, err := p.Repair(t.Context(), []byte(`{"refund":true}`)); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestBroken(t *testing.T) {
 	}
 	expect(t, p, process.StatusRunning, "reserved", "reserved replaced")
 	if len(p.Timers()) != 1 {
-		t.Error("the payment's timer is gone")
+		t.Error("the timer of the payment is missing")
 	}
 	call(t, p, `{"pay":200}`)
 	advance(t, p, demo.ShipAfter)

@@ -225,7 +225,7 @@ func TestStoredBeforeSteps(t *testing.T) {
 		t.Fatal(err, p.Status())
 	}
 	if len(seen) != 2 || seen[0] != seen[1] {
-		t.Errorf("the attempts of the step have seen %q", seen)
+		t.Errorf("the attempts of the step got %q", seen)
 	}
 }
 

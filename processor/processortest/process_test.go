@@ -266,7 +266,7 @@ func TestCancelSuspendNotify(t *testing.T) {
 		t.Errorf("a suspended process runs timers: %v", err)
 	}
 	if err := p.Notify(t.Context(), nil); err == nil {
-		t.Error("a suspended process takes a NOTIFY")
+		t.Error("a suspended process accepts a NOTIFY")
 	}
 	if err := p.Resume(t.Context()); err != nil || len(recorder.Requests()) != 3 {
 		t.Errorf("%v %s", err, ran(recorder))
@@ -286,7 +286,7 @@ func TestCancelSuspendNotify(t *testing.T) {
 		t.Error(err, p.Status())
 	}
 	if _, err := p.Call(t.Context(), nil); err == nil {
-		t.Error("a process that is being cancelled takes a call")
+		t.Error("a process that is being cancelled accepts a call")
 	}
 	if err := p.Cancel(t.Context(), "again"); err != nil || len(recorder.Requests()) != 7 {
 		t.Errorf("a second cancel: %v, %s", err, ran(recorder))
@@ -438,7 +438,7 @@ func TestRecorder(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := recorder.Next(ctx); err != nil {
-		t.Errorf("a request that is there needs no waiting: %v", err)
+		t.Errorf("an existing request was not returned at once: %v", err)
 	}
 	if _, err := recorder.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)

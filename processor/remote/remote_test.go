@@ -262,7 +262,7 @@ func TestUnreadableJSON(t *testing.T) {
 				}))
 			_, err := dialed(t, proto.CloneOf(ways["json"]), server.URL).Process(t.Context(), request())
 			if !processor.BadResponse(err) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("error %v, want one that says %q", err, test.says)
+				t.Errorf("error %v, want one that contains %q", err, test.says)
 			}
 		})
 	}
@@ -482,7 +482,7 @@ func TestAddressPolicy(t *testing.T) {
 	}
 	// The dialer checks resolved addresses, too.
 	if err := Control(t.Context(), "tcp4", "169.254.169.254:80", nil); err == nil {
-		t.Error("the dialer takes a metadata address")
+		t.Error("the dialer accepts a metadata address")
 	}
 	if err := Control(t.Context(), "tcp4", "127.0.0.1:80", nil); err != nil {
 		t.Error(err)

@@ -48,7 +48,7 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 		}
 	})
 	if _, err := pgx.Connect(t.Context(), inner); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("the database is still there: %v", err)
+		t.Errorf("the database still exists: %v", err)
 	}
 }
 

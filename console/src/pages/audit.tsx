@@ -143,7 +143,7 @@ export function Audit({ ns }: { ns: string }) {
           ) : filter ? (
             <Button onClick={() => change({ filter: undefined })}>Show all</Button>
           ) : (
-            "Each command of an operator is recorded here, with who sent it. Commands that change nothing are not."
+            "Commands of operators appear here, with the client that sent them. Commands that change nothing are not recorded."
           )}
         </Empty>
       )}

@@ -12,8 +12,8 @@ import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields
 
 type Says = { name: string; does: string; bad?: boolean };
 const ofProcesses: [BulkVerb, Says][] = [
-  [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each process in ERROR returns to RUNNING. If a timer had failed, it runs again. The processor is not called otherwise." }],
-  [BulkVerb.SUSPEND, { name: "Suspend", does: "In each process, the running task finishes and no other task starts. Calls are refused, and timers wait." }],
+  [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each process in ERROR returns to RUNNING. If a timer had failed, it runs again. Otherwise, the processor is not called." }],
+  [BulkVerb.SUSPEND, { name: "Suspend", does: "In each process, the running task finishes and no other task starts. Calls are rejected, and timers wait." }],
   [BulkVerb.RESUME, { name: "Resume", does: "Each suspended process returns to its previous status, and its waiting tasks run." }],
   [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor has 30 s to clean up. Then the process is CANCELLED permanently.", bad: true }],
   [BulkVerb.REMOVE, { name: "Remove", does: "Each process is deleted with all its tasks and events, in any status. This cannot be undone.", bad: true }],
@@ -25,7 +25,7 @@ const ofJobs: [BulkVerb, Says][] = [
 ];
 const ofRuns: [BulkVerb, Says][] = [
   [BulkVerb.RETRY, { name: "Retry", does: "Each failed, expired or cancelled run continues with the steps that have not succeeded." }],
-  [BulkVerb.CANCEL, { name: "Cancel", does: "The steps of each run are cancelled, and completed steps are compensated as its template says.", bad: true }],
+  [BulkVerb.CANCEL, { name: "Cancel", does: "The steps of each run are cancelled, and completed steps are compensated according to its template.", bad: true }],
   [BulkVerb.REMOVE, { name: "Remove", does: "Each run that has ended is deleted, with its steps and jobs. This cannot be undone.", bad: true }],
 ];
 

@@ -116,7 +116,7 @@ export function EditTemplate({ ns, t, newest, onClose }: { ns: string; t?: Templ
           void put(false);
         }}
       >
-        <p className="says">{t ? `Stores version ${(newest ?? 0) + 1}. Existing runs keep the version that they were started with.` : "Stores a template. If its type exists, this becomes its next version."}</p>
+        <p className="says">{t ? `Stores version ${(newest ?? 0) + 1}. Existing runs keep the version with which they were started.` : "Stores a template. If its type exists, this becomes its next version."}</p>
         <Field label="Template" hint="YAML or JSON, as for progressor template put." error={wrong}>
           <textarea
             rows={t ? 22 : 14}

@@ -147,7 +147,7 @@ export function Grants() {
               </tr>
             ))}
           </Table>
-          <p className="dim">Grants are stored in the database; the configuration file has none. They are added here, or with <code>progressor grant add</code> by a role of the database.</p>
+          <p className="dim">Grants are stored in the database, and not in the configuration file. Add them here, or with <code>progressor grant add</code> by a role of the database.</p>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

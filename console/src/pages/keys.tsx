@@ -31,7 +31,7 @@ function NewToken({ token, onClose }: { token: string; onClose: () => void }) {
       await navigator.clipboard.writeText(token); // only with https, or on this machine
       setCopied("Copied.");
     } catch {
-      setCopied("The browser does not allow it: the token is selected, press Ctrl C.");
+      setCopied("The browser does not allow this. The token is selected: press Ctrl C.");
     }
   };
   return (
@@ -93,7 +93,7 @@ function CreateKey({ keys, onClose }: { keys: Key[]; onClose: () => void }) {
           <Field label="Name" hint={same ? <>The key <code>{same.keyId}</code> has this name, too. Keys with the same name count as one client, which shares its worker IDs.</> : "What the key is for, such as billing-worker."}>
             <input autoFocus value={name} onChange={(e) => setName(e.target.value)} maxLength={256} />
           </Field>
-          <Field label="Valid for" hint="Such as 90d. If empty, without limit." error={wrong}>
+          <Field label="Valid for" hint="Such as 90d. If empty, the key does not expire." error={wrong}>
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </Field>
         </div>
@@ -151,7 +151,7 @@ function RotateKey({ old, onClose }: { old: Key; onClose: () => void }) {
           <Field label="The old key stays valid for" hint="0s revokes it at once." error={wrongOverlap}>
             <input value={overlap} onChange={(e) => setOverlap(e.target.value)} />
           </Field>
-          <Field label="The new key is valid for" hint={end === undefined ? "Empty: without limit, like the old key." : `Empty: ${typedSpan(Math.round((end - created) / 1000) * 1000)}, like the old key.`} error={wrong}>
+          <Field label="The new key is valid for" hint={end === undefined ? "If empty, the key does not expire, like the old key." : `Empty: ${typedSpan(Math.round((end - created) / 1000) * 1000)}, like the old key.`} error={wrong}>
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </Field>
         </div>

@@ -52,7 +52,7 @@ export function ConsoleLogins() {
               </tr>
             ))}
           </Table>
-          <p className="dim">A login also ends if it is not used for some time (--auth.console.idle). Times of the last use are behind by up to a minute.</p>
+          <p className="dim">A login also ends if it is not used for some time (--auth.console.idle). The time of the last use may be up to a minute late.</p>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

@@ -49,7 +49,7 @@ export function Nodes() {
       {draining && (
         <Confirm
           title={`Drain node ${draining.nodeId} (${draining.address})?`}
-          says={`It finishes running tasks, refuses requests and ends its streams, until it is stopped. ${data?.nodes.length === 1 ? "It is the only node: nothing runs until another one starts." : "The other nodes continue."}`}
+          says={`It finishes running tasks, rejects requests and ends its streams, until it is stopped. ${data?.nodes.length === 1 ? "It is the only node: nothing runs until another one starts." : "The other nodes continue."}`}
           verb="Drain"
           bad
           typed={data?.nodes.length === 1 ? draining.nodeId : undefined}

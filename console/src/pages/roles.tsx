@@ -5,10 +5,10 @@ import { Button, Field } from "../ui";
 /** What each role allows, in the order of docs/security.md. */
 const roles: Record<string, string> = {
   viewer: "Sees processes, jobs, runs, crons, workers and settings, with payloads.",
-  support: "Sees the same without payloads. Repairs, retries, suspends, cancels and removes. Answers waits.",
+  support: "Sees what a viewer sees, without payloads. Repairs, retries, suspends, cancels and removes. Answers waits.",
   client: "Sees processes, jobs, runs and crons. Starts, calls and cancels processes and runs. Enqueues jobs. Answers waits.",
   worker: "Takes tasks and jobs as a worker.",
-  author: "As client. Also changes crons and templates of flows.",
+  author: "Does what a client does. Also changes crons and templates of flows.",
   admin: "Everything in its namespaces, including settings, constraints, sinks and audit.",
   root: "Everything in all namespaces, including nodes, keys and grants.",
 };

@@ -66,7 +66,7 @@ function Rewind({ m, onClose }: { m: Sink; onClose: () => void }) {
   return (
     <Confirm
       title={`Rewind ${m.sinkId}?`}
-      says="The sink continues with other changes. Those that it has delivered are delivered again if they are after the new position. Those before it are skipped. Its state stays the same."
+      says="The sink continues from the new position. Delivered changes after it are delivered again. Undelivered changes before it are skipped. The state of the sink does not change."
       verb="Rewind"
       disabled={Number.isNaN(at)}
       run={() => changes.rewindSink({ namespace: m.namespace, sinkId: m.sinkId, toTime: timestamp(from === "now" ? Date.now() : at) })}
@@ -107,7 +107,7 @@ export function SinkDialog({ m, action, onClose, onDeleted }: { m: Sink; action:
         <Confirm title={`Resume ${m.sinkId}?`} says="It continues with the oldest change that it has not delivered. If changes were deleted meanwhile, rewind it first." verb="Resume" run={() => changes.resumeSink(key)} done={`${m.sinkId} is resumed.`} onClose={onClose} />
       );
     case "retry":
-      return <Confirm title={`Deliver the dead letters of ${m.sinkId} again?`} says="Each is delivered once more, after newer changes of its process. One that fails stays a dead letter, with its new error." verb="Deliver again" run={() => changes.retrySinkDeadLetters({ ...key, all: true })} done={`${m.sinkId} delivers its dead letters again.`} onClose={onClose} />;
+      return <Confirm title={`Deliver the dead letters of ${m.sinkId} again?`} says="Each is delivered once more, after newer changes of its process. If that fails, it remains a dead letter with the new error." verb="Deliver again" run={() => changes.retrySinkDeadLetters({ ...key, all: true })} done={`${m.sinkId} delivers its dead letters again.`} onClose={onClose} />;
     case "delete":
       return (
         <Confirm
@@ -151,7 +151,7 @@ function Letters({ m }: { m: Sink }) {
   const all = m.status?.storedDeadLetters ?? 0n;
   return (
     <Card title="Dead letters" extra={all > BigInt(letters.length) && <span className="dim">the newest {letters.length} of {count(all)}</span>}>
-      <p className="dim">The target rejected these changes for good. The sink continued with the next ones.</p>
+      <p className="dim">The target rejected these changes permanently. The sink continued with the next ones.</p>
       <Table label="dead letters" heads={["Failed", "#Change", "Kind", "What happened", "Subject", "#Attempts", "Error"]}>
         {letters.map((d) => (
           <tr key={String(d.changeId)}>

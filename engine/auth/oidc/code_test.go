@@ -141,7 +141,7 @@ func TestAnswersOfOtherLogins(t *testing.T) {
 		}
 	}
 	if _, err := i.Finish(t.Context(), callback, a, answer); err != nil {
-		t.Errorf("the answer as it is: %v", err)
+		t.Errorf("the unmodified response: %v", err)
 	}
 	if len(other.Exchanges()) != 0 {
 		t.Errorf("another issuer gets a code: %v", other.Exchanges())
@@ -238,7 +238,7 @@ func TestAddressesOfLogins(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := i.Finish(ctx, callback, a, answer); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("the browser is gone: %v", err)
+		t.Errorf("the browser has disconnected: %v", err)
 	}
 }
 

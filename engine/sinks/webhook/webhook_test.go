@@ -150,7 +150,7 @@ func TestConcurrency(t *testing.T) {
 		}
 	}
 	if s.overlap || s.most != 3 {
-		t.Errorf("%d requests at the same time, those of a process: %t", s.most, s.overlap)
+		t.Errorf("%d requests at the same time, two of the same process: %t", s.most, s.overlap)
 	}
 }
 

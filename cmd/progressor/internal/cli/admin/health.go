@@ -14,9 +14,10 @@ type healthCmd struct {
 }
 
 func (healthCmd) Help() string {
-	return `Health asks an engine whether it accepts requests (/readyz), and prints "ok" or the reason why not.
-The exit code is 0 if it does, and 8 if it does not or cannot be reached. It needs no token, so that
-a container can use it as its health check. "namespace health" shows whether tasks run.
+	return `Health asks an engine whether it accepts requests (/readyz), and prints "ok" or the
+reason why it does not. The exit code is 0 if it does, and 8 if it does not or cannot be reached.
+The command needs no token, so a container can use it as its health check. "namespace health" shows
+whether tasks run.
 
     progressor health
     progressor health --live

@@ -66,7 +66,7 @@ type recordFlags struct {
 	JobEvents       string         `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
 	Changes         []string       `placeholder:"KIND|none" complete:"event,lifecycle,job,step,run,fire,none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
 	ChangePayloads  *bool          `help:"Record the payloads of events in the change stream."`
-	ChangeRetention *time.Duration `placeholder:"DURATION" help:"How long changes are kept at least. Default: 168h."`
+	ChangeRetention *time.Duration `placeholder:"DURATION" help:"Minimum time for which changes are kept. Default: 168h."`
 }
 
 // applyChanges sets the changes that the namespace records.

@@ -23,8 +23,8 @@ type Commands struct {
 	Node      nodeCmd      `cmd:"" group:"cluster" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"namespace" help:"Manage namespaces."`
 	Login     loginCmd     `cmd:"" group:"access" help:"Log in at an issuer of OpenID Connect."`
-	Logout    logoutCmd    `cmd:"" group:"access" help:"Forget the tokens of a login."`
-	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show as whom the engine knows this client."`
+	Logout    logoutCmd    `cmd:"" group:"access" help:"Delete the tokens of a login."`
+	Whoami    whoamiCmd    `cmd:"" group:"access" help:"Show the name and the roles of this client."`
 }
 
 type overviewCmd struct {

@@ -66,7 +66,7 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 type cronStopBackfillCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+	Reason string `placeholder:"TEXT" help:"Reason, stored in the audit log."`
 }
 
 func (cronStopBackfillCmd) Help() string {

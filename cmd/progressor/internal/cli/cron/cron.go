@@ -298,14 +298,15 @@ type fireArgs struct {
 	cronArgs
 	cli.ClientFlags
 	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+	Reason string `placeholder:"TEXT" help:"Reason, stored in the audit log."`
 }
 
 type cronCancelCmd struct{ fireArgs }
 
 func (cronCancelCmd) Help() string {
-	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A
-fire that waits is taken out of the queue and never starts. The answer is its row of the ledger.
+	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow
+run does. A fire that waits is removed from the queue and never starts. The output is its row of the
+ledger.
 
     progressor cron cancel demo nightly 2026-11-21T02:00:00Z --reason 'wrong data'`
 }
@@ -342,9 +343,9 @@ func (f *fireArgs) advised(err error) error {
 type cronRerunCmd struct{ fireArgs }
 
 func (cronRerunCmd) Help() string {
-	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed, timed out or was
-cancelled. The run has the original fire time and the next attempt number, starts at once, and does
-not count for the policies of the cron. The answer is its row of the ledger.
+	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed,
+timed out or was cancelled. The run has the original fire time and the next attempt number, starts
+at once, and does not count for the policies of the cron. The output is its row of the ledger.
 
     progressor cron rerun demo nightly 2026-11-21T02:00:00Z --reason 'disk is free again'`
 }

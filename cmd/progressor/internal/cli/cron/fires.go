@@ -18,9 +18,9 @@ type cronFiresCmd struct {
 }
 
 func (cronFiresCmd) Help() string {
-	return `Fires shows the ledger of a cron, newest fire time first: the decision and its reason, how long
-after the fire time it was made, and how the run ended. MANUAL fires were triggered, backfilled or run again. A
-row of old missed fire times may stand for several.
+	return `Fires shows the ledger of a cron, newest fire time first: the decision and its reason,
+how long after the fire time it was made, and how the run ended. MANUAL fires were triggered,
+backfilled or run again. A row of old missed fire times may represent several fire times.
 
     progressor cron fires demo nightly
     progressor cron fires demo nightly --all -o json`

@@ -19,11 +19,11 @@ type flowGetCmd struct {
 }
 
 func (flowGetCmd) Help() string {
-	return `Get shows a run and its steps. In a graph, each step is below the step that it depends on; a step
-with several dependencies is below the last of them, and names the others. Running steps show their
-progress, waiting ones what they wait for. With --wait, the command follows the run to its end, on a
-terminal with its steps. The exit code is then 5 if the run did not succeed, and 7 if --wait-timeout
-has passed.
+	return `Get shows a run and its steps. In a graph, each step is below the step that it depends
+on; a step with several dependencies is below the last of them, and names the others. Running steps
+show their progress, and waiting steps show what they wait for. With --wait, the command follows the
+run to its end. On a terminal, it also shows the steps. The exit code is then 5 if the run did not
+succeed, and 7 if --wait-timeout has passed.
 
     progressor run get demo task-1
     progressor run get demo task-1 --wait --wait-timeout 10m

@@ -54,7 +54,7 @@ progress bar.
     progressor job enqueue echo --file jobs.ndjson
 
 With --file, each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"},
-"options": {"maxRetry": 5}}; enum values may be short. Lines are sent in batches of 1,000; each
+"options": {"maxRetry": 5}}; enum values may be short. Lines are sent in batches of 1,000. Each
 batch is stored as a whole or not at all. An error names its line and the number of jobs that were
 enqueued before.`
 }

@@ -21,8 +21,9 @@ type jobPauseCmd struct {
 }
 
 func (jobPauseCmd) Help() string {
-	return `Pause pauses the jobs of one name: no worker and no processor gets one until resume. Running
-attempts continue, and jobs are still enqueued. If the name is paused already, its reason changes.
+	return `Pause pauses the jobs of one name: no worker and no processor gets them until resume.
+Running attempts continue, and jobs can still be enqueued. If the name is paused already, its reason
+changes.
 
     progressor job pause demo send_mail --reason 'the mail server is down'
     progressor job paused demo

@@ -51,14 +51,14 @@ type bulkStartCmd struct {
 }
 
 func (bulkStartCmd) Help() string {
-	return `Start applies an action to all processes of a namespace that match a filter, like the command of the
-same name does for one. The engine runs it, on any node that is alive, from the oldest process to
-the newest one that existed at the start, page by page. Processes whose status does not allow the
-action are skipped.
+	return `Start applies an action to all processes of a namespace that match a filter. The command
+with the name of the action does the same for one process. The engine runs the bulk on any live
+node, from the oldest process to the newest one that existed at the start. Processes whose status
+does not allow the action are skipped.
 
 With --kind job or run, the filter is a filter of progressor job list or run list. The actions are
-retry, cancel and remove; only ended jobs and runs can be removed. Otherwise jobs, runs, crons and
-bulks are never included.
+retry, cancel and remove. Only ended jobs and runs can be removed. Without --kind, jobs, runs, crons
+and bulks are never included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait

@@ -37,9 +37,9 @@ content of changes. In the audit, a hash replaces its ID. It cannot be undone.
 It reads all rows of these tables in the namespace, in short transactions, and shows the progress on
 a terminal. After an interruption, run it again.
 
-A backup still has what was erased later. With --record, erase appends the ID to a file. After a
-restore, --replay repeats all erasures in the file. It does not erase a process that was created after
-the erasure and has the same ID: it reports it and exits with an error.
+A backup still contains data that was erased later. With --record, erase appends the ID to a file.
+After a restore, --replay repeats all erasures in the file. If a process with the same ID was
+created after the erasure, --replay does not erase it, but reports it and exits with an error.
 
     progressor erase demo order-1 --dry-run
     progressor erase demo order-1 --record erasures.jsonl

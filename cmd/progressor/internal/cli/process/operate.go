@@ -18,9 +18,9 @@ type cancelCmd struct {
 }
 
 func (cancelCmd) Help() string {
-	return `Cancel asks a process to end, and does not wait for it. The processor gets a CANCEL task, before all
-waiting tasks; when that has finished, the process is CANCELLED. After the grace period, the engine
-ends the process. A process in ERROR or SUSPENDED is CANCELLED at once.
+	return `Cancel asks a process to end, and does not wait for it. The processor gets a CANCEL task
+before all waiting tasks. When that task has finished, the process is CANCELLED. After the grace
+period, the engine ends the process. A process in ERROR or SUSPENDED is CANCELLED at once.
 
     progressor cancel demo order-1 --reason 'the customer went away'
     progressor cancel demo order-9 --grace 5m`

@@ -33,10 +33,10 @@ type sinkRetryCmd struct {
 }
 
 func (sinkRetryCmd) Help() string {
-	return `Retry lets a sink deliver dead letters again, after its target was corrected: all, or those that match
-all of the flags, at most 1,000 at a time. One that is delivered is no dead letter any more. One that
-fails remains, with its new error. It is delivered after newer changes of its process: see
-docs/changes.md.
+	return `Retry lets a sink deliver dead letters again, after its target was corrected: all, or
+those that match all of the flags, at most 1,000 at a time. A dead letter that is delivered is
+deleted. A dead letter that fails remains, with its new error. A change is delivered after newer
+changes of its process: see docs/changes.md.
 
     progressor sink retry orders audit --all --dry-run
     progressor sink retry orders audit --all --wait

@@ -47,9 +47,9 @@ type sinkPutCmd struct {
 }
 
 func (sinkPutCmd) Help() string {
-	return `Put creates a sink, or replaces the settings of an existing one, which continues where it is. The
-namespace must record changes: see progressor namespace put --changes. See docs/changes.md for the
-settings.
+	return `Put creates a sink, or replaces the settings of an existing one, which continues at its
+position. The namespace must record changes: see progressor namespace put --changes. See
+docs/changes.md for the settings.
 
     progressor sink put orders -f sink.yaml
     progressor sink put orders audit -f sink.yaml --from -2h
@@ -280,8 +280,8 @@ type sinkRewindCmd struct {
 }
 
 func (sinkRewindCmd) Help() string {
-	return `Rewind moves a sink to a time: it delivers again what was recorded since then. With a time after its
-position, it skips the changes in between. The sink keeps its state.
+	return `Rewind moves a sink to a time. It then delivers all changes since this time again. With
+a time after its position, it skips the changes in between. The sink keeps its state.
 
     progressor sink rewind orders audit 2026-11-26T10:00:00Z
     progressor sink rewind orders audit -- -2h

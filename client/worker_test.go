@@ -291,8 +291,8 @@ func (h *testEngine) by(r *faultyTransport) *client.Client {
 // A worker whose heartbeats fail loses its job to another worker. Its handler is cancelled, and its
 // answer is rejected.
 func TestLostLease(t *testing.T) {
-	for _, told := range []bool{true, false} {
-		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
+	for _, reported := range []bool{true, false} {
+		t.Run(fmt.Sprint("reported ", reported), func(t *testing.T) {
 			h := newTestEngine(t)
 			r := &faultyTransport{}
 			r.closed.Store("Heartbeat")
@@ -301,7 +301,7 @@ func TestLostLease(t *testing.T) {
 			first := h.worker(h.by(r), func(w *client.Worker) {
 				client.Handle(w, "work", func(ctx context.Context, _ any) (string, error) {
 					close(leased)
-					if told { // the engine reports the loss before a heartbeat fails
+					if reported { // the engine reports the loss before a heartbeat fails
 						<-second
 						r.closed.Store("")
 					}

@@ -131,8 +131,8 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		for range 20 {
 			p.tryTake()
 		}
-		// come starts n requests, and returns how many of them wait.
-		come := func(n int) (waiting int) {
+		// startRequests starts n requests, and returns how many of them wait.
+		startRequests := func(n int) (waiting int) {
 			synctest.Wait() // those whose wait has ended have returned
 			_, before := p.inUse()
 			for range n {
@@ -142,7 +142,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 			_, after := p.inUse()
 			return after - before
 		}
-		if n := come(20); n != 20 {
+		if n := startRequests(20); n != 20 {
 			t.Errorf("%d of the first 20 wait", n)
 		}
 		for range 12 {
@@ -150,15 +150,15 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(slotWait) // eight wait and get no slot
-		if n := come(20); n != 6 {
+		if n := startRequests(20); n != 6 {
 			t.Errorf("%d wait, where 12 were served in 100 ms", n)
 		}
 		time.Sleep(2 * slotWait)
-		if n := come(20); n != 1 {
+		if n := startRequests(20); n != 1 {
 			t.Errorf("%d requests wait for a class that is not served", n)
 		}
 		time.Sleep(slotWait + failFastFor + 1)
-		if n := come(20); n != 20 {
+		if n := startRequests(20); n != 20 {
 			t.Errorf("%d of 20 wait long after the last request that got no slot", n)
 		}
 		time.Sleep(slotWait)

@@ -17,7 +17,7 @@ func (b *bench) child(id string) *storage.Claim {
 	if _, err := b.GetProcess(b.t.Context(), key("parent")); err != nil {
 		b.process("parent")
 	}
-	b.save(end(b.claim("parent"), storage.Finished, says(startOf(id, told("end of "+id)))))
+	b.save(end(b.claim("parent"), storage.Finished, says(startOf(id, notifySender("end of "+id)))))
 	equal(b.t, "the start of "+id, b.deliver(id), "start delivered")
 	claims := b.searchCalls(1)
 	return &claims[0]
@@ -89,8 +89,8 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 			`UNSPECIFIED "" ""`},
 	} {
 		init := b.child(id)
-		told := b.targets(func() { test.finish(init) })
-		equal(t, "notifications after "+id, told, "[parent]")
+		targets := b.targets(func() { test.finish(init) })
+		equal(t, "notifications after "+id, targets, "[parent]")
 		equal(t, id, b.ended(), fmt.Sprintf("[end of %s: shop/%s PROCESS_STATUS_%s]", id, id, test.want))
 	}
 	// Neither a repair nor an end after it notifies the parent.
@@ -112,14 +112,14 @@ func TestEndsAreMessages(t *testing.T) {
 	equal(t, "to a parent in ERROR", b.deliver("parent"), "child_end held")
 	b.simpleRepair("parent")
 	equal(t, "after the repair", b.deliver("parent"), "child_end delivered")
-	told := b.searchCalls(1)
-	tried := b.save(end(&told[0], storage.Retry)).Next
-	equal(t, "the second attempt", []any{tried.Attempt, string(tried.Child)}, []any{2, string(told[0].Child)})
+	targets := b.searchCalls(1)
+	tried := b.save(end(&targets[0], storage.Retry)).Next
+	equal(t, "the second attempt", []any{tried.Attempt, string(tried.Child)}, []any{2, string(targets[0].Child)})
 	b.save(end(tried, storage.Retry, parked))
 	tried = &b.searchCalls(1)[0]
-	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(told[0].Child)})
+	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(targets[0].Child)})
 	stray, err := b.ListRunning(t.Context(), nil, 0)
-	equal(t, "after adoption", string(must(t, stray, err)[len(stray)-1].Child), string(told[0].Child))
+	equal(t, "after adoption", string(must(t, stray, err)[len(stray)-1].Child), string(targets[0].Child))
 	b.save(end(tried, storage.Completed))
 	b.save(end(second, storage.Completed))
 	equal(t, "to a parent at its end", b.deliver("parent"), "child_end ended")

@@ -18,7 +18,7 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	b.namespace(ns)
 	var starts []storage.Message
 	for _, name := range names {
-		starts = append(starts, startOf("r/"+name, told(name)))
+		starts = append(starts, startOf("r/"+name, notifySender(name)))
 	}
 	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished, says(starts...),
 		func(c *storage.Completion) { c.AuxState = []byte("state") }))
@@ -86,21 +86,21 @@ func TestEndsOfStepsAreMessages(t *testing.T) {
 	b := newBench(t)
 	jobs := b.steps("a", "b", "c")
 	b.say(notifyOf("~flow/r", "first"))
-	told := func(job *storage.Claim, change ...func(*storage.Completion)) (told []string) {
+	targets := func(job *storage.Claim, change ...func(*storage.Completion)) (targets []string) {
 		return b.targets(func() {
 			saved := b.save(end(job, storage.Completed, append([]func(*storage.Completion){ofRun}, change...)...))
 			equal(t, "continuation", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
 		})
 	}
-	equal(t, "behind a message", told(jobs["a"]), "[~flow/r]")
+	equal(t, "behind a message", targets(jobs["a"]), "[~flow/r]")
 	equal(t, "the delivery", b.deliver("~flow/r"), "notify delivered, child_end delivered")
 	must(t, 0, b.SuspendProcess(key("~flow/r"), "later"))
-	equal(t, "to a run that is suspended", told(jobs["b"]), "[~flow/r]")
+	equal(t, "to a run that is suspended", targets(jobs["b"]), "[~flow/r]")
 	equal(t, "that delivery", b.deliver("~flow/r"), "child_end held")
 	must(t, 0, b.ResumeProcess(key("~flow/r")))
 	b.deliver("~flow/r")
 	other := func(c *storage.Completion) { c.Run = key("~flow/other") }
-	equal(t, "to a run that is not locked", told(jobs["c"], other), "[~flow/r]")
+	equal(t, "to a run that is not locked", targets(jobs["c"], other), "[~flow/r]")
 	equal(t, "its delivery", b.deliver("~flow/r"), "child_end delivered")
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }

@@ -133,7 +133,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	equal(t, "tables after a dry run", b.tablesWith(erasedPerson), before)
 	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
 	erased := b.eraseRows(set)
-	// The removal has told its parent and the members of its job, which process these messages.
+	// The removal has notified its parent and the members of its job, which process these messages.
 	b.exec("DELETE FROM messages WHERE sender_process_id = ANY ($1)", ids)
 	equal(t, "tables with the ID", b.tablesWith(erasedPerson), "[]")
 	if erased["changes"] != 2 || erased["audit"] != 2 || erased["answers"] == 0 || erased["requests"] != 1 {

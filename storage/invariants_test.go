@@ -189,7 +189,8 @@ func (b *bench) stock() {
 	b.save(end(b.claim("retries", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	b.claim("retries")
 	b.process("parent")
-	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", told("over")), notifyOf("broken", "x"))))
+	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", notifySender("over")),
+		notifyOf("broken", "x"))))
 	b.deliver("child")
 	b.deliver("broken")
 	b.process("held", timer(time.Hour))

@@ -20,14 +20,14 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 			c.namespace(ns)
 			c.process("target")
 			claim := c.there("sender")
-			told := make(chan []process.Key, 10)
-			c.front.OnMessages(func(targets []process.Key, _ bool) { told <- targets })
+			notified := make(chan []process.Key, 10)
+			c.front.OnMessages(func(targets []process.Key, _ bool) { notified <- targets })
 			made := c.proxy.next(at)
 			c.saveThere(end(claim, storage.Finished,
 				says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
 			<-made
 			equal(t, "sent", c.undelivered(), 3)
-			equal(t, "told of", <-told, "[shop/new shop/target]")
+			equal(t, "targets", <-notified, "[shop/new shop/target]")
 			for _, id := range []string{"target", "new"} {
 				made = c.proxy.next(at)
 				if _, _, err := c.front.DeliverMessages(key(id)); err != nil {

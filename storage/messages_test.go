@@ -28,8 +28,8 @@ func startOf(id string, change ...func(*storage.Message)) storage.Message {
 	return m
 }
 
-// told requests a notification of the sender when the started process ends.
-func told(args string) func(*storage.Message) {
+// notifySender requests a notification of the sender when the started process ends.
+func notifySender(args string) func(*storage.Message) {
 	return func(m *storage.Message) { m.NotifyParentArgs = []byte(args) }
 }
 
@@ -210,9 +210,9 @@ func TestMessagesWaitForRepair(t *testing.T) {
 		b.say(notifyOf(id, "a"), notifyOf(id, "b"))
 		equal(t, id, b.deliver(id), "notify held, notify held")
 		equal(t, "found of "+id, slices.Contains(b.found(0), id), false)
-		told := b.targets(func() { repair(id) })
+		targets := b.targets(func() { repair(id) })
 		want := map[bool]string{true: "[]", false: "[" + id + "]"}[id == "broken"]
-		equal(t, "targets after "+id, told, want)
+		equal(t, "targets after "+id, targets, want)
 	}
 	for id, want := range map[string]string{
 		"repaired": "notify delivered, notify delivered", "simple": "notify delivered, notify delivered",
@@ -236,7 +236,7 @@ func TestMessagesWaitForResume(t *testing.T) {
 		must(t, 0, b.SuspendProcess(key(id), "later"))
 		b.say(notifyOf(id, "a"), cancelOf(id))
 		equal(t, id, b.deliver(id), "notify held, cancel held")
-		told := b.targets(func() {
+		targets := b.targets(func() {
 			switch id {
 			case "resumed":
 				must(t, 0, b.ResumeProcess(key(id)))
@@ -248,7 +248,7 @@ func TestMessagesWaitForResume(t *testing.T) {
 				b.save(end(c, storage.Completed))
 			}
 		})
-		equal(t, "told of", len(told) == 1, want != "")
+		equal(t, "targets", len(targets) == 1, want != "")
 		equal(t, id+", at last", b.deliver(id), want)
 	}
 	b.is("resumed", "RUNNING e0: INIT FINISHED, CALL runs#1, NOTIFY waits for process#0, CANCEL waits for process#0")
@@ -316,11 +316,11 @@ func (b *bench) targets(f func()) []string {
 	})
 	f()
 	b.OnMessages(func([]process.Key, bool) {})
-	var told []string
+	var targets []string
 	for range len(list) {
-		told = append(told, <-list)
+		targets = append(targets, <-list)
 	}
-	return told
+	return targets
 }
 
 // The scan finds messages from SQL at once, and messages of processes after their node had time to
@@ -329,7 +329,7 @@ func TestSearchMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "told of", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }),
+	equal(t, "targets", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }),
 		"[p q]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', 's', 'notify')")
 	equal(t, "at first", b.found(time.Hour), "[s]")

@@ -10,7 +10,7 @@ import (
 
 // plainJob returns the start of a job of a step.
 func plainJob(id string) storage.Message {
-	return startOf(id, told(id), func(m *storage.Message) {
+	return startOf(id, notifySender(id), func(m *storage.Message) {
 		m.Plain, m.StartedKind, m.KindRow = true, process.JobKind,
 			[]byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
 	})
@@ -64,18 +64,18 @@ func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	b.namespace(ns)
 	b.process("taken")
 	b.process("run")
-	told := b.targets(func() {
+	targets := b.targets(func() {
 		saved := b.save(end(b.claim("run"), storage.Finished, says(plainJob("taken"), plainJob("free")), startsOn))
 		equal(t, "continuation", saved.Next == nil && saved.Deferred, true)
 	})
-	equal(t, "told", told, "[taken]")
+	equal(t, "targets", targets, "[taken]")
 	equal(t, "the delivery", b.deliver("taken"), "start exists")
 	for _, c := range b.searchCalls(10) {
 		b.save(end(&c, storage.Completed))
 	}
 	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())",
 		ns)
-	told = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
-	equal(t, "targets with constraints", told, "[limited]")
+	targets = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
+	equal(t, "targets with constraints", targets, "[limited]")
 	equal(t, "that delivery", b.deliver("limited"), "start delivered")
 }

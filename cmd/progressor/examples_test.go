@@ -104,7 +104,7 @@ func (q *queue) counts(suffix string) {
 }
 
 // The workers of examples/ run jobs, report progress, stop when a job is cancelled, and release
-// their jobs when they are told to stop.
+// their jobs when they get the directive to stop.
 func TestExampleWorkers(t *testing.T) {
 	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"},
 		{"node", "node", "worker.js"}} {

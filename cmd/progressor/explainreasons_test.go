@@ -289,7 +289,7 @@ func TestExplainReasons(t *testing.T) {
 	for what, list := range map[string][]reason{"process": plainReasons, "job": jobReasons, "cron": cronReasons,
 		"run": runReasons} {
 		for _, r := range list {
-			t.Run(what+" waits for "+r.name, func(t *testing.T) { stands(t, d, r, target.URL) })
+			t.Run(what+" waits for "+r.name, func(t *testing.T) { waitsFor(t, d, r, target.URL) })
 		}
 	}
 	t.Run("nothing: it was removed", func(t *testing.T) {
@@ -304,15 +304,15 @@ func TestExplainReasons(t *testing.T) {
 		other := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn)
 		d.Client.OK(t, "start", "push", "drained")
 		d.Client.OK(t, "call", "push", "drained", "--args", "hold", "--accepted")
-		stands(t, d, reason{id: "push drained", says: []string{"(NOTIFY) runs on node 1"}}, target.URL)
+		waitsFor(t, d, reason{id: "push drained", says: []string{"(NOTIFY) runs on node 1"}}, target.URL)
 		d.Client.OK(t, "node", "drain", "1")
-		stands(t, other, reason{id: "push drained",
+		waitsFor(t, other, reason{id: "push drained",
 			says: []string{"which is draining, attempt 1", "another node takes it"}}, target.URL)
 	})
 }
 
-// stands makes a process wait for a reason, and then waits until explain prints that reason.
-func stands(t *testing.T, d *clitest.Daemon, r reason, url string) {
+// waitsFor makes a process wait for a reason, and then waits until explain prints that reason.
+func waitsFor(t *testing.T, d *clitest.Daemon, r reason, url string) {
 	t.Helper()
 	for _, line := range r.begin {
 		args := words(strings.ReplaceAll(line, "URL", url))

@@ -12,18 +12,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-func gives(r *progressorv1.Result) engine.LeaseAnswer {
+func resultAnswer(r *progressorv1.Result) engine.LeaseAnswer {
 	return engine.LeaseAnswer{
 		Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: r}},
 	}
 }
 
-func jobGives(value string) engine.LeaseAnswer {
-	return gives(&progressorv1.Result{JobResult: structpb.NewStringValue(value)})
+func jobAnswer(value string) engine.LeaseAnswer {
+	return resultAnswer(&progressorv1.Result{JobResult: structpb.NewStringValue(value)})
 }
 
 func processGives(response string) engine.LeaseAnswer {
-	return gives(&progressorv1.Result{Response: []byte(response)})
+	return resultAnswer(&progressorv1.Result{Response: []byte(response)})
 }
 
 func breaks(reason string, details float64) engine.LeaseAnswer {
@@ -46,7 +46,7 @@ func TestAnswersAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	keeps := &progressorv1.JobOptions{KeepResult: true}
-	told := "stopped"
+	message := "stopped"
 	for name, c := range map[string]struct {
 		isProcess    bool
 		options      *progressorv1.JobOptions
@@ -54,23 +54,23 @@ func TestAnswersAgain(t *testing.T) {
 		same, others []engine.LeaseAnswer
 	}{
 		"result": {
-			options: keeps, first: jobGives("first"),
-			others: []engine.LeaseAnswer{jobGives("second"), breaks("x", 1), {Acknowledged: &told}},
+			options: keeps, first: jobAnswer("first"),
+			others: []engine.LeaseAnswer{jobAnswer("second"), breaks("x", 1), {Acknowledged: &message}},
 		},
 		"forgotten": {
-			first: jobGives("first"), same: []engine.LeaseAnswer{jobGives("second")},
+			first: jobAnswer("first"), same: []engine.LeaseAnswer{jobAnswer("second")},
 			others: []engine.LeaseAnswer{breaks("x", 1), refuses("x")},
 		},
 		"failure": {
 			options: keeps, first: breaks("x", 1.5),
-			others: []engine.LeaseAnswer{breaks("y", 1.5), breaks("x", 2), jobGives("first"), refuses("x")},
+			others: []engine.LeaseAnswer{breaks("y", 1.5), breaks("x", 2), jobAnswer("first"), refuses("x")},
 		},
 		"refused job": {
-			first: refuses("x"), others: []engine.LeaseAnswer{refuses("y"), breaks("x", 1), jobGives("first")},
+			first: refuses("x"), others: []engine.LeaseAnswer{refuses("y"), breaks("x", 1), jobAnswer("first")},
 		},
 		"acknowledged": {
-			first:  engine.LeaseAnswer{Acknowledged: &told},
-			others: []engine.LeaseAnswer{{Acknowledged: new(string)}, jobGives("first")},
+			first:  engine.LeaseAnswer{Acknowledged: &message},
+			others: []engine.LeaseAnswer{{Acknowledged: new(string)}, jobAnswer("first")},
 		},
 		"response": {
 			isProcess: true, first: processGives("first"),
@@ -108,16 +108,16 @@ func TestAnswerAgainAfterOthers(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
 	first := n.one(t, "w").GetLeaseToken()
-	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
 	_, err := n.Retry(t.Context(), key("pull", "j"), true)
 	must(t, err)
-	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
 	second := n.one(t, "w").GetLeaseToken()
-	must(t, n.CompleteLease(t.Context(), second, jobGives("second")))
-	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	must(t, n.CompleteLease(t.Context(), second, jobAnswer("second")))
+	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
 	_, err = n.FetchResult(t.Context(), key("pull", "j"), 0)
 	must(t, err)
-	must(t, n.CompleteLease(t.Context(), second, jobGives("second")))
+	must(t, n.CompleteLease(t.Context(), second, jobAnswer("second")))
 	if err := n.CompleteLease(t.Context(), second, breaks("x", 1)); !errors.Is(err, process.ErrFenced) {
 		t.Error(err)
 	}
@@ -139,7 +139,7 @@ func TestFailureAgain(t *testing.T) {
 		must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), breaks("x", 1)))
 	}
 	lost(first.GetLeaseToken(), breaks("y", 1))
-	lost(first.GetLeaseToken(), jobGives("done"))
+	lost(first.GetLeaseToken(), jobAnswer("done"))
 	second := n.one(t, "w")
 	if f := second.GetJob().GetFailures(); len(f) != 1 {
 		t.Errorf("%v", f)

@@ -223,15 +223,15 @@ func TestCancelReasonsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancelled, told := 0, 0
+	cancelled, reasonBytes := 0, 0
 	for _, d := range directives {
 		if d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL {
 			cancelled++
 		}
-		told += len(d.GetCancelReason())
+		reasonBytes += len(d.GetCancelReason())
 	}
-	if cancelled != jobs || told != 4<<20 {
-		t.Errorf("%d of %d leases are cancelled, with %d bytes of reasons", cancelled, jobs, told)
+	if cancelled != jobs || reasonBytes != 4<<20 {
+		t.Errorf("%d of %d leases are cancelled, with %d bytes of reasons", cancelled, jobs, reasonBytes)
 	}
 	n.exec(t, "UPDATE processes SET cancel_reason = NULL, cancel_requested_time = NULL, cancel_deadline = NULL")
 }

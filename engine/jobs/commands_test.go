@@ -178,7 +178,8 @@ func (n *node) child(t testing.TB, id, options string) {
 	})
 }
 
-// parentNotified waits until the parent has received the end of a job, and checks that it was received once.
+// parentNotified waits until the parent has received the end of a job, and checks that it was
+// received once.
 func (n *node) parentNotified(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {

@@ -115,8 +115,8 @@ func TestJobEvents(t *testing.T) {
 			l := n.one(t, "w")
 			_, err := n.Cancel(ctx, key("pull", id), "enough", kim)
 			must(t, err)
-			told := "I have stopped"
-			must(t, n.CompleteLease(ctx, l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &told}))
+			message := "I have stopped"
+			must(t, n.CompleteLease(ctx, l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &message}))
 		}, []string{
 			"enqueued >available", "started available>running 1 w",
 			"cancel_requested running>cancel_requested 1 kim enough",

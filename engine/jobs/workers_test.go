@@ -118,7 +118,7 @@ func TestQuietWorker(t *testing.T) {
 		t.Errorf("leased to a quiet worker: %v", got)
 	}
 	if d := n.WorkerDirective(t.Context(), "w1"); d != quiet {
-		t.Errorf("told %v", d)
+		t.Errorf("directives %v", d)
 	}
 	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("its lease: %v", d)

@@ -66,14 +66,14 @@ const (
 type chain struct {
 	url string
 
-	mutex sync.Mutex
-	gates []*gate
-	asked map[string]int      // number of requests, by process and operation
-	away  int                 // number of requests still to be rejected
-	live  map[string]int      // attempts in progress, by task
-	told  map[string][][]byte // responses by process and operation; nil if they are not kept
-	held  time.Duration       // total time for which gates have held all attempts, up to since
-	since time.Time           // when the current gate began to hold them; zero if there is none
+	mutex     sync.Mutex
+	gates     []*gate
+	asked     map[string]int      // number of requests, by process and operation
+	away      int                 // number of requests still to be rejected
+	live      map[string]int      // attempts in progress, by task
+	responses map[string][][]byte // responses by process and operation; nil if they are not kept
+	held      time.Duration       // total time for which gates have held all attempts, up to since
+	since     time.Time           // when the current gate began to hold them; zero if there is none
 
 	inFlight atomic.Int64
 	repeated atomic.Int64 // operations that were requested more than once
@@ -214,12 +214,12 @@ func opOf(req *progressorv1.ProcessRequest) string {
 	}
 }
 
-// note keeps a response if told is set.
+// note keeps a response if responses is set.
 func (c *chain) note(operation string, response []byte) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.told != nil {
-		c.told[operation] = append(c.told[operation], response)
+	if c.responses != nil {
+		c.responses[operation] = append(c.responses[operation], response)
 	}
 }
 

@@ -33,7 +33,7 @@ type failover struct {
 
 func newFailover(t *testing.T) *failover {
 	f := &failover{Replicated: storagetest.NewReplicated(t), t: t, chain: newChain(t)}
-	f.chain.told = map[string][][]byte{}
+	f.chain.responses = map[string][][]byte{}
 	f.nodes = []*node{startNode(t, "a", f.DSN), startNode(t, "b", f.DSN)}
 	putChain(t, f.nodes[0], f.chain, record)
 	f.fleet = newFleet(t, f.nodes...)
@@ -79,7 +79,7 @@ func failoverThatLosesTheTail(t *testing.T) {
 		if e.outcome != acked {
 			continue
 		}
-		if !slices.ContainsFunc(f.chain.told[e.process+" "+e.op],
+		if !slices.ContainsFunc(f.chain.responses[e.process+" "+e.op],
 			func(a []byte) bool { return bytes.Equal(a, e.answer) }) {
 			t.Errorf("%s of %s was answered %x, which the processor never returned to it", e.op, e.process, e.answer)
 		}

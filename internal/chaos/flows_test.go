@@ -50,8 +50,8 @@ var streamNeeds = map[string][]string{
 	"sub/only": {"b"},
 }
 
-// gives lists the steps that are jobs, whose results are answers of workers.
-var gives = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
+// jobSteps lists the steps that are jobs, whose results are answers of workers.
+var jobSteps = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
 
 // flowWatch records the expected state of the runs of a chaos run, independently of the database.
 type flowWatch struct {
@@ -255,7 +255,7 @@ func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string)
 					say("step %s of %s was created before %s had ended", step, id, need)
 				}
 			}
-			if slices.Contains(gives, step) {
+			if slices.Contains(jobSteps, step) {
 				wrong = append(wrong, w.given("~job/"+id+"/"+step, r)...)
 			}
 		}
@@ -313,7 +313,7 @@ func TestFlowsAreJudged(t *testing.T) {
 		"a step is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") },
 			2},
 		"an item began twice": {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},
-		"told twice":          {change("b", func(r *flowRow) { r.begun = 2 }), 1},
+		"started twice":       {change("b", func(r *flowRow) { r.begun = 2 }), 1},
 		"ended twice":         {change("b", func(r *flowRow) { r.ended = 2 }), 1},
 		"its job ended twice": {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
 		"too early":           {change("last", func(r *flowRow) { r.created = began }), 3},

@@ -26,19 +26,19 @@ func chainModel(begin link) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return begin },
 		Step: func(state, input, output any) (bool, any) {
-			at, told := state.(link), output.(*link)
+			at, got := state.(link), output.(*link)
 			if input == "" {
-				return told == nil || *told == at, at
+				return got == nil || *got == at, at
 			}
-			if told != nil && told.n != at.n+1 {
+			if got != nil && got.n != at.n+1 {
 				return false, at // this excludes most candidates without a hash
 			}
 			next := at.append(input.(string))
-			return told == nil || *told == next, next
+			return got == nil || *got == next, next
 		},
 		DescribeOperation: func(input, output any) string {
-			if told := output.(*link); told != nil {
-				return fmt.Sprintf("%s → %v", cmp.Or(input.(string), "the end"), told)
+			if got := output.(*link); got != nil {
+				return fmt.Sprintf("%s → %v", cmp.Or(input.(string), "the end"), got)
 			}
 			return input.(string) + " → ?"
 		},
@@ -74,7 +74,7 @@ func (h *history) operations(process string, entries journal, origin time.Time) 
 		case e != nil:
 			op.Call = int64(e.begun.Sub(origin))
 			if e.outcome == acked && !e.notify { // an accepted operation is done later
-				op.Return, op.Output = int64(e.ended.Sub(origin)), told(e)
+				op.Return, op.Output = int64(e.ended.Sub(origin)), chainIn(e)
 			}
 			if strings.Contains(s.op, askTimer) {
 				timerSet = op.Call
@@ -94,8 +94,8 @@ func (h *history) operations(process string, entries journal, origin time.Time) 
 	return append(ops, porcupine.Operation{Input: "", Output: &last, Call: end + 1, Return: end + 2})
 }
 
-// told returns the chain in the response of a client, or nil if the response contains none.
-func told(e *entry) *link {
+// chainIn returns the chain in the response of a client, or nil if the response contains none.
+func chainIn(e *entry) *link {
 	l, err := parseLink(e.answer[:max(0, len(e.answer)-4)]) // without the attempt
 	if err != nil {
 		return nil

@@ -83,7 +83,7 @@ func isMessage(op string) bool {
 }
 
 // deliveries counts commands by kind, and parents that were notified of the end of their child.
-type deliveries struct{ told, born, cancelled, ends int }
+type deliveries struct{ delivered, born, cancelled, ends int }
 
 // delivered compares the commands of all operations in the chains with the operations that commands
 // have caused. Each command must have arrived once, nothing else may have arrived, and a child must
@@ -103,7 +103,7 @@ func delivered(
 			for _, w := range wordsOf(process, s.op) {
 				switch w.ask {
 				case askTell:
-					d.told++
+					d.delivered++
 					expect(w.target, toldBy+w.cause)
 				case askBear:
 					d.born++

@@ -145,9 +145,9 @@ func sumOf(scrape, name string) float64 {
 type logBook struct {
 	ready chan string
 
-	mutex sync.Mutex
-	text  bytes.Buffer
-	told  bool
+	mutex    sync.Mutex
+	text     bytes.Buffer
+	reported bool
 }
 
 func newLogBook() *logBook { return &logBook{ready: make(chan string, 1)} }
@@ -159,9 +159,9 @@ func (l *logBook) Write(p []byte) (int, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.text.Write(p)
-	if !l.told {
+	if !l.reported {
 		if m := readyLine.FindSubmatch(l.text.Bytes()); m != nil {
-			l.told = true
+			l.reported = true
 			l.ready <- string(m[1])
 		}
 	}

@@ -56,7 +56,7 @@ func TestDelivered(t *testing.T) {
 			}
 		}
 		said, wrong := delivered(histories, are, nil)
-		if tt.want == "" && (len(wrong) > 0 || said != deliveries{told: 1, born: 2, cancelled: 1, ends: 2}) {
+		if tt.want == "" && (len(wrong) > 0 || said != deliveries{delivered: 1, born: 2, cancelled: 1, ends: 2}) {
 			t.Errorf("%s: %+v, %q", tt.name, said, wrong)
 		}
 		if tt.want != "" && !strings.Contains(strings.Join(wrong, "\n"), tt.want) {

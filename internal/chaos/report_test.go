@@ -34,7 +34,7 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 		{"processes repaired", int(s.load.repairs.Load())},
 		{"timers fired", rows(`SELECT count(*) FROM tasks
 			WHERE task_type = 'TIMEOUT' AND status = 'FINISHED' AND namespace = '` + namespace + `'`)},
-		{"messages between processes delivered", messages.told},
+		{"messages between processes delivered", messages.delivered},
 		{"children started by a message", messages.born},
 		{"children cancelled", messages.cancelled},
 		{"parents notified of the end of a child", messages.ends},

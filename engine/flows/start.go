@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -281,6 +280,5 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), process.FlowPrefix+r.GetType(),
 			r.GetIdempotencyKey())), nil
 	}
-	id, err := uuid.NewV7()
-	return id.String(), err
+	return newRunID()
 }

@@ -1,0 +1,49 @@
+package flows
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// The UUIDs differ in each bit that is not constant.
+func TestShortIDsHaveTheOrderOfTheirUUIDs(t *testing.T) {
+	ids := []uuid.UUID{uuid.MustParse("00000000-0000-7000-8000-000000000000")}
+	for bit := range 128 {
+		id := ids[0]
+		id[bit/8] |= 0x80 >> (bit % 8)
+		if id.Version() == 7 && id.Variant() == uuid.RFC4122 && id != ids[0] {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) != 1+122 {
+		t.Fatalf("%d UUIDs", len(ids))
+	}
+	for range 1000 {
+		ids = append(ids, uuid.Must(uuid.NewV7()))
+	}
+	ids = append(ids, uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff"))
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
+	for n, id := range ids {
+		short := shortID(id)
+		if len(short) != 21 || strings.Trim(short, idDigits) != "" {
+			t.Errorf("%s: %q", id, short)
+		}
+		if n > 0 && shortID(ids[n-1]) >= short {
+			t.Errorf("%s is %s, but %s is %s", ids[n-1], shortID(ids[n-1]), id, short)
+		}
+	}
+}
+
+func TestGeneratedRunIDsGrow(t *testing.T) {
+	last := ""
+	for range 1000 {
+		id, err := newRunID()
+		if err != nil || id <= last || len(id) != 21 {
+			t.Fatalf("%q after %q, %v", id, last, err)
+		}
+		last = id
+	}
+}

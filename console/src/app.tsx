@@ -4,9 +4,10 @@ import { allNamespaces, readOnly, refresh, useMe, useRead, version } from "./api
 import { InboxCount } from "./inbox";
 import { Login, User } from "./login";
 import { methods, permissionOf, useCan } from "./may";
-import { Commands, Palette, useCommands, type Command } from "./palette";
-import { change, go, href, useRoute } from "./router";
+import { Commands, useCommands, type Command } from "./palette";
+import { change, go, href, parse, useRoute } from "./router";
 import { choose, chosen, useTheme } from "./theme";
+import { allTimes, chooseTimes, useTimes, type Times } from "./times";
 import { Button, Dialog, Empty, ErrorBox, Loading, Toasts, typing, useKey } from "./ui";
 import { givenViews, useViews } from "./views";
 import { Overview } from "./pages/overview";
@@ -42,6 +43,9 @@ const pages: Record<string, Page> = {
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
 };
 
+const loadPalette = () => import("./search").then((m) => ({ default: m.Palette }));
+const Palette = lazy(loadPalette);
+
 const lastName = "progressor.namespace";
 
 /** Returns the namespaces, and the selected one: that of the address, or else the last one that was shown. */
@@ -73,7 +77,7 @@ function usePages(): [string, Page][] {
 function Shortcuts({ onClose }: { onClose: () => void }) {
   const offered = usePages();
   const list: [string, string][] = [
-    ["Ctrl K", "search pages, actions and processes"],
+    ["Ctrl K", "search pages, actions, and objects by ID"],
     ["/", "focus the filter"],
     ["j, k", "move down and up in a list"],
     ["Enter", "open the selected item"],
@@ -108,6 +112,7 @@ function Shell() {
   const [keys, setKeys] = useState(false);
   const [prefix, setPrefix] = useState(false);
   const theme = useTheme();
+  const times = useTimes();
   const views = useViews();
 
   useEffect(() => {
@@ -134,18 +139,20 @@ function Shell() {
     ...offered
       .filter(([, p]) => p.nav || p.key)
       .map(([to, p]) => ({ name: p.title, group: "page", keys: p.key && `g ${p.key}`, run: () => go(to, { ns }) })),
-    ...(pages.processes ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
-    ...all.map((n) => ({ name: n, group: "namespace", run: () => change({ ns: n }) })),
-    { name: "All namespaces", group: "namespace", run: () => go("overview") },
-    { name: "Light theme", group: "view", run: () => choose("light") },
-    { name: "Dark theme", group: "view", run: () => choose("dark") },
-    { name: "System theme", group: "view", run: () => choose("system") },
+    ...(all.length ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
+    ...all.filter((n) => n !== ns).map((n) => ({ name: n, group: "namespace", run: () => showNamespace(n) })),
+    ...(ns ? [{ name: "All namespaces", group: "namespace", run: () => go("overview") }] : []),
+    ...(["light", "dark", "system"] as const).filter((t) => t !== chosen()).map((t) => ({ name: `${t.charAt(0).toUpperCase()}${t.slice(1)} theme`, group: "view", run: () => choose(t) })),
+    ...allTimes.filter(([t]) => t !== times).map(([t, title]) => ({ name: title, group: "view", run: () => chooseTimes(t) })),
     { name: "Reload data", group: "view", keys: "r", run: refresh },
     { name: "Keyboard shortcuts", group: "view", keys: "?", run: () => setKeys(true) },
   ];
   useCommands(commands);
-  // The namespace of the process is unknown, so all are offered.
-  const more = (typed: string): Command[] => (typed ? (ns ? [ns] : all.slice(0, 12)).map((n) => ({ name: typed, group: ns ? `process in ${n}` : `search in ${n}`, run: () => go("process", { ns: n, id: typed }) })) : []);
+  useEffect(() => {
+    const timer = setTimeout(() => void loadPalette().catch(() => undefined), 2000); // later, Ctrl K would lose the first letters
+    return () => clearTimeout(timer);
+  }, []);
+  const searched = useMemo(() => (ns ? [ns] : all), [ns, all]);
 
   return (
     <div className="shell">
@@ -177,7 +184,7 @@ function Shell() {
       <header className="top">
         <label className="namespace">
           <span>namespace</span>
-          <select value={ns} onChange={(e) => change({ ns: e.target.value, id: undefined, after: undefined })} aria-label="namespace">
+          <select value={ns} onChange={(e) => showNamespace(e.target.value)} aria-label="namespace">
             {!page?.needs && <option value="">all</option>}
             {ns && !all.includes(ns) && <option value={ns}>{ns}</option>}
             {all.map((n) => (
@@ -190,6 +197,13 @@ function Shell() {
         <button type="button" className="button search" onClick={() => setPalette(true)}>
           <span>Search…</span> <kbd>Ctrl K</kbd>
         </button>
+        <select className="times" aria-label="times" title="How times are shown. The exact time is always in the tooltip." value={times} onChange={(e) => chooseTimes(e.target.value as Times)}>
+          {allTimes.map(([value, title]) => (
+            <option key={value} value={value}>
+              {title}
+            </option>
+          ))}
+        </select>
         <Button kind="quiet" aria-label={`theme: ${chosen()}`} title="Switch between light and dark (t)" onClick={() => choose(theme === "dark" ? "light" : "dark")}>
           {theme === "dark" ? "☀" : "☾"}
         </Button>
@@ -227,7 +241,9 @@ function Shell() {
           )}
         </Boundary>
       </main>
-      {palette && <Palette onClose={() => setPalette(false)} more={more} />}
+      <Boundary>
+        <Suspense fallback={null}>{palette && <Palette onClose={() => setPalette(false)} namespaces={searched} />}</Suspense>
+      </Boundary>
       {keys && <Shortcuts onClose={() => setKeys(false)} />}
       <Login />
     </div>
@@ -251,6 +267,13 @@ function Only({ title, ns, others }: { title: string; ns: string; others: string
 
 // Pages that belong to another one in the navigation.
 const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", worker: "workers", run: "flows", templates: "flows", template: "flows" };
+
+/** Shows another namespace. The page of an object is replaced by the list, because the namespace does not have the object. */
+function showNamespace(ns: string): void {
+  const { page, params } = parse(location.hash);
+  if (params.has("id") || params.has("type")) go(belongs[page] ?? page, { ns });
+  else change({ ns, after: undefined });
+}
 
 export function App() {
   return (

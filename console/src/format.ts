@@ -1,5 +1,6 @@
 // Formats times, durations and numbers.
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { chosenTimes } from "./times";
 
 export const millis = (t?: Timestamp): number | undefined => (t ? Number(t.seconds) * 1000 + t.nanos / 1e6 : undefined);
 export const timestamp = (ms: number): Timestamp => ({ $typeName: "google.protobuf.Timestamp", seconds: BigInt(Math.floor(ms / 1000)), nanos: Math.round((ms - Math.floor(ms / 1000) * 1000) * 1e6) });
@@ -41,14 +42,14 @@ export function ago(ms: number, now: number): string {
 
 const pad = (n: number, width = 2) => String(n).padStart(width, "0");
 
-/** 2026-11-22 14:03:05.123, in the time zone of the browser. */
+/** 2026-11-22 14:03:05.123 in the time zone of the browser, or with a Z in UTC, if that was chosen. */
 export function exact(ms: number, fraction = true): string {
+  if (chosenTimes() === "utc") return `${new Date(ms).toISOString().slice(0, fraction ? 23 : 19).replace("T", " ")}Z`;
   const d = new Date(ms);
   const text = `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
   return fraction ? `${text}.${pad(d.getMilliseconds(), 3)}` : text;
 }
 
-export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 export const iso = (ms: number): string => new Date(ms).toISOString();
 
 const numbers = new Intl.NumberFormat("en-US");

@@ -2,6 +2,7 @@
 import { decodeMulti } from "@msgpack/msgpack";
 import { useMemo, useState } from "react";
 import { plural } from "./format";
+import { Lines } from "./lines";
 import { Copy } from "./ui";
 
 export type Reading = "json" | "msgpack" | "text" | "hex";
@@ -145,7 +146,7 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
           {text !== undefined && <Copy text={text} label={`copy the ${name}`} />}
         </span>
       </div>
-      {text === undefined ? <p className="dim">This is not {names.find(([r]) => r === how)?.[1]}.</p> : <pre tabIndex={0}>{text}</pre>}
+      {text === undefined ? <p className="dim">This is not {names.find(([r]) => r === how)?.[1]}.</p> : <Lines text={text} json={how === "json" || how === "msgpack"} name={name} />}
     </div>
   );
 }

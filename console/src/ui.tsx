@@ -3,10 +3,11 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { refresh, trouble } from "./api";
-import { ago, exact, span, zone } from "./format";
+import { ago, exact, span } from "./format";
 import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
 import { useMay } from "./may";
 import { href } from "./router";
+import { useTimes, zoneName } from "./times";
 
 // One clock for all times on the page.
 let now = Date.now();
@@ -25,13 +26,19 @@ export function useNow(): number {
   );
 }
 
-/** A relative time, with the exact one as a tooltip. next: a future time, shown as "now" when it has passed. */
-export function When({ at, none = "never", next }: { at?: number; none?: string; next?: boolean }) {
+/**
+ * A time as the user has chosen, with all forms as a tooltip. next: a future time, shown as "now" when it has passed.
+ * relative: always relative, because the time itself is shown as well.
+ */
+export function When({ at, none = "never", next, relative }: { at?: number; none?: string; next?: boolean; relative?: boolean }) {
   const clock = useNow();
+  const times = useTimes();
   if (at === undefined) return <span className="dim">{none}</span>;
+  const from = ago(at, clock);
+  const exactly = exact(at, false);
   return (
-    <time dateTime={new Date(at).toISOString()} title={`${exact(at)} (${zone})\n${new Date(at).toISOString()}`}>
-      {next && at < clock ? "now" : ago(at, clock)}
+    <time dateTime={new Date(at).toISOString()} title={`${exact(at)} (${zoneName()})\n${new Date(at).toISOString()}${times === "relative" ? "" : `\n${from}`}`}>
+      {next && at < clock ? "now" : times === "relative" || relative ? from : exactly}
     </time>
   );
 }
@@ -44,7 +51,7 @@ export function Told({ text }: { text: string }) {
   return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
 }
 
-/** The same as a tooltip, with times in the time zone of the browser. */
+/** The same as a tooltip. */
 export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
 // A command ends at the end of its sentence, or before a verb that describes it.

@@ -285,7 +285,7 @@ spec("Pages, lists and the theme work with the keyboard alone", async (page, go)
   await page.keyboard.press("t");
   assert.notEqual(await theme(), was);
   await page.keyboard.press("?");
-  await page.getByRole("dialog").getByText("search pages, actions and processes").waitFor();
+  await page.getByRole("dialog").getByText("search pages, actions, and objects by ID").waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
 });

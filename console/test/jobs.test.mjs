@@ -100,8 +100,7 @@ spec("Without a chosen namespace, the page says which one it shows, and the pale
   await go("#/overview");
   await page.getByRole("button", { name: /Search…/ }).click();
   await page.getByRole("combobox", { name: "command" }).fill("mail-3");
-  await page.getByRole("option", { name: "search in demo mail-3" }).waitFor();
-  await page.getByRole("option", { name: "search in mail mail-3" }).click();
+  await page.getByRole("option", { name: "job mail-3 mail" }).click();
   await page.getByRole("heading", { name: "mail-3" }).waitFor();
 });
 

@@ -39,7 +39,7 @@ function Ledger({ c }: { c: Cron }) {
           {data.fires.map((f) => (
             <tr key={f.fireId}>
               <td title={exact(millis(f.fireTime) ?? 0)}>
-                {exact(millis(f.fireTime) ?? 0, false)} <span className="dim"><When at={millis(f.fireTime)} /></span>
+                {exact(millis(f.fireTime) ?? 0, false)} <span className="dim"><When relative at={millis(f.fireTime)} /></span>
               </td>
               <td>
                 {decisionName(f.decision)} {f.manual && <span className="tag">manual</span>} {f.count > 1n && <span className="tag">{count(f.count)} times</span>}

@@ -1,7 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useEffect, useId, useMemo, useState } from "react";
 import { crons, flows, refresh, trouble, useRead } from "../api";
-import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, wrongCount, zone as here } from "../format";
+import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, wrongCount } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
 import { ErrorDetail_Reason } from "../gen/progressor/v1/process_pb";
@@ -9,6 +9,7 @@ import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/worker_p
 import { exactJSON, valueOf, plainValue } from "../value";
 import { bytesOf, PayloadInput } from "../payload";
 import { go } from "../router";
+import { browserZone as here, zoneName } from "../times";
 import { Button, Dialog, ErrorBox, Field, useToast } from "../ui";
 import { Calendar } from "./calendar";
 import { leftOf } from "./crons";
@@ -149,7 +150,7 @@ function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pic
   return (
     <div className="preview" role="status">
       <strong>{data.words}</strong>
-      <p className="dim">{times.length ? `next ${times.slice(0, 3).map((t) => exact(t, false)).join(", ")} (your time)` : "no fire times in the next two months"}</p>
+      <p className="dim">{times.length ? `next ${times.slice(0, 3).map((t) => exact(t, false)).join(", ")} (${zoneName()})` : "no fire times in the next two months"}</p>
       <Calendar times={times} zone={zone || "UTC"} more={times.length === 1000} />
     </div>
   );

@@ -201,7 +201,7 @@ export function Processes({ ns }: { ns: string }) {
       ? []
       : [
           { name: "Act on all matches", group: "processes", needs: methods.startBulk, run: () => setBulk(onMatches) },
-          { name: "Start a process", group: "processes", run: () => setStarting(true) },
+          { name: "Start a process", group: "processes", needs: methods.start, run: () => setStarting(true) },
         ],
   );
 

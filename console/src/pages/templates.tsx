@@ -25,7 +25,6 @@ export function Templates({ ns }: { ns: string }) {
   const [starting, setStarting] = useState<string>();
   const [making, setMaking] = useState(false);
   const { data, error, isPending } = useRead(["templates", ns, after], (o) => flows.listTemplates({ namespace: ns, pageSize: 100, pageToken: after }, o), { every: 15000, keep: true });
-  useCommands(data?.templates.slice(0, 30).map((t) => ({ name: `Template ${t.type}`, group: "flows", run: () => go("template", { ns, type: t.type }) })) ?? []);
   return (
     <>
       <div className="head">

@@ -6,6 +6,7 @@ import { Login, User } from "./login";
 import { methods, permissionOf, useCan } from "./may";
 import { Commands, useCommands, type Command } from "./palette";
 import { change, go, href, parse, useRoute } from "./router";
+import { listKey } from "./rowkeys";
 import { choose, chosen, useTheme } from "./theme";
 import { allTimes, chooseTimes, useTimes, type Times } from "./times";
 import { Button, Dialog, Empty, ErrorBox, Loading, Toasts, typing, useKey } from "./ui";
@@ -80,7 +81,8 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
     ["Ctrl K", "search pages, actions, and objects by ID"],
     ["/", "focus the filter"],
     ["j, k", "move down and up in a list"],
-    ["Enter", "open the selected item"],
+    ["Enter", "open the row"],
+    ["x", "select the row"],
     ["r", "reload the data"],
     ["t", "switch between light and dark"],
     ...offered.filter(([, p]) => p.key).map(([, p]): [string, string] => [`g ${p.key}`, p.title]),
@@ -132,6 +134,7 @@ function Shell() {
     else if (e.key === "?") setKeys(true);
     else if (e.key === "t") choose(theme === "dark" ? "light" : "dark");
     else if (e.key === "r") refresh();
+    else listKey(e.key);
     setPrefix(false);
   });
 

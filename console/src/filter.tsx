@@ -7,6 +7,7 @@ export interface FieldHelp {
   hint: string;
   operators: string[];
   values?: string[]; // offered behind an operator
+  literals?: string[]; // the same, as the filter has them
   time?: boolean;
 }
 
@@ -30,6 +31,44 @@ function tokens(text: string): Token[] {
 }
 
 const operator = /^(=|!=|<|<=|>|>=|:)$/;
+
+/** Reports whether a text, such as order:17, is an ID with a colon: it is not a comparison, because no field has that name. */
+function isID(text: string, fields: FieldHelp[]): boolean {
+  const name = text.match(/^([^-\s()"'=<>!:][^\s()"'=<>!:]*):[^\s()"'=<>!]+$/)?.[1];
+  return name !== undefined && !/^(args|metadata|payload)\./.test(name) && !fields.some((f) => f.name === name);
+}
+
+/** Returns the text of a filter that is only a word, or a text in quotes, without fields and operators. */
+export function bareWord(text: string, fields: FieldHelp[]): string | undefined {
+  if (isID(text.trim(), fields)) return text.trim();
+  const all = tokens(text);
+  if (!all.length || all.some((t) => operator.test(t.text) || /^([()!-]|AND|OR|NOT)$/.test(t.text))) return undefined;
+  const only = all.length === 1 ? text.trim().match(/^"((?:[^"\\]|\\.)*)"$|^'((?:[^'\\]|\\.)*)'$/) : null;
+  return only ? (only[1] ?? only[2] ?? "").replace(/\\(.)/g, "$1") : text.trim();
+}
+
+/** Splits a filter into the value that a field must have, "" for any, and the rest. Only a comparison that is joined with AND counts. */
+export function splitFilter(filter: string, field: string): { value: string; rest: string } {
+  const all = tokens(filter);
+  let depth = 0;
+  for (const [n, t] of all.entries()) {
+    depth += t.text === "(" ? 1 : t.text === ")" ? -1 : 0;
+    const [is, value] = [all[n + 1], all[n + 2]];
+    const before = all[n - 1]?.text ?? "";
+    const next = all[n + 3]?.text ?? "";
+    if (depth || t.text !== field || is?.text !== "=" || !value || /^(OR|NOT|-)$/.test(before) || next === "OR") continue;
+    const head = filter.slice(0, t.from).replace(/\s*(\bAND)?\s*$/, "");
+    const tail = filter.slice(value.to).replace(/^\s*(AND\b)?\s*/, "");
+    return { value: value.text, rest: head && tail ? `${head} AND ${tail}` : head + tail };
+  }
+  return { value: "", rest: filter };
+}
+
+/** Adds a comparison to a filter, in place of another one of the same field. OR binds closer than AND. */
+export function withValue(filter: string, field: string, value: string): string {
+  const { rest } = splitFilter(filter, field);
+  return `${rest}${rest.trim() ? " AND " : ""}${field} = ${value}`;
+}
 
 /** Returns what the filter expects at the caret, and the part of it that is already typed. */
 export function context(text: string, caret: number): { expects: Expects; typed: string; from: number; field: string } {
@@ -74,7 +113,7 @@ export function offers(text: string, caret: number, fields: FieldHelp[]): { list
   let all: Offer[] = [];
   if (expects === "field") all = fields.filter((f) => f.name !== "metadata.").map((f) => ({ text: f.name, hint: f.hint }));
   else if (expects === "operator") all = (help?.operators ?? ["=", "!="]).map((o) => ({ text: o }));
-  else if (expects === "value") all = help?.time ? times() : (help?.values ?? []).map((v) => ({ text: quote(v) }));
+  else if (expects === "value") all = help?.time ? times() : (help?.literals ?? help?.values?.map(quote) ?? []).map((text) => ({ text }));
   else all = [{ text: "AND" }, { text: "OR", hint: "binds closer than AND" }];
   const low = typed.toLowerCase();
   const list = all.filter((o) => o.text.toLowerCase().includes(low) && o.text !== typed);
@@ -88,9 +127,11 @@ interface Props {
   fields: FieldHelp[];
   wrong?: string;
   placeholder?: string;
+  search?: (word: string) => Promise<string>; // the filter that searches a word
+  onFocus?: () => void;
 }
 
-export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props) {
+export function FilterBar({ value, onChange, fields, wrong, placeholder, search, onFocus }: Props) {
   const [text, setText] = useState(value);
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
@@ -117,8 +158,11 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
   const apply = (filter: string) => {
     setOpen(false);
     setAt(-1);
-    onChange(filter.trim());
+    const word = search && bareWord(filter, fields);
+    if (word === undefined) onChange(filter.trim());
+    else void search?.(word).then(onChange);
   };
+  const word = search && bareWord(text, fields);
   const shown = open && offered.list.length > 0;
   return (
     <form
@@ -151,7 +195,10 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
             setAt(-1);
           }}
           onSelect={(e) => setCaret(e.currentTarget.selectionStart ?? 0)}
-          onFocus={() => setOpen(true)}
+          onFocus={() => {
+            setOpen(true);
+            onFocus?.();
+          }}
           onBlur={() => setOpen(false)}
           onKeyDown={(e) => {
             if (e.key === "ArrowDown" || e.key === "ArrowUp") {
@@ -170,6 +217,7 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
             }
           }}
         />
+        {open && word && !shown && <p className="bare">Enter searches IDs and metadata for {word}</p>}
         {shown && (
           <ul id={list} role="listbox" aria-label="suggestions">
             {offered.list.map((o, n) => (
@@ -189,7 +237,7 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
           </ul>
         )}
       </div>
-      <button type="submit" className="button">
+      <button type="submit" className="button" title={search && "A word without an operator searches the beginning of IDs, and metadata"}>
         Find
       </button>
       {value && (

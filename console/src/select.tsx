@@ -1,9 +1,9 @@
-// The cursor and the check boxes of a list, on whose items a bulk can act.
+// The check boxes of a list, on whose items a bulk can act.
 import { useEffect, useState } from "react";
 import { quote } from "./filter";
 import { plural } from "./format";
 import { methods, useMay } from "./may";
-import { Act, typing, useKey } from "./ui";
+import { Act } from "./ui";
 
 /** What a list contains: the field of its filter with the id, and its name in buttons. */
 export interface Listed {
@@ -30,23 +30,6 @@ export function useSelection(shown: string, all: string[]): Selection {
   useEffect(() => set([]), [shown]);
   const ids = all.filter((id) => !id.startsWith("~")).slice(0, 90); // a filter has at most 100 comparisons
   return { offered, ids, chosen, set, toggle: (id, on) => set((all) => (on ? [...all, id] : all.filter((c) => c !== id))) };
-}
-
-/** Moves a cursor through the rows of a list with j and k. Enter opens the row, x selects it. Returns the number of the row, or -1. */
-export function useCursor(ids: string[], shown: string, open: (id: string) => void, s?: Selection): number {
-  const [at, setAt] = useState(-1);
-  useEffect(() => setAt(-1), [shown]);
-  useKey((e) => {
-    if (typing(e) || e.ctrlKey || e.metaKey) return;
-    const id = ids[at];
-    if (e.key === "j" || e.key === "k") {
-      const to = Math.max(0, Math.min(ids.length - 1, at + (e.key === "j" ? 1 : -1)));
-      setAt(to);
-      document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
-    } else if (e.key === "Enter" && id !== undefined && (e.target as HTMLElement).tagName !== "A") open(id);
-    else if (e.key === "x" && id !== undefined && s?.offered && s.ids.includes(id)) s.toggle(id, !s.chosen.includes(id));
-  });
-  return at;
 }
 
 export const SelectAll = ({ s }: { s: Selection }) => <input type="checkbox" aria-label="select all on this page" disabled={s.ids.length === 0} checked={s.ids.length > 0 && s.chosen.length === s.ids.length} onChange={(e) => s.set(e.target.checked ? s.ids : [])} />;

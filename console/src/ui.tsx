@@ -369,7 +369,8 @@ export function useKey(handle: (e: KeyboardEvent) => void): void {
 /** Reports whether a key belongs to an input field or a dialog rather than to the page. */
 export function typing(e: KeyboardEvent): boolean {
   const t = e.target as HTMLElement;
-  return t.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) || document.querySelector("dialog[open]") !== null;
+  const box = t instanceof HTMLInputElement && ["checkbox", "radio"].includes(t.type);
+  return t.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) && !box) || document.querySelector("dialog[open]") !== null;
 }
 
 /** A table with a row of heads. A head that begins with # is that of a column of numbers. */

@@ -277,7 +277,7 @@ spec("Pages, lists and the theme work with the keyboard alone", async (page, go)
   await page.locator("tbody tr").first().waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("j");
-  const id = await page.locator("tr.at").getAttribute("data-id");
+  const id = await page.locator("tr:focus-within a").first().innerText();
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: id }).waitFor();
   const theme = () => page.evaluate(() => document.documentElement.dataset.theme);

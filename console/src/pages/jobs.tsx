@@ -1,19 +1,22 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, type CallOptions } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { insight, jobs, readOnly, refresh, trouble, useRead } from "../api";
-import { FilterBar, type FieldHelp } from "../filter";
+import { fieldsOfAttributes, keysOf, prefixed, quoted, searchAttributes, useSample, type Attributes } from "../attributes";
+import { StatusChips, type ReadStatuses } from "../counts";
+import { FilterBar, quote, splitFilter, withValue, type FieldHelp } from "../filter";
 import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp, wrongCount, wrongWhole } from "../format";
-import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
+import { JobOptionsSchema, JobSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
 import { useRequestKey } from "../keys";
+import { List, metadataColumns, timeText, useChosenColumns, type Column } from "../list";
 import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
-import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
-import { jobLook, lookOfJob, Mark, Status } from "../status";
+import { ActOnMatches, bulkFilter, useSelection } from "../select";
+import { jobLook, lookOfJob, Status } from "../status";
 import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Table, Told, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
@@ -24,49 +27,47 @@ import { PausedNames, PauseName } from "./pauses";
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const size = 50;
 const listed = { field: "job_id", one: "job", many: "jobs" };
+const metadataOf = (j: Job) => ({ metadata: j.options?.metadata });
 const ended = (j: Job) => [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED].includes(j.state);
 
-function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
+function fieldsOf(rows: Job[], names: string[], attributes: Attributes): FieldHelp[] {
   const keys = (of: (j: Job) => unknown) => [...new Set(rows.flatMap((j) => Object.keys((of(j) as object | null) ?? {})))].slice(0, 20);
   return [
     { name: "state", hint: "its state", operators: ["=", "!="], values: Object.keys(jobLook) },
     { name: "name", hint: "its name; * at the end matches any suffix", operators: ["=", "!="], values: names },
-    { name: "job_id", hint: "id; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
+    { name: "job_id", hint: "ID; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
     { name: "priority", hint: "smaller runs first", operators: ordered },
     { name: "worker_id", hint: "worker that runs it, or ran it last", operators: ["=", "!="], values: [...new Set(rows.map((j) => j.workerId).filter(Boolean))] },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
     { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
     { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
-    ...keys((j) => j.options?.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
-    ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${k}`, hint: "of its args", operators: [...ordered, ":"] })),
-    { name: "metadata.", hint: "", operators: [...ordered, ":"] },
+    ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${quote(k)}`, hint: "of its args", operators: [...ordered, ":"] })),
+    ...fieldsOfAttributes(attributes),
   ];
 }
 
 function Stats({ ns, filter }: { ns: string; filter: string }) {
   const { data } = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
   const oldest = durationMillis(data?.oldestAvailableAge);
+  const { value } = splitFilter(filter, "name");
+  const total = data && Object.fromEntries(Object.keys(jobLook).map((name) => [name, { n: data.countByState[name.toLowerCase()] ?? 0n }]));
+  const read: ReadStatuses = async (of, pageSize, o) => {
+    const page = await jobs.listJobs({ namespace: ns, filter: of, pageSize }, o);
+    return { statuses: page.jobs.map((j) => JobState[j.state] ?? ""), more: page.nextPageToken !== "" };
+  };
   return (
     <>
-      <div className="chips" role="group" aria-label="by state">
-        {Object.entries(jobLook).map(([name, look]) => {
-          const own = `state = ${name}`;
-          return (
-            <button key={name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
-              <Mark look={look} /> {look.name} <strong>{data ? count(data.countByState[name.toLowerCase()] ?? 0n) : "…"}</strong>
-            </button>
-          );
-        })}
-        {oldest ? <span className="dim chipnote">oldest available job: {span(oldest)}</span> : null}
-      </div>
+      <StatusChips list="jobs" ns={ns} filter={filter} field="state" looks={jobLook} total={total} counted read={read} label="by state" />
+      {oldest ? <p className="dim">The oldest available job waits for {span(oldest)}.</p> : null}
       {data && data.names.length > 1 && (
         <div className="chips names" role="group" aria-label="by name">
           {data.names.slice(0, 12).map((n) => {
-            const own = `name = "${n.name.replace(/[\\"*]/g, "\\$&")}"`;
+            const own = quote(n.name);
+            const on = value === own || value === quoted(n.name);
             const all = Object.values(n.countByState).reduce((a, b) => a + b, 0n);
             return (
-              <button key={n.name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
+              <button key={n.name} type="button" className="chip" aria-pressed={on} onClick={() => change({ filter: on ? splitFilter(filter, "name").rest : withValue(filter, "name", own), after: undefined })}>
                 <code>{n.name}</code> {count(all)}
                 {(n.countByState["failed"] ?? 0n) > 0n && <span className="tone-bad">{count(n.countByState["failed"] ?? 0n)} failed</span>}
               </button>
@@ -90,56 +91,65 @@ function why(j: Job): string {
 
 const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;
 
-function Row({ j, at, s }: { j: Job; at: boolean; s: Selection }) {
-  return (
-    <tr className={at ? "at" : ""}>
-      <SelectCell s={s} id={j.jobId} />
-      <td>
-        <Status look={lookOfJob(j.state)} />
-      </td>
-      <td>
-        <code>{j.name}</code>
-      </td>
-      <td className="wrap id">
-        <a href={href("job", { ns: j.namespace, id: j.jobId })}>{j.jobId}</a>
-      </td>
-      <td className="number" data-label="attempt">
-        {j.attempt}
-        <span className="dim">/{(j.options?.maxRetry ?? 0) + 1}</span>
-      </td>
-      <td>{j.progress && j.state === JobState.RUNNING && <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} />}</td>
-      <td className="wrap id" data-label={j.workerId && "worker"}>{j.workerId && <WorkerLink ns={j.namespace} id={j.workerId} />}</td>
-      <td className="grow">
-        <Line told text={why(j)} />
-      </td>
-      <td data-label="enqueued">
-        <When at={millis(j.createdTime)} />
-      </td>
-    </tr>
-  );
+/** The columns of the list. Each key of the metadata can be one, too. */
+function columnsOf(keys: string[]): Column<Job>[] {
+  const dash = <span className="dim">–</span>;
+  return [
+    { id: "state", head: "State", fixed: true, cell: (j) => <Status look={lookOfJob(j.state)} />, text: (j) => JobState[j.state] ?? "" },
+    { id: "name", head: "Name", cell: (j) => <code>{j.name}</code>, text: (j) => j.name },
+    { id: "job", head: "Job", fixed: true, className: "wrap id", up: "job_id", down: "job_id desc", cell: (j) => <a href={href("job", { ns: j.namespace, id: j.jobId })}>{j.jobId}</a>, text: (j) => j.jobId },
+    {
+      id: "attempt",
+      head: "Attempt",
+      number: true,
+      label: "attempt",
+      cell: (j) => (
+        <>
+          {j.attempt}
+          <span className="dim">/{(j.options?.maxRetry ?? 0) + 1}</span>
+        </>
+      ),
+      text: (j) => String(j.attempt),
+    },
+    {
+      id: "progress",
+      head: "Progress",
+      cell: (j) => j.progress && j.state === JobState.RUNNING && <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} />,
+      text: (j) => (j.progress ? String(j.progress.percent) : ""),
+    },
+    { id: "worker", head: "Worker", className: "wrap id", label: (j) => j.workerId && "worker", cell: (j) => j.workerId && <WorkerLink ns={j.namespace} id={j.workerId} />, text: (j) => j.workerId },
+    { id: "priority", head: "Priority", off: true, number: true, label: "priority", cell: (j) => j.options?.priority ?? 0, text: (j) => String(j.options?.priority ?? 0) },
+    { id: "tags", head: "Tags", off: true, className: "wrap", label: "tags", cell: (j) => j.options?.tags.join(", ") || dash, text: (j) => j.options?.tags.join(" ") ?? "" },
+    { id: "args", head: "Args", off: true, className: "wrap", label: "args", cell: (j) => <code className="clamp">{argsText(j)}</code>, text: argsText },
+    ...metadataColumns<Job>(keys, (j) => j.options?.metadata),
+    { id: "reason", head: "Reason", className: "grow", cell: (j) => <Line told text={why(j)} />, text: why },
+    { id: "enqueued", head: "Enqueued", label: "enqueued", down: "", up: "created_time", cell: (j) => <When at={millis(j.createdTime)} />, text: (j) => timeText(millis(j.createdTime)) },
+    { id: "ended", head: "Ended", off: true, label: "ended", cell: (j) => <When at={millis(j.finishedTime)} none="–" />, text: (j) => timeText(millis(j.finishedTime)) },
+  ];
 }
+
+const argsText = (j: Job): string => (j.args ? JSON.stringify(plainValue(j.args)) : "");
 
 export function Jobs({ ns }: { ns: string }) {
   const filter = useParam("filter");
   const after = useParam("after");
+  const order = useParam("order");
   const [making, setMaking] = useState(false);
   const [pausing, setPausing] = useState(false);
   const [bulk, setBulk] = useState<string>();
   const stats = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
-  const { data, error, isPending } = useRead(
-    ["jobs", ns, filter, after],
-    (o) => fill(after, size, async (pageToken) => {
-      const page = await jobs.listJobs({ namespace: ns, filter, pageSize: size, pageToken }, o);
-      return { rows: page.jobs, next: page.nextPageToken };
-    }),
-    { every: after ? 0 : 5000, keep: true },
-  );
-  const rows = data?.rows ?? [];
+  const page = async (pageToken: string, pageSize: number, o?: CallOptions) => {
+    const answer = await jobs.listJobs({ namespace: ns, filter, orderBy: order, pageSize, pageToken }, o);
+    return { rows: answer.jobs, next: answer.nextPageToken };
+  };
+  const { data, error, isPending } = useRead(["jobs", ns, filter, order, after], (o) => fill(after, size, (token) => page(token, size, o)), { every: after ? 0 : 5000, keep: true });
+  const rows = useMemo(() => data?.rows ?? [], [data]);
+  const sample = useSample("jobs", ns, useMemo(() => rows.map(metadataOf), [rows]), (o) => jobs.listJobs({ namespace: ns, pageSize: 100 }, o).then((a) => a.jobs.map(metadataOf)));
+  const columns = columnsOf(keysOf(sample.attributes, useChosenColumns("jobs")));
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
-  const shown = [filter, after].join();
+  const shown = [filter, order, after].join();
   const ids = rows.map((j) => j.jobId);
   const s = useSelection(shown, ids);
-  const at = useCursor(ids, shown, (id) => go("job", { ns, id }), s);
   const onMatches = bulkFilter(s, listed, filter);
   const names = stats.data?.names.map((n) => n.name) ?? [];
   useCommands(
@@ -164,22 +174,14 @@ export function Jobs({ ns }: { ns: string }) {
       <PausedNames ns={ns} />
       <Stats ns={ns} filter={filter} />
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, names)} wrong={wrong} placeholder="state = FAILED AND name = send_mail   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, names, sample.attributes)} wrong={wrong} search={async (word) => [`job_id = ${prefixed(word)}`, `name = ${prefixed(word)}`, ...searchAttributes(await sample.read(), word)].join(" OR ")} onFocus={sample.want} placeholder="state = FAILED AND name = send_mail, or a word   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
         <Empty title={filter ? "No jobs match" : "No jobs yet"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <>Enqueue one with "Enqueue…", <code>progressor job enqueue</code>, the API, or SQL.</>}</Empty>
       )}
-      {rows.length > 0 && (
-        <Card>
-          <Table label="jobs" heads={[...(s.offered ? [<SelectAll key="s" s={s} />] : []), "State", "Name", "Job", "#Attempt", "Progress", "Worker", "Reason", "Enqueued"]}>
-            {rows.map((j, n) => (
-              <Row key={j.jobId} j={j} at={n === at} s={s} />
-            ))}
-          </Table>
-        </Card>
-      )}
+      {rows.length > 0 && <List name="jobs" ns={ns} schema={JobSchema} columns={columns} rows={rows} idOf={(j) => j.jobId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />}
       <Pager after={after} next={data?.next ?? ""} />
       {bulk !== undefined && <BulkDialog ns={ns} kind="job" filter={bulk} onClose={() => setBulk(undefined)} />}
       {making && <Enqueue ns={ns} names={names} onClose={() => setMaking(false)} />}

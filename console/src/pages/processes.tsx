@@ -1,21 +1,25 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, type CallOptions } from "@connectrpc/connect";
 import { useMemo, useState } from "react";
 import { insight, processes, readOnly, trouble, useRead } from "../api";
+import { fieldsOfAttributes, keysOf, prefixed, searchAttributes, useSample, type Attributes } from "../attributes";
+import { StatusChips, type ReadStatuses } from "../counts";
+import { FilterBar, splitFilter, type FieldHelp } from "../filter";
+import { millis } from "../format";
+import { ProcessSchema, ProcessStatus, type Process } from "../gen/progressor/v1/process_pb";
+import { List, metadataColumns, timeText, useChosenColumns, type Column } from "../list";
 import { methods } from "../may";
-import { FilterBar, quote, type FieldHelp } from "../filter";
-import { count, millis } from "../format";
-import { ProcessStatus, type Process } from "../gen/progressor/v1/process_pb";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
-import { change, go, href, useRoute } from "../router";
-import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
-import { lookOfProcess, processLook, Mark, Status } from "../status";
-import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, Scroll, useToast, When } from "../ui";
+import { change, href, useRoute } from "../router";
+import { ActOnMatches, bulkFilter, useSelection } from "../select";
+import { lookOfProcess, processLook, Status } from "../status";
+import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, useToast, When } from "../ui";
 import { dropView, givenViews, saveView, useViews } from "../views";
 import { BulkDialog } from "./bulk";
 import { StartDialog } from "./actions";
 
 const size = 50;
+const { INIT: _, ...looks } = processLook; // RUNNING includes INIT
 const listed = { field: "process_id", one: "process", many: "processes" };
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const orders: [string, string][] = [
@@ -26,53 +30,35 @@ const orders: [string, string][] = [
   ["status_changed_time desc", "last changed first"],
 ];
 
-/** The fields for completion: those of the engine, and the attributes of the processes on the page. */
-function fieldsOf(rows: Process[]): FieldHelp[] {
-  const attributes = new Map<string, Set<string>>();
-  for (const p of rows)
-    for (const [key, value] of Object.entries(p.metadata ?? {})) {
-      const values = attributes.get(key) ?? new Set();
-      if (["string", "number", "boolean"].includes(typeof value) && values.size < 20) values.add(String(value));
-      attributes.set(key, values);
-    }
-  return [
-    { name: "status", hint: "its status", operators: ["=", "!="], values: Object.keys(processLook) },
-    { name: "process_id", hint: "id; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
-    { name: "kind", hint: "empty for a plain process", operators: ["=", "!="], values: ["", "job", "flow", "cron", "run", "bulk"] },
-    { name: "created_time", hint: "time of the start", operators: ordered, time: true },
-    { name: "status_changed_time", hint: "time of the last status change", operators: ordered, time: true },
-    { name: "detail", hint: "why it is in error; : matches a part", operators: [":", "=", "!="] },
-    { name: "corrupted_by", hint: "the task that failed", operators: ordered },
-    { name: "reason", hint: "reason of its error", operators: ["=", "!=", ":"] },
-    { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
-    ...[...attributes].map(([key, values]) => ({ name: `metadata.${quote(key)}`, hint: "an attribute", operators: [...ordered, ":"], values: [...values] })),
-    { name: "metadata.", hint: "an attribute", operators: [...ordered, ":"] },
-  ];
-}
+/** The fields for completion: those of the engine, and the metadata of some processes. */
+const fieldsOf = (rows: Process[], attributes: Attributes): FieldHelp[] => [
+  { name: "status", hint: "its status", operators: ["=", "!="], values: Object.keys(processLook) },
+  { name: "process_id", hint: "ID; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
+  { name: "kind", hint: "empty for a plain process", operators: ["=", "!="], values: ["", "job", "flow", "cron", "run", "bulk"] },
+  { name: "created_time", hint: "time of the start", operators: ordered, time: true },
+  { name: "status_changed_time", hint: "time of the last status change", operators: ordered, time: true },
+  { name: "detail", hint: "why it is in error; : matches a part", operators: [":", "=", "!="] },
+  { name: "corrupted_by", hint: "the task that failed", operators: ordered },
+  { name: "reason", hint: "reason of its error", operators: ["=", "!=", ":"] },
+  { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
+  ...fieldsOfAttributes(attributes),
+];
 
 /** "last changed first" needs a filter for a single status other than INIT and RUNNING. */
-const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^status\s*=\s*(ERROR|SUSPENDED|COMPLETED|CANCELLED)\b(?!.*\bOR\b)/.test(filter.trim());
+const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^(ERROR|SUSPENDED|COMPLETED|CANCELLED)$/.test(splitFilter(filter, "status").value);
 
 /** What a filter must contain so that internal processes are shown although the switch is off: it asks for them. */
 const asksInternal = (filter: string) => /\bkind\b|~/.test(filter);
 
 function Counts({ ns, filter, usersOnly }: { ns: string; filter: string; usersOnly: boolean }) {
   const { data } = useRead(["counts", ns, usersOnly], (o) => insight.countProcesses({ namespace: ns, usersOnly }, o));
-  return (
-    <div className="chips" role="group" aria-label="by status">
-      {Object.entries(processLook)
-        .filter(([name]) => name !== "INIT")
-        .map(([name, look]) => {
-          const own = `status = ${name}`;
-          const on = filter === own;
-          return (
-            <button key={name} type="button" className="chip" aria-pressed={on} onClick={() => change({ filter: on ? undefined : own, order: undefined, after: undefined })}>
-              <Mark look={look} /> {look.name} <strong title={data?.atMost ? "at most: the namespace has too many internal processes to count each of them" : undefined}>{data ? count(data.countByStatus[name.toLowerCase()] ?? 0n) : "…"}</strong>
-            </button>
-          );
-        })}
-    </div>
-  );
+  const total = data && Object.fromEntries(Object.keys(looks).map((name) => [name, { n: data.countByStatus[name.toLowerCase()] ?? 0n }]));
+  const read: ReadStatuses = async (of, pageSize, o) => {
+    const page = await processes.listProcesses({ namespace: ns, filter: of, pageSize, usersOnly }, o);
+    return { statuses: page.processes.map((p) => (p.status === ProcessStatus.INIT ? "RUNNING" : (ProcessStatus[p.status] ?? ""))), more: page.nextPageToken !== "" };
+  };
+  const title = data?.atMost ? "at most: the namespace has too many internal processes to count each of them" : undefined;
+  return <StatusChips list={`processes ${String(usersOnly)}`} ns={ns} filter={filter} field="status" looks={looks} total={total} counted read={read} label="by status" title={title} />;
 }
 
 function Views({ filter, order }: { filter: string; order: string }) {
@@ -141,34 +127,53 @@ function Views({ filter, order }: { filter: string; order: string }) {
   );
 }
 
-/** Describes a process by its attributes, or a run of a cron by its fire time. */
-function attributesOf(p: Process): string {
+/** Describes a process by its metadata, or a run of a cron by its fire time. */
+function metadataText(p: Process): string {
   const { "progressor.cron_id": cron, "progressor.fire_time": due, "progressor.attempt": attempt, ...rest } = p.metadata ?? {};
   const fired = cron === undefined ? [] : [`cron ${String(cron)}${due ? `, due ${String(due)}` : ""}${Number(attempt) > 1 ? `, attempt ${String(attempt)}` : ""}`];
   const some = Object.entries(rest).slice(0, 6);
   return fired.concat(some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`)).join("  ");
 }
 
-function Row({ p, at, s }: { p: Process; at: boolean; s: Selection }) {
-  const held = p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED;
-  return (
-    <tr className={at ? "at" : ""} data-id={p.processId}>
-      <SelectCell s={s} id={p.processId} />
-      <td>
-        <Status look={lookOfProcess(p.status, p.kind)} />
-      </td>
-      <td className="wrap id">
-        <a href={href("process", { ns: p.namespace, id: p.processId })} title={p.processId}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
-      </td>
-      <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line told={p.kind !== ""} text={attributesOf(p)} /></span>}</td>
-      <td data-label="status since">
-        <When at={millis(p.statusChangedTime)} />
-      </td>
-      <td data-label="started">
-        <When at={millis(p.createdTime)} />
-      </td>
-    </tr>
-  );
+const held = (p: Process) => (p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED) && p.detail !== "";
+
+/** The columns of the list. Each key of the metadata can be one, too. */
+function columnsOf(filter: string, keys: string[]): Column<Process>[] {
+  return [
+    { id: "status", head: "Status", fixed: true, cell: (p) => <Status look={lookOfProcess(p.status, p.kind)} />, text: (p) => ProcessStatus[p.status] ?? "" },
+    {
+      id: "process",
+      head: "Process",
+      fixed: true,
+      className: "wrap id",
+      up: "process_id",
+      down: "process_id desc",
+      cell: (p) => (
+        <>
+          <a href={href("process", { ns: p.namespace, id: p.processId })} title={p.processId}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
+        </>
+      ),
+      text: (p) => p.processId,
+    },
+    {
+      id: "reason",
+      head: "Reason or metadata",
+      className: "grow",
+      cell: (p) => (held(p) ? <Line text={p.detail} /> : <span className="dim"><Line told={p.kind !== ""} text={metadataText(p)} /></span>),
+      text: (p) => (held(p) ? p.detail : metadataText(p)),
+    },
+    { id: "kind", head: "Kind", off: true, label: "kind", cell: (p) => p.kind || <span className="dim">–</span>, text: (p) => p.kind },
+    ...metadataColumns<Process>(keys, (p) => p.metadata),
+    {
+      id: "since",
+      head: "Status since",
+      label: "status since",
+      down: orderFits("status_changed_time desc", filter) ? "status_changed_time desc" : undefined,
+      cell: (p) => <When at={millis(p.statusChangedTime)} />,
+      text: (p) => timeText(millis(p.statusChangedTime)),
+    },
+    { id: "started", head: "Started", label: "started", down: "", up: "created_time", cell: (p) => <When at={millis(p.createdTime)} />, text: (p) => timeText(millis(p.createdTime)) },
+  ];
 }
 
 export function Processes({ ns }: { ns: string }) {
@@ -181,19 +186,18 @@ export function Processes({ ns }: { ns: string }) {
   const order = orderFits(asked, filter) ? asked : "";
   const [bulk, setBulk] = useState<string>();
   const [starting, setStarting] = useState(false);
-  const { data, error, isPending } = useRead(
-    ["processes", ns, filter, order, after, usersOnly],
-    (o) => fill(after, size, async (pageToken) => {
-      const page = await processes.listProcesses({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken, usersOnly }, o);
-      return { rows: page.processes, next: page.nextPageToken };
-    }),
-    { every: after ? 0 : 5000, keep: true },
-  );
+  const page = async (pageToken: string, pageSize: number, o?: CallOptions) => {
+    const answer = await processes.listProcesses({ namespace: ns, filter, orderBy: order, pageSize, pageToken, usersOnly }, o);
+    return { rows: answer.processes, next: answer.nextPageToken };
+  };
+  const { data, error, isPending } = useRead(["processes", ns, filter, order, after, usersOnly], (o) => fill(after, size, (token) => page(token, size, o)), { every: after ? 0 : 5000, keep: true });
   const rows = useMemo(() => data?.rows ?? [], [data]);
-  const fields = useMemo(() => fieldsOf(rows), [rows]);
+  const sample = useSample("processes", ns, rows, (o) => processes.listProcesses({ namespace: ns, pageSize: 200, usersOnly: true }, o).then((a) => a.processes));
+  const fields = useMemo(() => fieldsOf(rows, sample.attributes), [rows, sample.attributes]);
+  const chosen = useChosenColumns("processes");
+  const columns = columnsOf(filter, keysOf(sample.attributes, chosen));
   const shown = [filter, order, after, usersOnly].join();
   const s = useSelection(shown, rows.filter((p) => p.kind === "").map((p) => p.processId));
-  const at = useCursor(rows.map((p) => p.processId), shown, (id) => go("process", { ns, id }), s);
   const onMatches = bulkFilter(s, listed, filter);
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   useCommands(
@@ -219,7 +223,7 @@ export function Processes({ ns }: { ns: string }) {
       </div>
       <Counts ns={ns} filter={filter} usersOnly={usersOnly} />
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder='status = ERROR AND metadata.customer = "ada"   ( / )' />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} search={async (word) => [`process_id = ${prefixed(word)}`, ...searchAttributes(await sample.read(), word)].join(" OR ")} onFocus={sample.want} placeholder='status = ERROR AND metadata.customer = "ada", or a word   ( / )' />
         <div className="actions">
           <Views filter={filter} order={order} />
           <label className="check" title="Also jobs, flow runs, crons and bulks">
@@ -258,33 +262,7 @@ export function Processes({ ns }: { ns: string }) {
           )}
         </Empty>
       ) : (
-        rows.length > 0 && (
-          <section className="card">
-            <Scroll>
-              <table className="stack">
-                <thead>
-                  <tr>
-                    {s.offered && (
-                      <th>
-                        <SelectAll s={s} />
-                      </th>
-                    )}
-                    <th>Status</th>
-                    <th>Process</th>
-                    <th>Reason or attributes</th>
-                    <th>Status since</th>
-                    <th>Started</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map((p, n) => (
-                    <Row key={p.processId} p={p} at={n === at} s={s} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
-          </section>
-        )
+        rows.length > 0 && <List name="processes" ns={ns} schema={ProcessSchema} columns={columns} rows={rows} idOf={(p) => p.processId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />
       )}
       <Pager after={after} next={data?.next ?? ""} />
       {bulk !== undefined && <BulkDialog ns={ns} filter={bulk} onClose={() => setBulk(undefined)} />}

@@ -1,17 +1,20 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, type CallOptions } from "@connectrpc/connect";
 import { useMemo, useState } from "react";
 import { flows, readOnly, trouble, useRead } from "../api";
-import { FilterBar, type FieldHelp } from "../filter";
+import { fieldsOfAttributes, keysOf, prefixed, quoted, searchAttributes, useSample, type Attributes } from "../attributes";
+import { StatusChips, type ReadStatuses } from "../counts";
+import { FilterBar, quote, type FieldHelp } from "../filter";
 import { runEnded, whyRun } from "../flow";
-import { millis, plural, span } from "../format";
-import { type Run } from "../gen/progressor/v1/flow_pb";
+import { millis, span } from "../format";
+import { RunSchema, RunStatus, type Run } from "../gen/progressor/v1/flow_pb";
+import { List, metadataColumns, timeText, useChosenColumns, type Column } from "../list";
 import { methods } from "../may";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
-import { change, go, href, useParam } from "../router";
-import { ActOnMatches, bulkFilter, SelectAll, SelectCell, useCursor, useSelection, type Selection } from "../select";
-import { lookOfRun, Mark, runLook, Status } from "../status";
-import { Act, Bar, Button, Card, Empty, ErrorBox, Line, Loading, Scroll, useNow, When } from "../ui";
+import { change, href, useParam } from "../router";
+import { ActOnMatches, bulkFilter, useSelection } from "../select";
+import { lookOfRun, runLook, Status } from "../status";
+import { Act, Bar, Button, Empty, ErrorBox, Line, Loading, useNow, When } from "../ui";
 import { plainValue } from "../value";
 import { BulkDialog } from "./bulk";
 import { StartRun } from "./startrun";
@@ -25,22 +28,22 @@ const orders: [string, string][] = [
   ["updated_time desc", "last changed first"],
 ];
 
-function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
+function fieldsOf(rows: Run[], types: string[], attributes: Attributes): FieldHelp[] {
   const keys = (of: (r: Run) => unknown) => [...new Set(rows.flatMap((r) => Object.keys((of(r) as object | null) ?? {})))].slice(0, 20);
   const some = (of: (r: Run) => string) => [...new Set(rows.map(of).filter(Boolean))].slice(0, 20);
   return [
     { name: "status", hint: "its status", operators: ["=", "!="], values: Object.keys(runLook) },
+    { name: "run_id", hint: "ID; * at the end matches any suffix", operators: ["=", "!="], values: rows.slice(0, 5).map((r) => r.runId) },
     { name: "template_type", hint: "its template; * at the end matches any suffix", operators: ["=", "!="], values: types },
     { name: "phase", hint: "its current step", operators: ["=", "!="], values: some((r) => r.phase) },
     { name: "scope", hint: "kind of its subject", operators: ["=", "!="], values: some((r) => r.scope) },
-    { name: "scope_id", hint: "id of its subject", operators: ["=", "!="], values: some((r) => r.scopeId) },
+    { name: "scope_id", hint: "ID of its subject", operators: ["=", "!="], values: some((r) => r.scopeId) },
     { name: "cron_id", hint: "cron that started it", operators: ["=", "!="], values: some((r) => r.cronId) },
     { name: "created_time", hint: "time of the start", operators: ordered, time: true },
     { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
     { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
-    ...keys((r) => (r.payload?.kind.case === "structValue" ? plainValue(r.payload) : {})).map((k) => ({ name: `payload.${k}`, hint: "of its payload", operators: [...ordered, ":"] })),
-    ...keys((r) => r.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
-    { name: "metadata.", hint: "", operators: [...ordered, ":"] },
+    ...keys((r) => (r.payload?.kind.case === "structValue" ? plainValue(r.payload) : {})).map((k) => ({ name: `payload.${quote(k)}`, hint: "of its payload", operators: [...ordered, ":"] })),
+    ...fieldsOfAttributes(attributes),
   ];
 }
 
@@ -70,37 +73,50 @@ function Took({ r }: { r: Run }) {
   return <>{ended === undefined ? text.replace(/\.\d+/, "") : text}</>;
 }
 
-function Row({ r, at, s }: { r: Run; at: boolean; s: Selection }) {
-  const why = whyRun(r);
-  const whom = [r.scope, r.scopeId].filter(Boolean).join(" ");
-  return (
-    <tr className={at ? "at" : ""}>
-      <SelectCell s={s} id={r.runId} />
-      <td>
-        <Status look={lookOfRun(r.status)} />
-      </td>
-      <td className="wrap id">
-        <a href={href("run", { ns: r.namespace, id: r.runId })}>{r.runId}</a>
-      </td>
-      <td>
-        <a href={href("template", { ns: r.namespace, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">v{r.templateVersion}</span>
-      </td>
-      <td>
-        {runEnded(r) ? null : (
+const tookText = (r: Run): string => (r.runningTime && r.finishedTime ? span((millis(r.finishedTime) ?? 0) - (millis(r.runningTime) ?? 0)) : "");
+const subject = (r: Run): string => [r.scope, r.scopeId].filter(Boolean).join(" ");
+
+/** The columns of the list. Each key of the metadata can be one, too. */
+function columnsOf(keys: string[]): Column<Run>[] {
+  const dash = <span className="dim">–</span>;
+  return [
+    { id: "status", head: "Status", fixed: true, cell: (r) => <Status look={lookOfRun(r.status)} />, text: (r) => RunStatus[r.status] ?? "" },
+    { id: "run", head: "Run", fixed: true, className: "wrap id", cell: (r) => <a href={href("run", { ns: r.namespace, id: r.runId })}>{r.runId}</a>, text: (r) => r.runId },
+    {
+      id: "template",
+      head: "Template",
+      cell: (r) => (
+        <>
+          <a href={href("template", { ns: r.namespace, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">v{r.templateVersion}</span>
+        </>
+      ),
+      text: (r) => `${r.templateType} v${r.templateVersion}`,
+    },
+    {
+      id: "progress",
+      head: "Progress",
+      cell: (r) =>
+        runEnded(r) ? null : (
           <span className="usage">
             <Bar part={(r.progress?.percent ?? 0) / 100} label={`${Math.round(r.progress?.percent ?? 0)} percent`} /> <span className="dim">{r.phase}</span>
           </span>
-        )}
-      </td>
-      <td className="grow">{why ? <Line told text={why} /> : whom && <span className="dim"><Line text={whom} /></span>}</td>
-      <td className="number" data-label="took">
-        <Took r={r} />
-      </td>
-      <td data-label="started">
-        <When at={millis(r.createdTime)} />
-      </td>
-    </tr>
-  );
+        ),
+      text: (r) => (runEnded(r) ? "" : `${Math.round(r.progress?.percent ?? 0)} % ${r.phase}`),
+    },
+    {
+      id: "reason",
+      head: "Reason or scope",
+      className: "grow",
+      cell: (r) => (whyRun(r) ? <Line told text={whyRun(r)} /> : subject(r) && <span className="dim"><Line text={subject(r)} /></span>),
+      text: (r) => whyRun(r) || subject(r),
+    },
+    { id: "scope", head: "Scope", off: true, className: "wrap", label: "scope", cell: (r) => subject(r) || dash, text: subject },
+    { id: "cron", head: "Cron", off: true, label: "cron", cell: (r) => (r.cronId ? <a href={href("cron", { ns: r.namespace, id: r.cronId })}>{r.cronId}</a> : dash), text: (r) => r.cronId },
+    ...metadataColumns<Run>(keys, (r) => r.metadata),
+    { id: "took", head: "Took", number: true, label: "took", cell: (r) => <Took r={r} />, text: tookText },
+    { id: "started", head: "Started", label: "started", down: "", up: "created_time", cell: (r) => <When at={millis(r.createdTime)} />, text: (r) => timeText(millis(r.createdTime)) },
+    { id: "changed", head: "Changed", off: true, label: "changed", down: "updated_time desc", up: "updated_time", cell: (r) => <When at={millis(r.updatedTime)} />, text: (r) => timeText(millis(r.updatedTime)) },
+  ];
 }
 
 export function Runs({ ns }: { ns: string }) {
@@ -110,19 +126,21 @@ export function Runs({ ns }: { ns: string }) {
   const [bulk, setBulk] = useState<string>();
   const [starting, setStarting] = useState(false);
   const templates = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 30000 });
-  const { data, error, isPending } = useRead(
-    ["runs", ns, filter, order, after],
-    (o) => fill(after, size, async (pageToken) => {
-      const page = await flows.listRuns({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken }, o);
-      return { rows: page.runs, next: page.nextPageToken };
-    }),
-    { every: after ? 0 : 5000, keep: true },
-  );
+  const page = async (pageToken: string, pageSize: number, o?: CallOptions) => {
+    const answer = await flows.listRuns({ namespace: ns, filter, orderBy: order, pageSize, pageToken }, o);
+    return { rows: answer.runs, next: answer.nextPageToken };
+  };
+  const { data, error, isPending } = useRead(["runs", ns, filter, order, after], (o) => fill(after, size, (token) => page(token, size, o)), { every: after ? 0 : 5000, keep: true });
   const rows = useMemo(() => data?.rows ?? [], [data]);
+  const sample = useSample("runs", ns, rows, (o) => flows.listRuns({ namespace: ns, pageSize: 100 }, o).then((a) => a.runs));
+  const columns = columnsOf(keysOf(sample.attributes, useChosenColumns("runs")));
+  const countRuns: ReadStatuses = async (of, pageSize, o) => {
+    const answer = await flows.listRuns({ namespace: ns, filter: of, pageSize }, o);
+    return { statuses: answer.runs.map((r) => RunStatus[r.status] ?? ""), more: answer.nextPageToken !== "" };
+  };
   const shown = [filter, order, after].join();
   const ids = rows.map((r) => r.runId);
   const s = useSelection(shown, ids);
-  const at = useCursor(ids, shown, (id) => go("run", { ns, id }), s);
   const onMatches = bulkFilter(s, listed, filter);
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   useCommands(readOnly ? [] : [{ name: "Act on all matches", group: "flows", needs: methods.startBulk, run: () => setBulk(onMatches) }, { name: "Start a run", group: "flows", needs: methods.startRun, run: () => setStarting(true) }]);
@@ -139,18 +157,9 @@ export function Runs({ ns }: { ns: string }) {
         </div>
       </div>
       <FlowTabs ns={ns} at="flows" />
-      <div className="chips" role="group" aria-label="by status">
-        {Object.entries(runLook).map(([name, look]) => {
-          const own = `status = ${name}`;
-          return (
-            <button key={name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
-              <Mark look={look} /> {look.name}
-            </button>
-          );
-        })}
-      </div>
+      <StatusChips list="runs" ns={ns} filter={filter} field="status" looks={runLook} counted={false} read={countRuns} label="by status" />
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [])} wrong={wrong} placeholder="status = FAILED AND template_type = order   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [], sample.attributes)} wrong={wrong} search={async (word) => [`run_id = ${prefixed(word)}`, `scope_id = ${quoted(word)}`, ...searchAttributes(await sample.read(), word)].join(" OR ")} onFocus={sample.want} placeholder="status = FAILED AND template_type = order, or a word   ( / )" />
         <select aria-label="order" value={order} onChange={(e) => change({ order: e.target.value, after: undefined })}>
           {orders.map(([o, name]) => (
             <option key={o} value={o}>
@@ -176,35 +185,7 @@ export function Runs({ ns }: { ns: string }) {
           )}
         </Empty>
       )}
-      {rows.length > 0 && (
-        <Card>
-          <Scroll label={plural(rows.length, "run")}>
-            <table className="stack">
-              <thead>
-                <tr>
-                  {s.offered && (
-                    <th>
-                      <SelectAll s={s} />
-                    </th>
-                  )}
-                  <th>Status</th>
-                  <th>Run</th>
-                  <th>Template</th>
-                  <th>Progress</th>
-                  <th>Reason or scope</th>
-                  <th className="number">Took</th>
-                  <th>Started</th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map((r, n) => (
-                  <Row key={r.runId} r={r} at={n === at} s={s} />
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
-        </Card>
-      )}
+      {rows.length > 0 && <List name="runs" ns={ns} schema={RunSchema} columns={columns} rows={rows} idOf={(r) => r.runId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />}
       <Pager after={after} next={data?.next ?? ""} />
       {bulk !== undefined && <BulkDialog ns={ns} kind="flow" filter={bulk} onClose={() => setBulk(undefined)} />}
       {starting && <StartRun ns={ns} onClose={() => setStarting(false)} />}

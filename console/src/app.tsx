@@ -230,7 +230,7 @@ function Shell() {
               <Loading />
             )
           ) : page.needs && !ns ? (
-            loading || all.length || error ? <Loading /> : <Empty title="No namespaces yet">Create one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
+            loading || all.length || error ? <Loading /> : <Empty title="No namespaces yet">Create one: <code>progressor namespace put orders --connect-url http://127.0.0.1:9000</code></Empty>
           ) : (
             <Suspense fallback={<Loading />}>
               {guessed && page.needs && all.length > 1 && <Only title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}

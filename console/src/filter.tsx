@@ -217,27 +217,31 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder, search,
             }
           }}
         />
-        {open && word && !shown && <p className="bare">Enter searches IDs and metadata for {word}</p>}
-        {shown && (
-          <ul id={list} role="listbox" aria-label="suggestions">
-            {offered.list.map((o, n) => (
-              <li
-                key={o.text}
-                id={`${list}-${n}`}
-                role="option"
-                aria-selected={n === at}
-                onMouseDown={(e) => {
-                  e.preventDefault();
-                  take(o);
-                }}
-              >
-                <code>{o.text}</code> {o.hint && <span className="dim">{o.hint}</span>}
-              </li>
-            ))}
-          </ul>
+        {open && (shown || word) && (
+          <div className="drop">
+            {shown && (
+              <ul id={list} role="listbox" aria-label="suggestions">
+                {offered.list.map((o, n) => (
+                  <li
+                    key={o.text}
+                    id={`${list}-${n}`}
+                    role="option"
+                    aria-selected={n === at}
+                    onMouseDown={(e) => {
+                      e.preventDefault();
+                      take(o);
+                    }}
+                  >
+                    <code>{o.text}</code> {o.hint && <span className="dim">{o.hint}</span>}
+                  </li>
+                ))}
+              </ul>
+            )}
+            {word && <p className="bare">Enter searches for {word}</p>}
+          </div>
         )}
       </div>
-      <button type="submit" className="button" title={search && "A word without an operator searches the beginning of IDs, and metadata"}>
+      <button type="submit" className="button" title={search && "Apply the filter, or search for a word"}>
         Find
       </button>
       {value && (

@@ -3,6 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { refresh, trouble } from "./api";
+import { isAbout, useForm } from "./form";
 import { ago, exact, span } from "./format";
 import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
 import { useMay } from "./may";
@@ -91,6 +92,8 @@ const Asked = createContext(false);
 export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const asked = useContext(Asked);
+  const { refused, names } = useForm();
+  const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // at a field
   // It may be below the visible part of a long form.
   useEffect(() => {
     if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
@@ -101,7 +104,7 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   return (
     <div ref={box} className="notice bad" role="alert">
       <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
-      <p>{text}</p>
+      <p>{shown ? "Correct the marked field." : text}</p>
       {hint && <p className="dim">{hint}</p>}
     </div>
   );
@@ -125,11 +128,17 @@ export function Missing({ error, what, id, ns, to, list }: { error: unknown; wha
   );
 }
 
-export function Empty({ title, children, page }: { title: string; children?: ReactNode; page?: boolean }) {
+/** docs: the page of the documentation that describes what is missing. */
+export function Empty({ title, children, page, docs }: { title: string; children?: ReactNode; page?: boolean; docs?: string }) {
   return (
     <div className="empty">
       {page ? <h1>{title}</h1> : <strong>{title}</strong>}
       {children && <div>{children}</div>}
+      {docs && (
+        <div>
+          Documentation: <code>docs/{docs}</code>
+        </div>
+      )}
     </div>
   );
 }
@@ -158,20 +167,43 @@ export function Card({ title, extra, children, className }: { title?: ReactNode;
   );
 }
 
-type Input = React.ReactElement<{ id?: string; "aria-describedby"?: string; "aria-invalid"?: boolean }>;
+type Input = React.ReactElement<{ id?: string; value?: unknown; "aria-describedby"?: string; "aria-invalid"?: boolean; "aria-required"?: boolean }>;
 
-/** A label with its input and a hint or an error. The hint describes the input; it is not part of its name. */
-export function Field({ label, hint, error, children }: { label: ReactNode; hint?: ReactNode; error?: ReactNode; children: Input }) {
+interface FieldProps {
+  label: ReactNode;
+  hint?: ReactNode;
+  error?: ReactNode;
+  required?: boolean; // the form is not sent while it is empty
+  name?: string; // its name in errors of the engine
+  children: Input;
+}
+
+/**
+ * A label with its input and a hint or an error. The hint describes the input; it is not part of its name. In a Form, an
+ * error of the engine about the field is shown here until the value changes.
+ */
+export function Field({ label, hint, error, required, name, children }: FieldProps) {
   const id = useId();
+  const { tried, refused, names } = useForm();
+  const value = String(children.props.value ?? "");
+  const about = name !== undefined && refused && isAbout(refused.field, name) ? refused : undefined;
+  const [sent, setSent] = useState<{ error: unknown; value: string }>();
+  if (about && sent?.error !== about.key) setSent({ error: about.key, value });
+  useEffect(() => {
+    if (!name) return;
+    names.add(name);
+    return () => void names.delete(name);
+  }, [names, name]);
+  const said = error || (required && tried && !value.trim() && "is required") || (about && sent?.value === value && about.text);
   return (
     <div className="field">
-      <label className="label" htmlFor={id}>
+      <label className={required ? "label required" : "label"} htmlFor={id}>
         {label}
       </label>
-      {cloneElement(children, { id, "aria-describedby": error || hint ? `${id}-hint` : undefined, "aria-invalid": error ? true : undefined })}
-      {(error || hint) && (
-        <span id={`${id}-hint`} className={error ? "wrong" : "hint"}>
-          {error || hint}
+      {cloneElement(children, { id, "aria-describedby": said || hint ? `${id}-hint` : undefined, "aria-invalid": said ? true : undefined, "aria-required": required || undefined })}
+      {(said || hint) && (
+        <span id={`${id}-hint`} className={said ? "wrong" : "hint"}>
+          {said || hint}
         </span>
       )}
     </div>

@@ -50,7 +50,7 @@ spec("A cron is created with a preview in words, changed, and deleted", async (p
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("by hand");
+  await dialog.getByRole("textbox", { name: "ID", exact: true }).fill("by hand");
   await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRX");
   await dialog.getByRole("alert").getByText(/expressions\[0\]/).waitFor();
   await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRI");
@@ -82,7 +82,7 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload from the
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("reports");
+  await dialog.getByRole("textbox", { name: "ID", exact: true }).fill("reports");
   await dialog.getByLabel("Expressions").fill("0 6 * * *");
   await dialog.getByRole("button", { name: "a job" }).click();
   await dialog.getByLabel("Job name").fill("render");
@@ -96,7 +96,7 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload from the
   await dialog.getByRole("button", { name: "a flow run" }).click();
   await dialog.getByRole("combobox", { name: "Template" }).fill("report");
   await dialog.locator(".hint", { hasText: "A report" }).waitFor();
-  await dialog.getByLabel("Scope id").fill("daily");
+  await dialog.getByLabel("Scope ID").fill("daily");
   await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"');
   await dialog.getByText("not valid JSON").waitFor();
   await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"}');
@@ -113,13 +113,15 @@ spec("A cron with an invalid schedule is not created; the list and the page show
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("wrong");
+  await dialog.getByRole("textbox", { name: "ID", exact: true }).fill("wrong");
   await dialog.getByLabel("Expressions").fill("0 25 * * *");
   await dialog.getByRole("alert").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Create" }).isDisabled(), true);
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await dialog.getByLabel("Expressions").and(dialog.locator(":focus")).waitFor();
+  await dialog.getByText("is not valid: see the preview").waitFor();
   await dialog.getByLabel("Expressions").fill("0 23 * * *");
   await dialog.getByText("at 23:00 every day").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Create" }).isDisabled(), false);
+  await dialog.getByText("is not valid: see the preview").waitFor({ state: "detached" });
   await dialog.getByRole("button", { name: "Cancel" }).click();
   const cron = { namespace: "echo", cronId: "once", spec: { expressions: ["* * * * * *"], maxFires: "1" }, target: { http: { url: "http://127.0.0.1:9/" } } };
   await engine.post("CronService/CreateCron", { cron });

@@ -96,8 +96,8 @@ spec("A form made from the schema of a template starts a run", async (page, go) 
   await dialog.getByText("The payload is valid").waitFor();
   await dialog.getByRole("button", { name: "JSON" }).click();
   assert.deepEqual(JSON.parse(await dialog.getByRole("textbox", { name: "Payload" }).inputValue()), { order: "by-form", total: 50, parcels: [{ sku: "mug", count: 1 }] });
-  await dialog.getByText("Id, scope and start time").click();
-  await dialog.getByLabel("Id", { exact: true }).fill("by-form");
+  await dialog.getByText("ID, scope and start time").click();
+  await dialog.getByLabel("ID", { exact: true }).fill("by-form");
   await dialog.getByRole("button", { name: "Start" }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
   assert.equal((await run("by-form")).payload.parcels[0].sku, "mug");
@@ -148,7 +148,7 @@ spec("A user finds a wait in the inbox and approves it in three clicks", async (
   await page.getByRole("button", { name: "Answer Approve order ask of 3000" }).click(); // 2
   assert.match(page.url(), /answer=orders%2Fask/);
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("3000", { exact: true }).waitFor();
+  await dialog.getByRole("definition").getByText("3000", { exact: true }).waitFor();
   await dialog.getByRole("button", { name: "Reject…" }).click();
   assert.equal(await dialog.getByLabel("Reason").inputValue(), "rejected", "the schema allows no other answer than yes");
   await dialog.getByRole("button", { name: "Done" }).click();

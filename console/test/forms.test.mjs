@@ -1,7 +1,7 @@
 // What forms send: unchanged values as they were, new values as they were typed, and a request whose response was lost only once.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { bytes, specs, startBrowser, startEngine } from "./world.mjs";
+import { axe, bytes, specs, startBrowser, startEngine } from "./world.mjs";
 
 let engine, browser;
 const spec = specs(() => ({ engine, browser }));
@@ -13,6 +13,33 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await engine?.stop();
+});
+
+/** A form is not sent while a field is wrong: the field gets the focus. */
+async function refuses(dialog, button, label) {
+  await dialog.getByRole("button", { name: button, exact: true }).click();
+  await dialog.getByLabel(label, { exact: true }).and(dialog.locator(":focus")).waitFor();
+}
+
+spec("A form marks what it requires, shows each error at its field, and focuses the first", async (page, go) => {
+  await go("#/jobs?ns=echo");
+  await page.getByRole("button", { name: "Enqueue…" }).click();
+  const dialog = page.getByRole("dialog");
+  const name = dialog.getByLabel("Name", { exact: true });
+  assert.equal(await name.getAttribute("aria-required"), "true");
+  await refuses(dialog, "Enqueue", "Name");
+  await dialog.getByText("is required").waitFor();
+  await name.fill("look");
+  await dialog.getByText("is required").waitFor({ state: "detached" });
+  await dialog.getByLabel("ID", { exact: true }).fill("x".repeat(300));
+  await refuses(dialog, "Enqueue", "ID"); // the engine refuses it
+  await dialog.getByRole("alert").getByText("Correct the marked field.").waitFor();
+  assert.equal(await dialog.getByLabel("ID", { exact: true }).getAttribute("aria-invalid"), "true");
+  assert.deepEqual(await axe(page), []);
+  await dialog.getByLabel("ID", { exact: true }).fill("short");
+  assert.equal(await dialog.getByLabel("ID", { exact: true }).getAttribute("aria-invalid"), null);
+  await dialog.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await page.getByRole("heading", { name: "short" }).waitFor();
 });
 
 spec("A form does not change durations that were not edited", async (page, go) => {
@@ -33,7 +60,7 @@ spec("A form does not change durations that were not edited", async (page, go) =
   await go("#/constraints?ns=exact");
   await page.getByRole("button", { name: "Edit…" }).click();
   await dialog.getByLabel("Maximum running").fill("1O");
-  assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "what is no number was taken for no limit");
+  await refuses(dialog, "Save", "Maximum running");
   await dialog.getByLabel("Maximum running").fill("5");
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.waitFor({ state: "detached" });
@@ -57,7 +84,7 @@ spec("A field shows that its text is not a number, and does not use the default 
       const before = await field.inputValue();
       await field.fill(text);
       await dialog.getByText(/^must be a (whole )?number, or empty$/).waitFor();
-      assert.ok(await dialog.getByRole("button", { name: button, exact: true }).isDisabled(), `${label}: ${text} can be sent`);
+      await refuses(dialog, button, label);
       await field.fill(before);
       await dialog.getByText(/^must be a (whole )?number, or empty$/).waitFor({ state: "detached" });
     }
@@ -72,7 +99,7 @@ spec("A field shows that its text is not a number, and does not use the default 
   await refused([["Attempts", "many"], ["Backoff factor", "twice"], ["Running tasks per node", "1O"], ["Waiting requests per process", "1.5"]], "Save");
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
-  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("number");
+  await dialog.getByRole("textbox", { name: "ID", exact: true }).fill("number");
   await dialog.getByLabel("Expressions").fill("@daily");
   await dialog.getByText("Policies").click();
   await refused([["Concurrent runs", "two"], ["Pause after consecutive failures", "few"]], "Create");
@@ -82,7 +109,7 @@ spec("A field shows that its text is not a number, and does not use the default 
   await dialog.getByLabel("Match").fill("true");
   await dialog.getByLabel("Per", { exact: true }).fill("1m");
   await dialog.getByText("required with a duration or a burst").waitFor();
-  assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "a rate without its number can be sent");
+  await refuses(dialog, "Save", "Maximum starts");
 });
 
 spec("The field of an integer that would lose digits shows an error", async (page, go) => {

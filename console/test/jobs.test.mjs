@@ -263,7 +263,7 @@ spec("A namespace is created, configured, paused and resumed", async (page, go) 
   await dialog.getByRole("button", { name: "a built-in processor" }).click();
   await dialog.getByLabel("Processor name").fill("nobody");
   await dialog.getByRole("button", { name: "Save" }).click();
-  await dialog.getByRole("alert").getByText(/nobody/).waitFor();
+  await dialog.locator(".field", { hasText: "Processor name" }).getByText(/"nobody"/).waitFor();
   await dialog.getByLabel("Processor name").fill("echo");
   await dialog.getByRole("button", { name: "Save" }).click();
   const row = page.getByRole("row", { name: /play/ });

@@ -36,7 +36,7 @@ spec("A word finds the beginning of an ID and values of metadata of any type", a
   await go("#/processes?ns=echo");
   const filter = page.getByRole("combobox", { name: "filter" });
   await filter.fill("ada");
-  await page.getByText("Enter searches IDs and metadata for ada").waitFor();
+  await page.getByText("Enter searches for ada").waitFor();
   await filter.press("Enter");
   await shows(page, ["list-2", "list-1", "ada-1"]);
   assert.match(await filter.inputValue(), /^process_id = "ada\*" OR .*metadata\.customer = "ada"/);

@@ -2,6 +2,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, processes, refresh, trouble } from "../api";
+import { Form } from "../form";
 import { duration, parseSpan } from "../format";
 import { ProcessStatus, Wait, type Process } from "../gen/progressor/v1/process_pb";
 import { newKey, useRequestKey } from "../keys";
@@ -268,8 +269,7 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
     } catch (e) {
       wrong = e instanceof RangeError ? e.message : "must be a JSON object, such as {\"tenant\": \"acme\"}";
     }
-  const start = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const start = async () => {
     setBusy(true);
     setError(undefined);
     try {
@@ -286,25 +286,25 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
   };
   return (
     <Dialog title={`Start a process in ${ns}`} onClose={onClose}>
-      <form onSubmit={(e) => void start(e)}>
+      <Form onSubmit={start} error={error}>
         <p className="says">Creates the process and runs its INIT task. If the processor rejects the task, the process is not created.</p>
-        <Field label="Id" hint="If empty, the engine chooses one.">
+        <Field label="ID" name="process_id" hint="If empty, the engine chooses one.">
           <input autoFocus value={id} onChange={(e) => setId(e.target.value)} autoComplete="off" spellCheck={false} />
         </Field>
-        <Field label="Args">
+        <Field label="Args" name="args">
           <PayloadInput value={args} onChange={setArgs} />
         </Field>
-        <Field label="Metadata" hint="Searchable attributes, a JSON object." error={wrong}>
+        <Field label="Metadata" name="metadata" hint="A JSON object, by which the process can be found." error={wrong}>
           <textarea rows={2} value={metadata} spellCheck={false} onChange={(e) => setMetadata(e.target.value)} />
         </Field>
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || Boolean(wrong)}>
+          <button type="submit" className="button main" disabled={busy}>
             {busy ? "…" : "Start"}
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

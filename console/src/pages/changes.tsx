@@ -24,7 +24,7 @@ function Sinks({ ns }: { ns: string }) {
       <ErrorBox error={error} what="Sinks" />
       {isPending && <Loading rows={2} />}
       {data?.sinks.length === 0 && (
-        <Empty title="No sinks yet">
+        <Empty title="No sinks yet" docs="changes.md">
           A sink delivers the changes of {ns} to a webhook or to Kafka. Create one: <code>progressor sink put {ns} -f sink.yaml</code>
         </Empty>
       )}

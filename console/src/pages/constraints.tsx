@@ -1,6 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, readOnly, refresh, useRead } from "../api";
+import { Form } from "../form";
 import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
 import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
 import { methods } from "../may";
@@ -24,8 +25,7 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
   const wrongPer = (f.count.trim() || f.per.trim()) && parseSpan(f.per) === undefined ? "a duration, such as 1s or 1m" : undefined;
   // A duration or a burst without a number of starts would be ignored.
   const wrongStarts = wrongCount(f.count) || (!f.count.trim() && (f.per.trim() || f.burst.trim()) ? "required with a duration or a burst" : "");
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     try {
       const constraint = create(ConstraintSchema, { namespace: ns, name: f.name.trim(), match: f.match, key: f.key, maxRunning: Number(f.running) || 0 });
@@ -41,41 +41,41 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
   };
   return (
     <Dialog title={before ? `Edit ${before.name}` : `New constraint in ${ns}`} onClose={onClose}>
-      <form onSubmit={(e) => void save(e)}>
+      <Form onSubmit={save} error={error}>
         <p className="says">Limits how many matching jobs run at the same time, and how many start in a period. It also applies to waiting jobs. Running jobs continue.</p>
         {!before && (
-          <Field label="Name">
+          <Field label="Name" name="constraint.name" required>
             <input autoFocus {...text("name")} />
           </Field>
         )}
-        <Field label="Match" hint='CEL over job.name, job.args, job.priority, job.tags and job.metadata, such as job.name == "send_mail"'>
+        <Field label="Match" name="constraint.match" required hint='CEL over job.name, job.args, job.priority, job.tags and job.metadata, such as job.name == "send_mail"'>
           <input className="mono" spellCheck={false} {...text("match")} />
         </Field>
-        <Field label="Key" hint="CEL, such as job.args.region. Each value has its own limit. If empty, all matching jobs share one.">
+        <Field label="Key" name="constraint.key" hint="CEL, such as job.args.region. Each value has its own limit. If empty, all matching jobs share one.">
           <input className="mono" spellCheck={false} {...text("key")} />
         </Field>
         <div className="grid2">
-          <Field label="Maximum running" hint="If empty, no limit." error={wrongCount(f.running)}>
+          <Field label="Maximum running" name="constraint.max_running" hint="If empty, no limit." error={wrongCount(f.running)}>
             <input inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Maximum starts" hint="If empty, no limit." error={wrongStarts}>
+          <Field label="Maximum starts" name="constraint.rate.count" hint="If empty, no limit." error={wrongStarts}>
             <input inputMode="numeric" {...text("count")} />
           </Field>
-          <Field label="Per" error={wrongPer}>
+          <Field label="Per" name="constraint.rate.per" error={wrongPer}>
             <input {...text("per")} placeholder="1m" />
           </Field>
-          <Field label="Burst" hint="If empty, the same as maximum starts." error={wrongCount(f.burst)}>
+          <Field label="Burst" name="constraint.rate.burst" hint="If empty, the same as maximum starts." error={wrongCount(f.burst)}>
             <input inputMode="numeric" {...text("burst")} />
           </Field>
         </div>
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer || wrongStarts || wrongCount(f.running) || wrongCount(f.burst))}>
+          <button type="submit" className="button main" disabled={busy}>
             Save
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -95,7 +95,10 @@ export function Constraints({ ns }: { ns: string }) {
       </div>
       <ErrorBox error={error} />
       {isPending && <Loading />}
-      {data?.constraints.length === 0 && <Empty title="No constraints yet">A constraint limits how many matching jobs run at the same time, and how many start in a period. Create one with "New constraint…".</Empty>}
+      {data?.constraints.length === 0 && <Empty title="No constraints yet" docs="constraints.md">
+          <p>A constraint limits how many matching jobs run at the same time, and how many start in a period.</p>
+          <Act needs={methods.putConstraint} kind="main" onClick={() => setEditing("new")}>Create a constraint…</Act> <span>Command: <code>progressor constraint put {ns} mail --match 'job.name == "send_mail"' --max-running 10</code></span>
+        </Empty>}
       {(data?.constraints.length ?? 0) > 0 && (
         <Card>
           <Table label="constraints" heads={["Constraint", "Matches", "Key", "#Running", "Limit", "#Waiting", "Rate", "Next free", ""]}>

@@ -1,6 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useEffect, useId, useMemo, useState } from "react";
 import { crons, flows, refresh, trouble, useRead } from "../api";
+import { Form as EditForm } from "../form";
 import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, wrongCount } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
@@ -184,7 +185,7 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
   const no = known?.schedulable === false && "crons may not start this template: schedulable is false";
   return (
     <>
-      <Field label="Template" hint={known?.name || (data?.templates.length === 0 && `No templates in ${ns} yet.`)} error={no}>
+      <Field label="Template" name="cron.target.start_run.type" required hint={known?.name || (data?.templates.length === 0 && `No templates in ${ns} yet.`)} error={no}>
         <input {...text("name")} list={names} spellCheck={false} autoComplete="off" />
       </Field>
       <datalist id={names}>
@@ -200,7 +201,7 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
       <Field label="Scope" hint="Kind of subject: user, account, …">
         <input {...text("scope")} />
       </Field>
-      <Field label="Scope id" hint="Id of the subject.">
+      <Field label="Scope ID" hint="ID of the subject.">
         <input {...text("scopeId")} />
       </Field>
     </>
@@ -225,10 +226,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
       return e instanceof RangeError ? e.message : `not valid JSON${e instanceof Error ? `: ${e.message}` : ""}`;
     }
   }, [f.target, f.args]);
-  // Hidden fields must not disable the form.
-  const wrongCounts = [f.maxConcurrency, f.pauseAfter, ...(f.misfire === MisfirePolicy.CATCH_UP_LIMITED ? [f.catchup] : []), ...(f.target === "enqueueJob" ? [f.retries] : []), ...(f.target === "startRun" ? [f.version] : [])].some(wrongCount);
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     setError(undefined);
     try {
@@ -245,25 +243,25 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
   };
   return (
     <Dialog title={cron ? `Edit ${cron.cronId}` : `New cron in ${ns}`} wide onClose={onClose}>
-      <form onSubmit={(e) => void save(e)} className="edit">
+      <EditForm onSubmit={save} error={error} wrong={wrongSpec} className="edit">
         <div className="two">
           <div>
             {!cron && (
-              <Field label="Id">
+              <Field label="ID" name="cron.cron_id" required>
                 <input autoFocus {...text("id")} autoComplete="off" spellCheck={false} />
               </Field>
             )}
-            <Field label="Expressions" hint="One per line. The cron fires at the times of all of them.">
+            <Field label="Expressions" name="cron.spec.expressions" required error={wrongSpec && "is not valid: see the preview"} hint="One per line. The cron fires at the times of all of them.">
               <textarea rows={2} spellCheck={false} {...text("expressions")} />
             </Field>
-            <Field label="Excluded times" hint="Expressions, one per line.">
+            <Field label="Excluded times" name="cron.spec.excludes" hint="Expressions, one per line.">
               <textarea rows={1} spellCheck={false} {...text("excludes")} />
             </Field>
             <div className="grid2">
-              <Field label="Time zone" hint="If empty, UTC.">
+              <Field label="Time zone" name="cron.spec.timezone" hint="If empty, UTC.">
                 <input {...text("timezone")} spellCheck={false} />
               </Field>
-              <Field label="Jitter" error={wrongSpan(f.jitter)}>
+              <Field label="Jitter" name="cron.spec.jitter" error={wrongSpan(f.jitter)}>
                 <input {...text("jitter")} placeholder="none" />
               </Field>
             </div>
@@ -292,10 +290,10 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
         <div className="grid2">
           {f.target === "http" && (
             <>
-              <Field label="URL">
+              <Field label="URL" name="cron.target.http.url" required>
                 <input {...text("url")} placeholder="https://…" spellCheck={false} />
               </Field>
-              <Field label="Method">
+              <Field label="Method" name="cron.target.http.method">
                 <input {...text("method")} placeholder="POST" />
               </Field>
             </>
@@ -307,13 +305,13 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
             </Field>
           )}
           {f.target === "notifyProcess" && (
-            <Field label="Process">
+            <Field label="Process" name="cron.target.notify_process.process_id" required>
               <input {...text("name")} spellCheck={false} />
             </Field>
           )}
           {f.target === "enqueueJob" && (
             <>
-              <Field label="Job name">
+              <Field label="Job name" name="cron.target.enqueue_job.name" required>
                 <input {...text("name")} spellCheck={false} />
               </Field>
               <Field label="Retries" error={wrongCount(f.retries)}>
@@ -355,11 +353,11 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || wrongSpec || !f.id.trim() || !lines(f.expressions).length || wrongCounts || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
+          <button type="submit" className="button main" disabled={busy}>
             {busy ? "…" : cron ? "Save" : "Create"}
           </button>
         </footer>
-      </form>
+      </EditForm>
     </Dialog>
   );
 }

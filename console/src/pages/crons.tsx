@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { useState } from "react";
 import { crons, readOnly, trouble, useRead } from "../api";
+import { attributesOf, fieldsOfAttributes, prefixed, searchAttributes } from "../attributes";
 import { FilterBar, type FieldHelp } from "../filter";
 import { count, exact, millis } from "../format";
 import { FireStatus, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
@@ -9,17 +10,17 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status, type Look } from "../status";
-import { Act, Card, Empty, ErrorBox, Loading, Table, When } from "../ui";
+import { Act, Button, Card, Empty, ErrorBox, Loading, Table, When } from "../ui";
 import { CronDialog, cronNeeds, type CronAction } from "./cronactions";
 import { EditCron } from "./cronedit";
 
 const fieldsOf = (rows: Cron[]): FieldHelp[] => [
-  { name: "cron_id", hint: "id; * at the end matches any suffix", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
+  { name: "cron_id", hint: "ID; * at the end matches any suffix", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
   { name: "paused", hint: "true or false", operators: ["=", "!="], values: ["true", "false"] },
   { name: "failing", hint: "whether its last run failed", operators: ["=", "!="], values: ["true", "false"] },
   { name: "status", hint: "status of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
   { name: "created_time", hint: "creation time", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
-  { name: "metadata.", hint: "an attribute", operators: ["=", "!=", ":"] },
+  ...fieldsOfAttributes(attributesOf(rows)),
 ];
 
 /** The last fires as blocks, newest last, followed by the next ones as empty blocks. */
@@ -126,12 +127,21 @@ export function Crons({ ns }: { ns: string }) {
         </div>
       </div>
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(data?.crons ?? [])} wrong={wrong} placeholder="paused = true   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(data?.crons ?? [])} wrong={wrong} search={(word) => Promise.resolve([`cron_id = ${prefixed(word)}`, ...searchAttributes(attributesOf(data?.crons ?? []), word)].join(" OR "))} placeholder="paused = true, or a word   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data?.crons.length === 0 && (
-        <Empty title={filter ? "No crons match" : "No crons yet"}>{filter ? "Change or clear the filter." : "A cron starts a process, a job, a flow run or an HTTP request on a schedule, and records each decision. Create one with \"New cron…\"."}</Empty>
+        <Empty title={filter ? "No crons match" : "No crons yet"} docs={filter ? undefined : "crons.md"}>
+          {filter ? (
+            <Button onClick={() => change({ filter: undefined })}>Show all</Button>
+          ) : (
+            <>
+              <p>A cron starts a process, a job, a flow run or an HTTP request on a schedule, and records each decision.</p>
+              <Act needs={methods.createCron} kind="main" onClick={() => setMaking(true)}>Create a cron…</Act> <span>Command: <code>progressor cron create {ns} nightly '0 3 * * *' --start-process</code></span>
+            </>
+          )}
+        </Empty>
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>

@@ -5,6 +5,7 @@ import { insight, jobs, readOnly, refresh, trouble, useRead } from "../api";
 import { fieldsOfAttributes, keysOf, prefixed, quoted, searchAttributes, useSample, type Attributes } from "../attributes";
 import { StatusChips, type ReadStatuses } from "../counts";
 import { FilterBar, quote, splitFilter, withValue, type FieldHelp } from "../filter";
+import { Form } from "../form";
 import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp, wrongCount, wrongWhole } from "../format";
 import { JobOptionsSchema, JobSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
 import { useRequestKey } from "../keys";
@@ -179,7 +180,7 @@ export function Jobs({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={filter ? "No jobs match" : "No jobs yet"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <>Enqueue one with "Enqueue…", <code>progressor job enqueue</code>, the API, or SQL.</>}</Empty>
+        <Empty title={filter ? "No jobs match" : "No jobs yet"} docs={filter ? undefined : "jobs.md"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <><Act needs={methods.enqueue} kind="main" onClick={() => setMaking(true)}>Enqueue a job…</Act> <span>Command: <code>progressor job enqueue {ns} send_mail</code></span></>}</Empty>
       )}
       {rows.length > 0 && <List name="jobs" ns={ns} schema={JobSchema} columns={columns} rows={rows} idOf={(j) => j.jobId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />}
       <Pager after={after} next={data?.next ?? ""} />
@@ -205,8 +206,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
       wrong = e instanceof RangeError ? e.message : `not valid JSON${e instanceof Error ? `: ${e.message}` : ""}`;
     }
   const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
-  const submit = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const submit = async () => {
     setBusy(true);
     try {
       const options = create(JobOptionsSchema, { priority: Number(f.priority) || 0, maxRetry: Number(f.retries) || 0, tags: f.tags.split(/[\s,]+/).filter(Boolean) });
@@ -225,13 +225,13 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
   };
   return (
     <Dialog title={`Enqueue a job in ${ns}`} onClose={onClose}>
-      <form onSubmit={(e) => void submit(e)}>
+      <Form onSubmit={submit} error={error}>
         <p className="says">Stores the job. It runs when a worker or a processor has a free slot.</p>
         <div className="grid2">
-          <Field label="Name">
+          <Field label="Name" name="name" required>
             <input autoFocus list="jobnames" {...text("name")} />
           </Field>
-          <Field label="Id" hint="If empty, the engine chooses one.">
+          <Field label="ID" name="job_id" hint="If empty, the engine chooses one.">
             <input {...text("id")} />
           </Field>
         </div>
@@ -240,34 +240,34 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
             <option key={n} value={n} />
           ))}
         </datalist>
-        <Field label="Args" hint="JSON" error={wrong}>
+        <Field label="Args" name="args" hint="JSON" error={wrong}>
           <PayloadInput json value={f.args} onChange={(args) => setForm({ ...f, args })} />
         </Field>
         <div className="grid2">
-          <Field label="Retries" error={wrongCount(f.retries)}>
+          <Field label="Retries" name="options.max_retry" error={wrongCount(f.retries)}>
             <input inputMode="numeric" {...text("retries")} />
           </Field>
-          <Field label="Priority" hint="Smaller runs first." error={wrongWhole(f.priority)}>
+          <Field label="Priority" name="options.priority" hint="Smaller runs first." error={wrongWhole(f.priority)}>
             <input inputMode="numeric" {...text("priority")} />
           </Field>
-          <Field label="Start in" hint="A duration from now, such as 5m." error={wrongSpan(f.runIn)}>
+          <Field label="Start in" name="options.run_time" hint="A duration from now, such as 5m." error={wrongSpan(f.runIn)}>
             <input {...text("runIn")} placeholder="now" />
           </Field>
-          <Field label="Timeout of an attempt" error={wrongSpan(f.timeout)}>
+          <Field label="Timeout of an attempt" name="options.timeout" error={wrongSpan(f.timeout)}>
             <input {...text("timeout")} placeholder="30s" />
           </Field>
         </div>
-        <Field label="Tags" hint="Separated by commas.">
+        <Field label="Tags" name="options.tags" hint="Separated by commas.">
           <input {...text("tags")} />
         </Field>
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || Boolean(wrong || wrongCount(f.retries) || wrongWhole(f.priority) || wrongSpan(f.runIn) || wrongSpan(f.timeout))}>
+          <button type="submit" className="button main" disabled={busy}>
             Enqueue
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

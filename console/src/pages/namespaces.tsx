@@ -1,6 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { allNamespaces, insight, namespaces, readOnly, refresh, useRead } from "../api";
+import { Form } from "../form";
 import { count, duration, durationMillis, millis, parseSpan, plural, typedSpan, wrongCount, wrongNumber } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { methods } from "../may";
@@ -55,8 +56,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
   const text = (name: Texts) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
   const wrong = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const given = (v: string) => (v.trim() ? duration(parseSpan(v) ?? 0) : undefined);
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     try {
       const n = before ? clone(NamespaceSchema, before) : create(NamespaceSchema, { namespace: f.name.trim() });
@@ -78,9 +78,9 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
   };
   return (
     <Dialog title={before ? `Configure ${before.namespace}` : "New namespace"} wide onClose={onClose}>
-      <form onSubmit={(e) => void save(e)}>
+      <Form onSubmit={save} error={error}>
         {!before && (
-          <Field label="Name" hint="Letters, digits, and . _ / -">
+          <Field label="Name" name="namespace.namespace" required hint="Letters, digits, and . _ / -">
             <input autoFocus {...text("name")} />
           </Field>
         )}
@@ -100,7 +100,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         </div>
         {f.transport === "connect" && (
           <div className="grid2">
-            <Field label="URL">
+            <Field label="URL" name="namespace.processor.connect.url" required>
               <input placeholder="http://127.0.0.1:9000" {...text("url")} />
             </Field>
             <Field label="Encoding">
@@ -113,43 +113,43 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           </div>
         )}
         {f.transport === "builtin" && (
-          <Field label="Processor name" hint="For example orders or echo.">
+          <Field label="Processor name" name="namespace.processor.builtin.name" required hint="For example orders or echo.">
             <input {...text("builtin")} />
           </Field>
         )}
         <h3>Limits</h3>
         <div className="grid2">
-          <Field label="Step timeout" error={wrong(f.step)}>
+          <Field label="Step timeout" name="namespace.step_timeout" error={wrong(f.step)}>
             <input placeholder="60s" {...text("step")} />
           </Field>
-          <Field label="Running tasks per node" error={wrongCount(f.running)}>
+          <Field label="Running tasks per node" name="namespace.max_running" error={wrongCount(f.running)}>
             <input placeholder="1000" inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Tasks waiting for a slot" error={wrongCount(f.backlog)}>
+          <Field label="Tasks waiting for a slot" name="namespace.max_backlog" error={wrongCount(f.backlog)}>
             <input placeholder="10 × running tasks" inputMode="numeric" {...text("backlog")} />
           </Field>
-          <Field label="Waiting requests per process" error={wrongCount(f.waiting)}>
+          <Field label="Waiting requests per process" name="namespace.max_waiting" error={wrongCount(f.waiting)}>
             <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
           </Field>
-          <Field label="Retention" hint="How long ended processes are kept." error={wrong(f.retention)}>
+          <Field label="Retention" name="namespace.retention" hint="How long ended processes are kept." error={wrong(f.retention)}>
             <input placeholder="no limit" {...text("retention")} />
           </Field>
-          <Field label="Fairness key" hint="Jobs of the same priority take turns by this CEL expression.">
+          <Field label="Fairness key" name="namespace.fairness_key" hint="Jobs of the same priority take turns by this CEL expression.">
             <input placeholder="job.metadata.tenant" {...text("fairness")} />
           </Field>
         </div>
         <h3>Retries</h3>
         <div className="grid2">
-          <Field label="Attempts" error={wrongCount(f.attempts)}>
+          <Field label="Attempts" name="namespace.retry_policy.max_attempts" error={wrongCount(f.attempts)}>
             <input placeholder="3" inputMode="numeric" {...text("attempts")} />
           </Field>
-          <Field label="First interval" error={wrong(f.interval)}>
+          <Field label="First interval" name="namespace.retry_policy.initial_interval" error={wrong(f.interval)}>
             <input placeholder="5s" {...text("interval")} />
           </Field>
-          <Field label="Longest interval" error={wrong(f.most)}>
+          <Field label="Longest interval" name="namespace.retry_policy.max_interval" error={wrong(f.most)}>
             <input placeholder="180s" {...text("most")} />
           </Field>
-          <Field label="Backoff factor" error={wrongNumber(f.factor)}>
+          <Field label="Backoff factor" name="namespace.retry_policy.backoff_coefficient" error={wrongNumber(f.factor)}>
             <input placeholder="1" inputMode="decimal" {...text("factor")} />
           </Field>
           <Field label="If a node dies">
@@ -169,11 +169,11 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v))) || Boolean(wrongCount(f.running) || wrongCount(f.backlog) || wrongCount(f.waiting) || wrongCount(f.attempts) || wrongNumber(f.factor))}>
+          <button type="submit" className="button main" disabled={busy}>
             Save
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

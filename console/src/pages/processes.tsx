@@ -25,8 +25,8 @@ const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const orders: [string, string][] = [
   ["", "newest first"],
   ["created_time", "oldest first"],
-  ["process_id", "by id"],
-  ["process_id desc", "by id, descending"],
+  ["process_id", "by ID"],
+  ["process_id desc", "by ID, descending"],
   ["status_changed_time desc", "last changed first"],
 ];
 
@@ -244,7 +244,7 @@ export function Processes({ ns }: { ns: string }) {
       {isPending ? (
         <Loading />
       ) : rows.length === 0 && !wrong && !error ? (
-        <Empty title={data?.next ? "No matches so far" : filter ? "No processes match" : "No processes yet"}>
+        <Empty title={data?.next ? "No matches so far" : filter ? "No processes match" : "No processes yet"} docs={filter || data?.next ? undefined : "concepts.md"}>
           {data?.next ? (
             <>
               About 160,000 of the newest processes were searched. <Button onClick={() => change({ after: data.next })}>Search further</Button>
@@ -252,7 +252,9 @@ export function Processes({ ns }: { ns: string }) {
           ) : filter ? (
             <Button onClick={() => change({ filter: undefined, order: undefined })}>Show all</Button>
           ) : (
-            <>Start one with "Start…", <code>progressor start</code>, or the API.</>
+            <>
+              <Act needs={methods.start} kind="main" onClick={() => setStarting(true)}>Start a process…</Act> <span>Command: <code>progressor start {ns} my-process</code></span>
+            </>
           )}
           {usersOnly && !data?.next && (
             <>

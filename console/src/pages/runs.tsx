@@ -171,7 +171,7 @@ export function Runs({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={data.next ? "No matches so far" : filter ? "No runs match" : "No runs yet"}>
+        <Empty title={data.next ? "No matches so far" : filter ? "No runs match" : "No runs yet"} docs={filter || data.next ? undefined : "flows.md"}>
           {data.next ? (
             <Button onClick={() => change({ after: data.next })}>Search further</Button>
           ) : filter ? (
@@ -181,7 +181,9 @@ export function Runs({ ns }: { ns: string }) {
               A run executes the steps of a template. Store a template first: <code>progressor template put {ns} -f FILE</code>.
             </>
           ) : (
-            <>Start one with "Start a run…", <code>progressor run start</code>, a cron, or the API.</>
+            <>
+              <Act needs={methods.startRun} kind="main" onClick={() => setStarting(true)}>Start the first run…</Act> <span>Command: <code>progressor run start {ns} {templates.data?.templates[0]?.type}</code></span>
+            </>
           )}
         </Empty>
       )}

@@ -2,6 +2,7 @@
 import { useMemo, useState } from "react";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { flows, refresh, useRead } from "../api";
+import { Form } from "../form";
 import { parseSpan, timestamp } from "../format";
 import { type Template } from "../gen/progressor/v1/flow_pb";
 import { useRequestKey } from "../keys";
@@ -55,12 +56,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
   };
   const held = busy || Boolean(wrongSpan || payload.wrong);
   return (
-    <form
-      onSubmit={(e) => {
-        e.preventDefault();
-        void send(false);
-      }}
-    >
+    <Form onSubmit={() => send(false)} error={error} wrong={Boolean(payload.wrong)}>
       <p className="says">
         {t.description || t.name || "Starts a run of this template."} <span className="dim">Version {t.version}.</span>
       </p>
@@ -74,18 +70,18 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
         }}
       />
       <details>
-        <summary>Id, scope and start time</summary>
+        <summary>ID, scope and start time</summary>
         <div className="grid2">
-          <Field label="Id" hint="If empty, the engine chooses one.">
+          <Field label="ID" name="run_id" hint="If empty, the engine chooses one.">
             <input {...text("id")} />
           </Field>
-          <Field label="Start in" hint="A duration from now, such as 5m." error={wrongSpan}>
+          <Field label="Start in" name="run_time" hint="A duration from now, such as 5m." error={wrongSpan}>
             <input {...text("runIn")} placeholder="now" />
           </Field>
-          <Field label="Scope" hint="Kind of subject: user, account, …">
+          <Field label="Scope" name="scope" hint="Kind of subject: user, account, …">
             <input {...text("scope")} />
           </Field>
-          <Field label="Scope id" hint="Id of the subject.">
+          <Field label="Scope ID" name="scope_id" hint="ID of the subject.">
             <input {...text("scopeId")} />
           </Field>
         </div>
@@ -101,11 +97,11 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
         <Button disabled={held} onClick={() => void send(true)}>
           Check
         </Button>
-        <button type="submit" className="button main" disabled={held}>
+        <button type="submit" className="button main" disabled={busy}>
           {busy ? "…" : "Start"}
         </button>
       </footer>
-    </form>
+    </Form>
   );
 }
 

@@ -37,7 +37,7 @@ export function Templates({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.templates.length === 0 && (
-        <Empty title="No templates yet">
+        <Empty title="No templates yet" docs="flows.md">
           A template defines the steps of a flow, their order, and how to undo them. Store one with "New template…", or with <code>progressor template put {ns} -f FILE</code>.
         </Empty>
       )}

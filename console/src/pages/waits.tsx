@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { useState } from "react";
 import { flows, readOnly, refresh, trouble, useMe, useRead } from "../api";
+import { prefixed } from "../attributes";
 import { FilterBar, type FieldHelp } from "../filter";
 import { millis, plural } from "../format";
 import { WaitAction_Kind, type OpenWait } from "../gen/progressor/v1/flow_pb";
@@ -18,7 +19,7 @@ function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
     { name: "kind", hint: "HUMAN or EXTERNAL", operators: ["="], values: ["HUMAN", "EXTERNAL"] },
     { name: "assignees", hint: "an assignee", operators: [":"], values: [...new Set(rows.flatMap((w) => w.assignees))] },
     { name: "template_type", hint: "template of its run; * at the end matches any suffix", operators: ["="], values: types },
-    { name: "run_id", hint: "id of its run; * at the end matches any suffix", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
+    { name: "run_id", hint: "ID of its run; * at the end matches any suffix", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
     { name: "due_time", hint: "due time", operators: ["<", "<=", ">", ">="], time: true },
   ];
 }
@@ -105,7 +106,7 @@ export function Waits({ ns }: { ns: string }) {
         })}
       </div>
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [])} wrong={wrong} placeholder="assignees:sales AND kind = HUMAN   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [])} wrong={wrong} search={(word) => Promise.resolve(`run_id = ${prefixed(word)}`)} placeholder="assignees:sales AND kind = HUMAN, or the beginning of an ID   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}

@@ -87,7 +87,7 @@ export function Workers({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.workers.length === 0 && (
-        <Empty title="No workers yet">
+        <Empty title="No workers yet" docs="workers.md">
           Workers run the tasks and jobs of namespaces with a <code>pull</code> processor. Start one: <code>progressor worker run --namespace {ns} --exec …</code>
         </Empty>
       )}

@@ -68,6 +68,10 @@ func (e *Engine) runNext(
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
+	if mayCheckpoint(ns, c) { // its checkpoints change the claim, which others can read
+		own := *c
+		c = &own
+	}
 	held := e.responses.Of(ns.name)
 	defer held.Release()
 	ctx, span := e.traces.begin(budget.In(ctx, held), ns, c, from.asked)
@@ -302,7 +306,7 @@ func (e *Engine) attempt(
 	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {
 		AttemptOf(ctx).reset()
-		response, err := ns.process(ctx, request)
+		response, err := e.callProcessor(ctx, ns, c, request, history)
 		e.reached(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver

@@ -110,11 +110,16 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	}
 	// h is not used again, so its array may grow
 	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events}
-	for _, e := range storedEvents(done, next.RunningTime) {
-		grown.events = append(grown.events, e)
-		grown.bytes += len(e.Payload) + len(e.Metadata)
-	}
+	grown.add(storedEvents(done, next.RunningTime))
 	return grown
+}
+
+// add adds events that follow those of a complete history.
+func (h *knownHistory) add(events []storage.Event) {
+	for _, e := range events {
+		h.events = append(h.events, e)
+		h.bytes += len(e.Payload) + len(e.Metadata)
+	}
 }
 
 // storedEvents returns the events of a result as the database has stored them at the time now.

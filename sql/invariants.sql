@@ -7,16 +7,17 @@ WITH
 -- Every table that can contain a task. Tasks of removed processes are ignored, because batches
 -- delete them.
 placed AS MATERIALIZED (
-  SELECT namespace, process_id, task_id, 'tasks' AS place
+  SELECT namespace, process_id, task_id, 'tasks' AS place, attempt, status <> 'CANCELLED' AS ended,
+         task_type IN ('TIMEOUT', 'CANCEL') AS checkpoints
     FROM tasks
   UNION ALL
-  SELECT namespace, process_id, task_id, 'running'
-    FROM running
+  SELECT namespace, process_id, task_id, 'running', attempt - 1, false,
+         task_type IN ('TIMEOUT', 'CANCEL') FROM running
   UNION ALL
-  SELECT namespace, process_id, task_id, 'schedule'
-    FROM schedule
+  SELECT namespace, process_id, task_id, 'schedule', attempt, false,
+         task_type IN ('TIMEOUT', 'CANCEL') FROM schedule
   UNION ALL
-  SELECT namespace, process_id, task_id, 'answers'
+  SELECT namespace, process_id, task_id, 'answers', 0, false, false
     FROM answers),
 -- Waiting tasks that continue without an operator when their process is idle.
 queue AS MATERIALIZED (
@@ -183,7 +184,9 @@ found AS (
                    AND h.first_event_id = p.first_event_id)))
   UNION ALL
   -- events_of_attempt: an event has the attempt that finished its task; an event without a task was
-  -- imported. Events from before a restart of the history are being removed, with their tasks.
+  -- imported. Attempts at a timer or a CANCEL also store checkpoints: their events may have an
+  -- earlier attempt, and the task may be open. Events from before a restart of the history are
+  -- being removed, with their tasks.
   SELECT 'events_of_attempt', e.namespace, e.process_id,
          format('event %s is of task %s, attempt %s; the task ended with attempt %s',
                 e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
@@ -193,12 +196,14 @@ found AS (
      AND p.process_id = e.process_id
      AND p.removed_time IS NULL
      AND e.event_id >= p.first_event_id
-    LEFT JOIN tasks t
+    LEFT JOIN placed t
       ON t.namespace = e.namespace
      AND t.process_id = e.process_id
      AND t.task_id = e.task_id
+     AND t.place <> 'answers'
    WHERE (e.task_id <> 0
-          AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt))
+          AND (t.ended AND e.attempt = t.attempt
+               OR t.checkpoints AND e.attempt <= t.attempt + (NOT t.ended)::int) IS NOT TRUE)
       OR (e.task_id = 0 AND e.attempt <> 0)
   UNION ALL
   -- failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10

@@ -212,7 +212,7 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 			}
 		}
 		i := op.base()
-		if completionOf(op) == nil && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionDeferTime {
+		if !isResult(op) && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionDeferTime {
 			refuseOne(op, unavailable(fmt.Sprintf("process %s is locked by another session", key), errLocked))
 			continue
 		}

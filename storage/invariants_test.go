@@ -98,6 +98,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"task_is_sound", "overdue",
 		`UPDATE tasks SET failure = '{"reason": "another"}' WHERE process_id = $1 AND task_type = 'CANCEL'`},
 	{"task_is_sound", "broken", `UPDATE tasks SET rejection = '{}' WHERE process_id = $1`},
+	{"events_of_attempt", "fired", `UPDATE events SET attempt = 2 WHERE process_id = $1`},
+	{"events_of_attempt", "fired", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"retry_is_sound", "retries", `UPDATE schedule SET fencing_token = NULL WHERE process_id = $1`},
 	{"one_timer_per_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
 	{"counts_agree", "",
@@ -172,6 +174,7 @@ func (b *bench) stock() {
 		BEGIN DROP TRIGGER job_events_change ON job_events; RETURN 1; END$$`)
 	b.process("idle", events("a", "b"))
 	b.process("timers", timer(time.Hour), named(time.Hour, "n"))
+	b.checkpoint(end(b.fired("fired"), "", events("a")))
 	b.process("calls")
 	b.claim("calls", keyed("k", "x"))
 	b.call("calls")

@@ -86,22 +86,23 @@ func finish(op operation, err error) {
 
 // batch holds the items of one flush, by kind.
 type batch struct {
-	saves      []*saveItem
-	removes    []*removeItem
-	suspends   []*suspendItem
-	resumes    []*suspendItem
-	cancels    []*cancelItem
-	restarts   []*restartItem
-	inits      []*initItem
-	inserts    []Insertion
-	calls      []*callItem
-	repairs    []*repairItem
-	simples    []*simpleRepairItem
-	delivers   []*deliverItem
-	lateLocks  []process.Key // processes that this flush inserts, and on which it then acts
-	outgoing   outgoing
-	audits     auditRecords // commands of operators, except for those in lateAudits
-	lateAudits auditRecords // starts and simple repairs, which run later
+	checkpoints []*checkpointItem
+	saves       []*saveItem
+	removes     []*removeItem
+	suspends    []*suspendItem
+	resumes     []*suspendItem
+	cancels     []*cancelItem
+	restarts    []*restartItem
+	inits       []*initItem
+	inserts     []Insertion
+	calls       []*callItem
+	repairs     []*repairItem
+	simples     []*simpleRepairItem
+	delivers    []*deliverItem
+	lateLocks   []process.Key // processes that this flush inserts, and on which it then acts
+	outgoing    outgoing
+	audits      auditRecords // commands of operators, except for those in lateAudits
+	lateAudits  auditRecords // starts and simple repairs, which run later
 }
 
 func (b *batch) add(op operation) {
@@ -114,6 +115,8 @@ func (b *batch) add(op operation) {
 		}
 	}
 	switch op := op.(type) {
+	case *checkpointItem:
+		b.checkpoints = append(b.checkpoints, op)
 	case *saveItem:
 		b.saves = append(b.saves, op)
 	case *removeItem:
@@ -151,11 +154,11 @@ func (b *batch) add(op operation) {
 	}
 }
 
-// stages returns the statements of the flush that follow its locks. They run in this order: results
-// of attempts (so that a call to a process whose attempt ends here gets its slot), commands of
-// operators, deliveries of messages, new requests.
+// stages returns the statements of the flush that follow its locks. They run in this order:
+// checkpoints, results of attempts (so that a call to a process whose attempt ends here gets its
+// slot), commands of operators, deliveries of messages, new requests.
 func (b *batch) stages(s *Store) []stage {
-	var stages []stage
+	stages := checkpointStages(s, b.checkpoints)
 	b.skipFastPath()
 	fast, general := splitPaths(b.saves, func(it *saveItem) bool { return !it.general })
 	for _, it := range b.saves {

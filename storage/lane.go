@@ -373,12 +373,12 @@ func (l *lane) reportTimeout(op operation, err error) {
 		"namespace", i.key.Namespace, "process_id", i.key.ProcessID, "error", err)
 }
 
-// fail completes a single item that PostgreSQL did not store. A result is retried unless its data
-// is rejected, because its processor has done its work.
+// fail completes a single item that PostgreSQL did not store. A result or checkpoint is retried
+// unless its data is rejected, because its processor has done its work.
 func (l *lane) fail(op operation, err error) {
 	state := SQLState(err)
 	switch {
-	case completionOf(op) != nil && !rejectsData(err):
+	case isResult(op) && !rejectsData(err):
 		l.retryResult(op, state, err)
 	case timedOut(err):
 		finish(op, unavailable(fmt.Sprintf("store process %s", op.base().key), err))

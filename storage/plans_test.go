@@ -73,6 +73,7 @@ func hotStatements() map[string]string {
 		"LockProcesses":            execSQL(q.LockProcesses),
 		"TryLockProcesses":         execSQL(q.TryLockProcesses),
 		"LockUncontendedProcesses": querySQL(q.LockUncontendedProcesses),
+		"Checkpoint":               querySQL(q.Checkpoint),
 		"SaveResult":               querySQL(q.SaveResult),
 		"SaveFinished":             querySQL(q.SaveFinished),
 		"SaveCompleted":            querySQL(q.SaveCompleted),

@@ -57,12 +57,12 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 	}
 }
 
-// refuseRequests fails requests while the database is unavailable, and returns the results, which
-// wait for it.
+// refuseRequests fails requests while the database is unavailable, and returns the results and
+// checkpoints, which wait for it.
 func refuseRequests(ops []operation, cause error) []operation {
 	var saves []operation
 	for _, op := range ops {
-		if completionOf(op) != nil {
+		if isResult(op) {
 			if next := nextOf(op); next != nil {
 				finish(next, unavailable("store process "+next.key.String(), cause))
 			}
@@ -197,6 +197,13 @@ func tokensOf(ops []operation) map[AttemptRef]bool {
 	return tokens
 }
 
+// isResult reports whether an item is a result or a checkpoint of an attempt.
+func isResult(op operation) bool {
+	_, checkpoint := op.(*checkpointItem)
+	return checkpoint || completionOf(op) != nil
+}
+
+// completionOf returns the end of an attempt that an item stores, or nil.
 func completionOf(op operation) *Completion {
 	switch op := op.(type) {
 	case *saveItem:

@@ -276,15 +276,21 @@ func (b *saveBatch) addRetry(c *Completion) {
 }
 
 func (b *saveBatch) addEvents(ord int32, c *Completion) {
-	for n, e := range c.events() {
-		payload := e.Payload
-		if payload == nil {
-			payload = []byte{}
-		}
-		b.arg.AppendEvent(dbsqlc.SaveResultEvent{
-			Ord: ord, Key: c.Key, EventID: c.LastEventID + int64(n) + 1, TaskID: c.TaskID,
-			Attempt: c.Attempt, Ts: e.Timestamp, Metadata: string(e.Metadata), Payload: payload,
-		})
+	for n := range c.events() {
+		b.arg.AppendEvent(c.eventRow(ord, n))
+	}
+}
+
+// eventRow returns the nth event of a completion, for the item ord of a statement.
+func (c *Completion) eventRow(ord int32, n int) dbsqlc.SaveResultEvent {
+	e := &c.Events[n]
+	payload := e.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return dbsqlc.SaveResultEvent{
+		Ord: ord, Key: c.Key, EventID: c.LastEventID + int64(n) + 1, TaskID: c.TaskID,
+		Attempt: c.Attempt, Ts: e.Timestamp, Metadata: string(e.Metadata), Payload: payload,
 	}
 }
 

@@ -44,6 +44,10 @@ func TestFirstStatementLocks(t *testing.T) {
 			item:       newItem(key, 0, true),
 			completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Failed}},
 		},
+		&checkpointItem{
+			item:       newItem(key, 0, true),
+			completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Events: []NewEvent{{}}}},
+		},
 		&removeItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true), resumes: true},

@@ -54,7 +54,7 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
-		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):",
+		file: "storage/lane.go", old: "isResult(op) && !rejectsData(err):",
 		planted:  "completionOf(op) != nil && isTemporary(err):",
 		packages: "./storage", run: "ResultSurvives",
 	},

@@ -25,6 +25,7 @@ type task struct {
 	due       time.Time // when it was first due
 	retryTime time.Time // when it is retried; zero if it does not wait for a retry
 	child     *progressorv1.ChildEnd
+	stored    []*progressorv1.Event // stored by checkpoints
 }
 
 // at returns when the task may run next.
@@ -123,7 +124,7 @@ func soonest(tasks []*task) int {
 func (p *Process) run(ctx context.Context, t *task) ([]byte, error) {
 	t.attempt++
 	p.fencing++
-	resp, err := p.processor.Process(ctx, p.processRequest(t))
+	resp, err := p.attempt(ctx, t)
 	if err == nil {
 		err = processor.Check(t.kind, resp)
 	}
@@ -163,16 +164,10 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 
 // apply applies a result.
 func (p *Process) apply(t *task, result *progressorv1.Result) {
-	events := p.appendEvents(t, result)
-	if result.AuxState != nil {
-		p.state.AuxState = result.GetAuxState()
-	}
-	if result.GetMetadata() != nil {
-		p.state.Metadata = result.GetMetadata()
-	}
+	events := p.appendState(t, result)
 	p.commands = append(p.commands, result.GetCommands()...)
 	p.trace(t, progressorv1.TaskStatus_TASK_STATUS_FINISHED, func(ended *progressorv1.Task) {
-		ended.Response, ended.Events = result.GetResponse(), events
+		ended.Response, ended.Events = result.GetResponse(), append(ended.Events, events...)
 	})
 	if t.kind == progressorv1.TaskType_TASK_TYPE_REPAIR {
 		p.restore(result)
@@ -191,6 +186,18 @@ func (p *Process) apply(t *task, result *progressorv1.Result) {
 	default:
 		p.settleStatus(process.StatusRunning)
 	}
+}
+
+// appendState stores the events, state and metadata of a result or checkpoint.
+func (p *Process) appendState(t *task, result *progressorv1.Result) []*progressorv1.Event {
+	events := p.appendEvents(t, result)
+	if result.AuxState != nil {
+		p.state.AuxState = result.GetAuxState()
+	}
+	if result.GetMetadata() != nil {
+		p.state.Metadata = result.GetMetadata()
+	}
+	return events
 }
 
 func (p *Process) appendEvents(t *task, result *progressorv1.Result) []*progressorv1.Event {
@@ -285,7 +292,7 @@ func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	timer := t.kind == progressorv1.TaskType_TASK_TYPE_TIMEOUT
 	cancels := t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL
 	if timer || cancels || t.kind == progressorv1.TaskType_TASK_TYPE_NOTIFY {
-		if wait, again := p.retry.Next(t.attempt, failure.GetReason(), failure.GetNonRetryable(), 0.5); again {
+		if wait, again := p.settings.retry.Next(t.attempt, failure.GetReason(), failure.GetNonRetryable(), 0.5); again {
 			t.retryTime = p.now.Add(wait)
 			switch {
 			case timer:

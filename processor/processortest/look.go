@@ -87,7 +87,7 @@ func (p *Process) snapshot() *progressorv1.Process {
 // nil.
 func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Event {
 	if r == nil {
-		switch p.mode {
+		switch p.settings.mode {
 		case process.HistoryNone:
 			return nil
 		case process.HistoryLast:
@@ -123,7 +123,7 @@ func (p *Process) trace(t *task, status progressorv1.TaskStatus, more func(*prog
 		ScheduledTime: timestamppb.New(t.due), RunningTime: timestamppb.New(p.now),
 		FinishedTime: timestamppb.New(p.now),
 		Args:         t.args, Context: t.request.context, IdempotencyKey: t.request.idempotencyKey, Attempt: t.attempt,
-		TimerName: t.timerName,
+		TimerName: t.timerName, Events: t.stored,
 	}
 	more(ended)
 	p.tasks = append(p.tasks, ended)

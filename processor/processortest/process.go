@@ -39,8 +39,7 @@ var ErrEndless = errors.New("process does not become idle: it keeps setting time
 // reason "unavailable".
 type Process struct {
 	processor processor.Processor
-	retry     process.RetryPolicy
-	mode      process.HistoryMode
+	settings  settings
 
 	mu        sync.Mutex
 	now       time.Time
@@ -60,6 +59,13 @@ type Process struct {
 	cancelled string    // reason of the cancel
 	ending    *task     // the CANCEL task; no other task runs until it has ended
 	graceEnd  time.Time // when the grace period of the cancel ends
+}
+
+// settings are the rules of the namespace.
+type settings struct {
+	retry  process.RetryPolicy
+	mode   process.HistoryMode
+	pushed bool // no checkpoints
 }
 
 // answer is the answer to a request with an idempotency key.
@@ -82,17 +88,22 @@ func WithTime(now time.Time) Option { return func(p *Process) { p.now = now } }
 
 // WithRetryPolicy sets the retry policy of timers and NOTIFY tasks, without jitter; the default is
 // process.DefaultRetryPolicy.
-func WithRetryPolicy(policy process.RetryPolicy) Option { return func(p *Process) { p.retry = policy } }
+func WithRetryPolicy(policy process.RetryPolicy) Option {
+	return func(p *Process) { p.settings.retry = policy }
+}
 
 // WithHistory sets which part of the history tasks receive; the default is process.HistoryFull.
-func WithHistory(mode process.HistoryMode) Option { return func(p *Process) { p.mode = mode } }
+func WithHistory(mode process.HistoryMode) Option { return func(p *Process) { p.settings.mode = mode } }
+
+// WithoutCheckpoints lets the processor store no checkpoints, like one that runs outside the
+// engine's program. See processor.Checkpoint.
+func WithoutCheckpoints() Option { return func(p *Process) { p.settings.pushed = true } }
 
 // New returns a process that does not exist yet. Start creates it.
 func New(p processor.Processor, opts ...Option) *Process {
 	made := &Process{
 		processor: processor.Guard(p, nil),
-		retry:     process.DefaultRetryPolicy(),
-		mode:      process.HistoryFull,
+		settings:  settings{retry: process.DefaultRetryPolicy(), mode: process.HistoryFull},
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		state:     &progressorv1.Process{Namespace: "test", ProcessId: "process", FirstEventId: 1},
 		answers:   map[string]answer{},

@@ -4,8 +4,9 @@ package main
 var durableMutants = []mutant{
 	{
 		name: "durable-runs-steps-too-early", breaks: "what a step depends on is stored before it runs",
-		file: "processor/durable/task.go", old: "len(steps) > 0 && len(t.journal.unsaved()) == 0",
-		planted: "len(steps) > 0", packages: "./processor/durable", run: "TestStoredBeforeSteps",
+		file: "processor/durable/task.go", old: "if len(t.journal.unsaved()) > 0 {",
+		planted:  "if len(t.journal.unsaved()) > 99 {",
+		packages: "./processor/durable", run: "TestStoredBeforeSteps",
 	},
 	{
 		name: "durable-confuses-names", breaks: "the second use of a name has a number",
@@ -62,8 +63,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-loses-retries-after-a-panic", breaks: "a retry whose try panicked runs again",
-		file: "processor/durable/task.go", old: "t.scheduleSteps()\n\t\t\treturn t.done(nil)",
-		planted:  "t.result.SetTimerAfter(0)\n\t\t\treturn t.done(nil)",
+		file: "processor/durable/task.go", old: "t.scheduleSteps()\n\treturn t.done(nil)",
+		planted:  "t.result.SetTimerAfter(0)\n\treturn t.done(nil)",
 		packages: "./processor/durable", run: "TestPanicInRetry",
 	},
 	{
@@ -101,8 +102,73 @@ var durableMutants = []mutant{
 		packages: "./engine", run: "TestFirstEventOfInit",
 	},
 	{
+		name: "checkpoint-ignores-its-fence", breaks: "a checkpoint of an ended attempt stores nothing",
+		file: "sql/checkpoint.sql", old: "AND r.fencing_token = item.fencing_token", planted: "",
+		packages: "./storage", run: "TestCheckpointIsFenced",
+	},
+	{
+		name: "checkpoint-stored-twice", breaks: "a checkpoint that is sent again is stored once",
+		file: "sql/checkpoint.sql", old: "AND input.stored_event_id = input.last_event_id),",
+		planted:  "AND input.stored_event_id IS NOT NULL),",
+		packages: "./storage", run: "TestCheckpointWhoseConnectionBreaks",
+	},
+	{
+		name: "checkpoint-never-yields", breaks: "an attempt learns that another task waits",
+		file: "sql/checkpoint.sql", old: "OR waiting.found IS NOT NULL", planted: "",
+		packages: "./storage", run: "TestCheckpointYields",
+	},
+	{
+		name: "checkpoint-gives-up", breaks: "a checkpoint is retried until the server stores it",
+		file: "storage/recover.go", old: "return checkpoint || completionOf(op)",
+		planted:  "return checkpoint && completionOf(op)",
+		packages: "./storage", run: "TestCheckpointSurvives",
+	},
+	{
+		name: "checkpoint-forgotten-by-result", breaks: "the result of an attempt follows its checkpoints",
+		file: "engine/checkpoint.go", old: "c.LastEventID, c.AuxState, c.Metadata = p.claim.LastEventID,",
+		planted:  "c.LastEventID, c.AuxState, c.Metadata = c.LastEventID,",
+		packages: "./engine", run: "TestCheckpoint$",
+	},
+	{
+		name: "checkpoint-forgotten-by-history", breaks: "the next task in memory gets the checkpoints",
+		file: "engine/checkpoint.go", old: "history.add(p.events)", planted: "history.add(nil)",
+		packages: "./engine", run: "TestCheckpoint$",
+	},
+	{
+		name: "checkpoint-in-calls", breaks: "a task that can be rejected stores no checkpoint",
+		file: "processor/checkpoint.go", old: "return task == progressorv1.TaskType_TASK_TYPE_TIMEOUT ||",
+		planted:  "return task != progressorv1.TaskType_TASK_TYPE_REMOVE ||",
+		packages: "./engine", run: "TestCheckpointsThatAreRefused",
+	},
+	{
+		name: "checkpoint-drops-timers", breaks: "a checkpoint with a timer is refused",
+		file: "processor/checkpoint.go", old: "if other != \"\" {", planted: "if other == \"x\" {",
+		packages: "./engine", run: "TestCheckpointsThatAreRefused",
+	},
+	{
+		name: "durable-checkpoints-without-timers", breaks: "a timer is set with its entry",
+		file: "processor/durable/checkpoint.go", old: "len(t.effects.timers)+len(t.effects.unset) > 0",
+		planted:  "false",
+		packages: "./processor/durable", run: "TestCheckpointSetsNoTimers",
+	},
+	{
+		name: "durable-checkpoints-after-failures", breaks: "each step has all attempts of its task",
+		file: "processor/durable/checkpoint.go", old: "t.request.GetAttempt() <= 1", planted: "true",
+		packages: "./processor/durable", run: "TestCheckpointsAfterFailures",
+	},
+	{
+		name: "durable-never-yields", breaks: "calls and timers do not wait for all steps",
+		file: "processor/durable/task.go", old: "} else if !stored || t.yields {", planted: "} else if !stored {",
+		packages: "./processor/durable", run: "TestCheckpointsEnd",
+	},
+	{
+		name: "durable-repeats-undos", breaks: "a cancel does not repeat an undo that was stored",
+		file: "processor/durable/checkpoint.go", old: "return true // it cannot", planted: "return false // it cannot",
+		packages: "./processor/durable", run: "TestCheckpointsOfUndos",
+	},
+	{
 		name: "durabletest-kills-nothing", breaks: "KillEverywhere finds what depends on the attempt",
-		file: "processor/durable/durabletest/kill.go", old: "len(r.results) != r.kill", planted: "r.kill >= 0",
+		file: "processor/durable/durabletest/kill.go", old: "len(r.results) == r.kill", planted: "r.kill < 0",
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",
 	},
 }

@@ -153,7 +153,7 @@ func (b *branch) await(w *wait) {
 // record adds an entry to the journal. If too many are new, it first waits until they are stored.
 func (b *branch) record(e entry) {
 	if j := b.owner.journal; j.isFull() {
-		b.await(&wait{flush: true, ready: func() bool { return false }})
+		b.await(&wait{flush: true, ready: func() bool { return !j.isFull() }})
 	}
 	b.owner.journal.add(e)
 }

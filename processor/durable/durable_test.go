@@ -50,9 +50,9 @@ func function(f func(ctx durable.Ctx) (string, error)) processor.Processor {
 	return durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) { return f(ctx) })
 }
 
-func start(t *testing.T, p processor.Processor) *processortest.Process {
+func start(t *testing.T, p processor.Processor, opts ...processortest.Option) *processortest.Process {
 	t.Helper()
-	started := processortest.New(p)
+	started := processortest.New(p, opts...)
 	if _, err := started.Start(t.Context(), []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,14 @@ func check(t *testing.T, what, got, want string) {
 	}
 }
 
-// Each step runs once, in a task of its own, and its result is stored before the next one runs.
+// Each step runs once, and its result is stored before the next one runs: by a checkpoint, or by
+// the result of a task of its own.
 func TestSteps(t *testing.T) {
+	t.Run("with checkpoints", func(t *testing.T) { testSteps(t, 3) }) // INIT, two steps, the timer
+	t.Run("without checkpoints", func(t *testing.T) { testSteps(t, 4, processortest.WithoutCheckpoints()) })
+}
+
+func testSteps(t *testing.T, tasks int, opts ...processortest.Option) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var done effects
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -94,7 +100,7 @@ func TestSteps(t *testing.T) {
 		}
 		durable.Sleep(ctx, "pause", time.Hour)
 		return a + b, nil
-	}))
+	}), opts...)
 	check(t, "effects", done.String(), "1 2")
 	check(t, "journal", journal(p), "start:f step:a step:a#2 timer:pause")
 	if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusCompleted {
@@ -102,10 +108,17 @@ func TestSteps(t *testing.T) {
 	}
 	check(t, "journal", journal(p), "start:f step:a step:a#2 timer:pause fired:pause end:f")
 	check(t, "effects", done.String(), "1 2")
-	tasks := p.Trace()
-	check(t, "response", string(tasks[len(tasks)-1].GetResponse()), `"12"`)
-	if len(tasks) != 4 { // INIT, two steps, the timer
-		t.Errorf("%d tasks", len(tasks))
+	trace := p.Trace()
+	check(t, "response", string(trace[len(trace)-1].GetResponse()), `"12"`)
+	if len(trace) != tasks {
+		t.Errorf("%d tasks", len(trace))
+	}
+	events := 0
+	for _, task := range trace {
+		events += len(task.GetEvents())
+	}
+	if events != len(p.Events()) {
+		t.Errorf("the tasks have %d events", events)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/durable"
 	"github.com/progressor-engine/progressor/processor/durable/durabletest"
+	"github.com/progressor-engine/progressor/processor/processortest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -42,7 +43,7 @@ func TestEach(t *testing.T) {
 	check(t, "journal", journal(p), "start:f step:item[0]/double step:item[1]/double step:item[2]/double end:f")
 	tasks := p.Trace()
 	check(t, "response", string(tasks[len(tasks)-1].GetResponse()), `"[2 4 6]"`)
-	if len(tasks) != 3 { // INIT, two items, one item
+	if len(tasks) != 2 { // INIT, all items
 		t.Errorf("%d tasks", len(tasks))
 	}
 }
@@ -106,25 +107,30 @@ func TestJoinedErrors(t *testing.T) {
 // tasks.
 func TestManyEntries(t *testing.T) {
 	for name, test := range map[string]struct {
-		f     func(ctx durable.Ctx) error
-		tasks int
+		f                 func(ctx durable.Ctx) error
+		tasks, checkpoint int // without checkpoints, and with them
 	}{
 		"steps": {func(ctx durable.Ctx) error {
 			_, err := durable.Each(ctx, "item", make([]int, 250), func(ctx durable.Ctx, _ int) (int, error) {
 				return 0, durable.Run(ctx, "s", func(context.Context) error { return nil })
 			})
 			return err
-		}, 4},
+		}, 4, 2},
 		"values": {func(ctx durable.Ctx) error {
 			for range 1200 {
 				durable.Rand(ctx, "n", 6)
 			}
 			return nil
-		}, 3},
+		}, 3, 2},
 	} {
-		p := start(t, function(func(ctx durable.Ctx) (string, error) { return "", test.f(ctx) }))
+		f := function(func(ctx durable.Ctx) (string, error) { return "", test.f(ctx) })
+		p := start(t, f, processortest.WithoutCheckpoints())
 		if n := len(p.Trace()); p.Status() != process.StatusCompleted || n != test.tasks {
 			t.Errorf("%s: %s %s after %d tasks, want %d", name, p.Status(), p.Detail(), n, test.tasks)
+		}
+		p = start(t, f)
+		if n := len(p.Trace()); p.Status() != process.StatusCompleted || n != test.checkpoint {
+			t.Errorf("%s: %s %s after %d tasks, want %d", name, p.Status(), p.Detail(), n, test.checkpoint)
 		}
 	}
 }
@@ -220,7 +226,7 @@ func TestStoredBeforeSteps(t *testing.T) {
 			}
 		}
 		return f.Process(ctx, req)
-	}))
+	}), processortest.WithoutCheckpoints())
 	if err := p.Advance(t.Context(), time.Hour); err != nil || p.Status() != process.StatusCompleted {
 		t.Fatal(err, p.Status())
 	}
@@ -242,7 +248,7 @@ func TestRetryInChangedFunction(t *testing.T) {
 			}
 			return nil
 		}, durable.Retry(2, time.Minute))
-	}))
+	}), processortest.WithoutCheckpoints())
 	changed = true
 	if err := p.Advance(t.Context(), time.Minute); err != nil || p.Status() != process.StatusCompleted {
 		t.Error(err, p.Status())

@@ -28,6 +28,8 @@ type effects struct {
 	unset     map[string]bool
 	published []byte // nil if Publish was not called
 	metadata  map[string]any
+
+	metadataStored bool // by a checkpoint
 }
 
 func newEffects() effects {
@@ -58,7 +60,7 @@ func (e *effects) addTo(result *processor.ResultBuilder) {
 	if e.published != nil {
 		result.AuxState(e.published)
 	}
-	if e.metadata != nil {
+	if e.metadata != nil && !e.metadataStored {
 		result.Metadata(e.metadata)
 	}
 }

@@ -113,7 +113,7 @@ func TestEngine(t *testing.T) {
 			slices.Sort(ran)
 			want := "label-a label-b label-c reserve"
 			if loses {
-				want = "label-a label-a label-b label-b label-c label-c reserve reserve"
+				want = "label-a label-b label-c label-c reserve reserve" // a checkpoint stored a and b
 			}
 			check(t, "effects", strings.Join(ran, " "), want)
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -70,7 +71,7 @@ func (f *Function[In, Out]) Process(
 		}
 		return nil, processor.Fail(ReasonJournal, "%w", err).NonRetryable()
 	}
-	t := &task{run: newRun(ctx, &f.program, req, j), result: processor.Result()}
+	t := &task{run: newRun(ctx, &f.program, req, j), result: processor.Result(), began: time.Now()}
 	defer t.close()
 	return t.process()
 }

@@ -7,13 +7,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// finishFailed undoes the next step of a function that has ended with an error. Each undo takes one
-// task. After the last one, the process ends.
+// finishFailed undoes steps of a function that has ended with an error. Without checkpoints, each
+// undo takes one task. After the last one, the process ends.
 func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, error) {
 	pending := t.pendingUndos()
 	if len(pending) > 0 {
 		if len(t.journal.unsaved()) == 0 && t.request.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
-			if err := t.undo(pending[0]); err != nil {
+			if err := t.undoSome(pending); err != nil {
 				return nil, err
 			}
 		}
@@ -28,13 +28,35 @@ func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, err
 	return nil, processor.Fail(failed.Error.Reason, "%s", failed.Error.Message).NonRetryable()
 }
 
+// undoSome undoes steps. It stops if it cannot store one undo before the next begins.
+func (t *task) undoSome(names []string) error {
+	for n, name := range names {
+		if n > 0 {
+			if stored, err := t.checkpoint(); err != nil || !stored || t.yields {
+				return err
+			}
+		}
+		if err := t.undo(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cancel undoes all steps in one task, because a CANCEL has only one result. If the attempt is
-// lost, the next one undoes them again.
+// lost, the next one undoes again what no checkpoint has stored.
 func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	if err := t.advance(); err != nil {
 		return nil, err
 	}
-	for _, name := range t.pendingUndos() {
+	clear(t.effects.timers) // the process ends
+	clear(t.effects.unset)
+	for n, name := range t.pendingUndos() {
+		if n > 0 {
+			if _, err := t.checkpoint(); err != nil {
+				return nil, err
+			}
+		}
 		if err := t.undo(name); err != nil {
 			return nil, err
 		}

@@ -65,9 +65,9 @@ type stepRun struct {
 // Step runs body once and returns its value, or a *StepError. Afterwards it returns the same from
 // the journal: the value is encoded as JSON. Without Retry, the body runs once.
 //
-// The body runs in a task of its own, and must end within the namespace's step_timeout. Its context
-// ends shortly before. It may run again only if a crash prevents its result from being stored: use
-// StepKey to make its effects idempotent.
+// The body must end within the namespace's step_timeout. Its context ends shortly before. It may
+// run again only if a crash prevents its result from being stored: use StepKey to make its effects
+// idempotent.
 func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), opts ...StepOption) (T, error) {
 	b := ctx.branch
 	full := b.name(kindStep, name)

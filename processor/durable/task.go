@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -16,6 +17,8 @@ import (
 type task struct {
 	*run
 	result *processor.ResultBuilder
+	began  time.Time
+	yields bool // the engine has asked to end the task soon
 }
 
 func (t *task) process() (*progressorv1.ProcessResponse, error) {
@@ -82,16 +85,21 @@ func (t *task) keep() keptEffects {
 	return keptEffects{entries: slices.Clone(t.journal.unsaved()), effects: kept}
 }
 
-// advanceAndFinish runs the function after the task has added entries: a request, or the results of
-// steps. If the function then fails, the entries are stored nevertheless. The function fails again
-// in the next task, which changes nothing, so a repair can continue it.
+// advanceAndFinish runs the function after the task has added entries, and returns the result of
+// the task.
 func (t *task) advanceAndFinish(response []byte) (*progressorv1.ProcessResponse, error) {
-	kept := t.keep()
-	err := t.advance()
-	if err == nil {
-		return t.finish(response)
+	if failed, err := t.advanceOn(response); failed != nil || err != nil {
+		return failed, err
 	}
-	if t.ctx.Err() != nil {
+	return t.finish(response)
+}
+
+// advanceOn runs the function after the task has added entries: a request, or the results of steps.
+// If the function then fails, advanceOn returns a result that stores the entries nevertheless. The
+// function fails again in the next task, which changes nothing, so a repair can continue it.
+func (t *task) advanceOn(response []byte) (failed *progressorv1.ProcessResponse, err error) {
+	kept := t.keep()
+	if err = t.advance(); err == nil || t.ctx.Err() != nil {
 		return nil, err
 	}
 	addEvents(t.result, kept.entries)
@@ -165,23 +173,37 @@ func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
 	if err := t.advance(); err != nil {
 		return nil, err
 	}
-	if t.returned != nil || t.journal.ended() != nil {
-		return t.finish(nil)
-	}
-	// what a step depends on must be stored before the step has an effect
-	if steps := t.runnable(); len(steps) > 0 && len(t.journal.unsaved()) == 0 {
-		err := t.runSteps(steps)
-		switch {
-		case err == nil:
-			return t.advanceAndFinish(nil)
-		case len(t.journal.unsaved()) == 0:
-			return nil, err
-		default: // a step panicked: first store the results of those that ran with it
-			t.scheduleSteps()
-			return t.done(nil)
+	for t.returned == nil && t.journal.ended() == nil {
+		steps := t.runnable()
+		if len(steps) == 0 && !t.isFlushing() {
+			break
+		}
+		// what a step depends on must be stored before the step has an effect
+		if len(t.journal.unsaved()) > 0 {
+			if stored, err := t.checkpoint(); err != nil {
+				return nil, err
+			} else if !stored || t.yields {
+				break
+			}
+		}
+		if err := t.runSteps(steps); err != nil {
+			return t.stepsFailed(err)
+		}
+		if failed, err := t.advanceOn(nil); failed != nil || err != nil {
+			return failed, err
 		}
 	}
 	return t.finish(nil)
+}
+
+// stepsFailed returns the result of a task with a step that panicked or was misused. It first
+// stores the results of the steps that ran with it.
+func (t *task) stepsFailed(err error) (*progressorv1.ProcessResponse, error) {
+	if len(t.journal.unsaved()) == 0 {
+		return nil, err
+	}
+	t.scheduleSteps()
+	return t.done(nil)
 }
 
 // repair continues a function after a failure that was not an error of the function. If the
@@ -276,11 +298,14 @@ func (t *task) scheduleSteps() {
 			t.result.SetTimerAfter(0)
 		}
 	}
-	for _, b := range t.branches {
-		if b.wait != nil && b.wait.flush {
-			t.result.SetTimerAfter(0)
-		}
+	if t.isFlushing() {
+		t.result.SetTimerAfter(0)
 	}
+}
+
+// isFlushing reports whether the function waits until its new entries are stored.
+func (t *task) isFlushing() bool {
+	return slices.ContainsFunc(t.branches, func(b *branch) bool { return b.wait != nil && b.wait.flush })
 }
 
 func (t *task) done(response []byte) (*progressorv1.ProcessResponse, error) {

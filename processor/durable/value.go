@@ -74,7 +74,7 @@ func SetMetadata(ctx Ctx, fields map[string]any) {
 	if err := checkMetadata(merged); err != nil {
 		b.owner.misuse("the metadata cannot be stored: %s", err)
 	}
-	b.owner.effects.metadata = merged
+	b.owner.effects.metadata, b.owner.effects.metadataStored = merged, false
 }
 
 // checkMetadata returns an error if the engine would not store a result with these fields.

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/processortest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -58,11 +59,14 @@ func Cancel(reason string) Action {
 }
 
 // KillEverywhere starts a process of a durable function with the input, runs the script, and then
-// repeats this once for each result with journal entries. In each repetition, the attempt that made
-// this result is killed before the result is stored: its steps and undos have run, its entries are
-// lost, and the task is attempted again. The outcome must be the same each time: the status, the
-// state, the metadata, what the function returned, and which entries the journal contains. Values
-// of Now and UUID may differ, and so may the tries of a step.
+// repeats this once for each result and checkpoint with journal entries. In each repetition, the
+// attempt that made this result is killed before the result is stored: its steps and undos have
+// run, its entries are lost, and the task is attempted again. The outcome must be the same each
+// time: the status, the state, the metadata, what the function returned, and which entries the
+// journal contains. Values of Now and UUID may differ, and so may the tries of a step.
+//
+// All of this is done twice: as in the engine's program, where a task stores checkpoints between
+// steps, and as anywhere else, where each step has a task of its own. The outcome must be the same.
 //
 // function makes the processor of one repetition, with new fakes of the services that it uses. Its
 // t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a
@@ -71,37 +75,63 @@ func Cancel(reason string) Action {
 func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processor, input any, script ...Action) {
 	t.Helper()
 	var first *repetition
-	t.Run("not killed", func(t *testing.T) { first = repeat(t, function, input, script, 0) })
-	if t.Failed() {
-		return
-	}
-	if len(first.results) == 0 {
-		t.Fatal("the process stored no journal entries")
-	}
-	for i, result := range first.results {
-		t.Run(fmt.Sprintf("killed before result %d, %s", i+1, result), func(t *testing.T) {
-			if got := repeat(t, function, input, script, i+1); got.outcome != first.outcome {
-				t.Errorf("the outcome is\n%s\nwithout the kill it is\n%s", got.outcome, first.outcome)
+	for _, place := range places {
+		run := func(t *testing.T, kill int) *repetition { return repeat(t, place, function, input, script, kill) }
+		var unkilled *repetition
+		t.Run(place.name+", not killed", func(t *testing.T) {
+			unkilled = run(t, 0)
+			if first == nil {
+				first = unkilled
 			}
+			unkilled.compare(t, first)
 		})
+		if t.Failed() {
+			return
+		}
+		if len(unkilled.results) == 0 {
+			t.Fatal("the process stored no journal entries")
+		}
+		for i, result := range unkilled.results {
+			t.Run(fmt.Sprintf("%s, killed before result %d, %s", place.name, i+1, result), func(t *testing.T) {
+				run(t, i+1).compare(t, first)
+			})
+		}
 	}
+}
+
+// place is where a processor runs.
+type place struct {
+	name    string
+	options []processortest.Option
+}
+
+var places = []place{
+	{"with checkpoints", nil},
+	{"without checkpoints", []processortest.Option{processortest.WithoutCheckpoints()}},
 }
 
 // repetition is one run of the script.
 type repetition struct {
 	inner   processor.Processor
 	kill    int      // the number of the result to lose, or 0
-	results []string // the entries of each result
+	results []string // the entries of each result and checkpoint
 	outcome string
 }
 
+func (r *repetition) compare(t *testing.T, first *repetition) {
+	t.Helper()
+	if r.outcome != first.outcome {
+		t.Errorf("the outcome is\n%s\nof the first run it is\n%s", r.outcome, first.outcome)
+	}
+}
+
 func repeat(
-	t *testing.T, function func(t *testing.T) processor.Processor, input any, script []Action, kill int,
+	t *testing.T, at place, function func(t *testing.T) processor.Processor, input any, script []Action, kill int,
 ) *repetition {
 	r := &repetition{kill: kill}
 	synctest.Test(t, func(t *testing.T) {
 		r.inner = function(t)
-		p := processortest.New(r, processortest.WithTime(time.Now()))
+		p := processortest.New(r, append(at.options, processortest.WithTime(time.Now()))...)
 		args, err := json.Marshal(input)
 		if err != nil {
 			t.Fatal(err)
@@ -119,26 +149,65 @@ func repeat(
 	return r
 }
 
-// Process passes the task on. It loses one result and repeats the attempt.
+// Process passes the task on. It loses one result or checkpoint and repeats the attempt.
 func (r *repetition) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
-	resp, err := r.inner.Process(ctx, req)
-	if err != nil || len(resp.GetResult().GetEvents()) == 0 {
-		return resp, err
+	a := &attempt{repetition: r, inner: processor.CheckpointerOf(ctx), again: proto.CloneOf(req)}
+	a.again.Attempt++
+	watched := ctx
+	if a.inner != nil {
+		watched = processor.WithCheckpointer(ctx, a)
+	}
+	resp, err := r.inner.Process(watched, req)
+	if a.killed || err == nil && r.loses(resp.GetResult()) {
+		return r.inner.Process(ctx, a.again)
+	}
+	return resp, err
+}
+
+// loses records the entries of a result. It reports whether the result is the one to lose.
+func (r *repetition) loses(result *progressorv1.Result) bool {
+	if len(result.GetEvents()) == 0 {
+		return false
 	}
 	var made []string
-	for _, event := range resp.GetResult().GetEvents() {
+	for _, event := range result.GetEvents() {
 		e := decode(event.GetPayload())
 		made = append(made, e.Kind+" "+e.Name)
 	}
 	r.results = append(r.results, strings.Join(made, ", "))
-	if len(r.results) != r.kill {
-		return resp, nil
+	return len(r.results) == r.kill
+}
+
+// attempt is an attempt that may be killed.
+type attempt struct {
+	repetition *repetition
+	inner      processor.Checkpointer
+	again      *progressorv1.ProcessRequest // the request of the next attempt
+	killed     bool
+}
+
+// Checkpoint stores a checkpoint, or loses it.
+func (a *attempt) Checkpoint(ctx context.Context, result *progressorv1.Result) (yield bool, err error) {
+	if a.killed = a.killed || a.repetition.loses(result); a.killed {
+		return false, process.ErrFenced
 	}
-	again := proto.CloneOf(req)
-	again.Attempt++
-	return r.inner.Process(ctx, again)
+	if yield, err = a.inner.Checkpoint(ctx, result); err != nil {
+		return yield, err
+	}
+	p := a.again.GetProcess()
+	for _, event := range result.GetEvents() {
+		p.LastEventId++
+		p.History = append(p.History, &progressorv1.Event{EventId: p.GetLastEventId(), Payload: event.GetPayload()})
+	}
+	if result.AuxState != nil {
+		p.AuxState = result.GetAuxState()
+	}
+	if result.GetMetadata() != nil {
+		p.Metadata = result.GetMetadata()
+	}
+	return yield, nil
 }
 
 // entry is an entry of the journal: see docs/functions.md.

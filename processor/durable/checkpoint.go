@@ -1,0 +1,47 @@
+package durable
+
+import (
+	"time"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// A task that stores checkpoints runs steps for at most maxRunOn and a tenth of its attempt before
+// it leaves the next ones to another task. So calls do not wait for long, and each step has most of
+// the step timeout.
+const maxRunOn = time.Second
+
+// checkpoint stores the new entries now, so that more steps may run in this task. It returns false
+// if the entries have to be stored by the result instead.
+func (t *task) checkpoint() (stored bool, err error) {
+	if !t.mayCheckpoint() {
+		return false, nil
+	}
+	result := processor.Result()
+	addEvents(result, t.journal.unsaved())
+	t.effects.addTo(result)
+	if t.yields, err = processor.Checkpoint(t.ctx, result); err != nil {
+		return false, err
+	}
+	t.journal.saved, t.journal.bytes = len(t.journal.entries), 0
+	t.effects.published, t.effects.metadataStored = nil, true
+	return true, nil
+}
+
+// mayCheckpoint reports whether this task may store its new entries and run on. A checkpoint cannot
+// set timers. After a failure, each step has a task of its own, so that one that fails again does
+// not use up the attempts of the others.
+func (t *task) mayCheckpoint() bool {
+	switch {
+	case processor.CheckpointerOf(t.ctx) == nil || len(t.effects.timers)+len(t.effects.unset) > 0:
+		return false
+	case t.request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return true // it cannot continue in another task
+	}
+	limit := maxRunOn
+	if deadline, ok := t.ctx.Deadline(); ok {
+		limit = min(limit, deadline.Sub(t.began)/10)
+	}
+	return t.request.GetAttempt() <= 1 && !t.yields && time.Since(t.began) < limit
+}

@@ -29,9 +29,12 @@ import (
 func TestLargeRequestsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refused := map[string]int{}
-		m := &memory{requests: budget.New(requestBudget), refused: func(bound string) { refused[bound]++ }}
-		var begun atomic.Int32
+		var begun, refused atomic.Int32
+		m := &memory{requests: budget.New(requestBudget), refused: func(bound string) {
+			if bound == boundOfMemory {
+				refused.Add(1)
+			}
+		}}
 		release := make(chan struct{})
 		var codes sync.Map
 		send := func(name, address, encoding string, size int, decoded any) {
@@ -71,8 +74,8 @@ func TestLargeRequestsWait(t *testing.T) {
 		time.Sleep(memoryWait)
 		synctest.Wait()
 		for _, name := range []string{"late", "compressed"} {
-			if code, _ := codes.Load(name); code != connect.CodeResourceExhausted || refused[boundOfMemory] != 2 {
-				t.Errorf("%s: %v, %v", name, code, refused)
+			if code, _ := codes.Load(name); code != connect.CodeResourceExhausted || refused.Load() != 2 {
+				t.Errorf("%s: %v, %d refused", name, code, refused.Load())
 			}
 		}
 		close(release)

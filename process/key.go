@@ -84,4 +84,6 @@ type Actor struct {
 	Name   string // "" if requests are not authenticated
 	Source string // the address of the client
 	Via    string // process_id of the engine's process that executes the command, or ""
+
+	RequestID string // ID of the request in logs and traces, or ""
 }

@@ -49,6 +49,9 @@ func (n *AuditRecord) details() string {
 	if n.By.Via != "" {
 		details["via"] = n.By.Via
 	}
+	if n.By.RequestID != "" {
+		details["request_id"] = n.By.RequestID
+	}
 	for name, value := range n.Details {
 		if value != "" {
 			details[name] = value

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
+	"github.com/progressor-engine/progressor/internal/requestid"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -178,7 +179,7 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	// must not count against the reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
-		return "", "", a.fail(ctx, "login", a.logins.failed(err, address), address)
+		return "", "", a.fail(ctx, "login", a.logins.failed(ctx, err, address), address)
 	}
 	text, err := json.Marshal(attempt{begun, page, a.now().Unix()})
 	return to, base64.RawURLEncoding.EncodeToString(text), err
@@ -209,11 +210,16 @@ func (a *Authenticator) FinishLogin(
 	}
 	token, err = a.createLogin(ctx, names, former, address)
 	if err != nil {
-		err = a.logins.failed(errors.Join(process.ErrUnavailable, err), address)
+		err = a.logins.failed(ctx, errors.Join(process.ErrUnavailable, err), address)
 		return "", "", a.fail(ctx, "login", err, address)
 	}
 	a.ok["login"].Inc()
 	return token, a.logins.URL + "/#" + begun.Page, nil
+}
+
+// actorOf returns the user who logs in or out, for the audit.
+func actorOf(ctx context.Context, name, address string) process.Actor {
+	return process.Actor{Name: name, Source: address, RequestID: requestid.Of(ctx)}
 }
 
 // createLogin stores a login of a user with the names of its principals, and returns its token.
@@ -225,7 +231,7 @@ func (a *Authenticator) createLogin(ctx context.Context, names []string, former,
 		LoginID: id, Hash: hash[:], Principal: names[0], Groups: names[1:], Lifetime: a.logins.Lifetime,
 	}
 	create := func() error {
-		return a.logins.store.CreateLogin(ctx, l, process.Actor{Name: names[0], Source: address})
+		return a.logins.store.CreateLogin(ctx, l, actorOf(ctx, names[0], address))
 	}
 	formerID, ok := idIn(loginPrefix, former)
 	if !ok {
@@ -273,7 +279,7 @@ func (a *Authenticator) finish(
 	}
 	who, err := issuer.Finish(ctx, redirect, begun, answer)
 	if err != nil {
-		err = a.logins.failed(err, address)
+		err = a.logins.failed(ctx, err, address)
 	}
 	return who, err
 }
@@ -323,7 +329,7 @@ func (a *Authenticator) EndLogin(ctx context.Context, token, address string) err
 	a.ok["login"].Inc()
 	id, _ := idIn(loginPrefix, token)
 	return a.end(ctx, e, func() error {
-		err := a.logins.store.DeleteLogin(ctx, id, process.Actor{Name: p.Name, Source: address})
+		err := a.logins.store.DeleteLogin(ctx, id, actorOf(ctx, p.Name, address))
 		if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // by another request
 			return errors.Join(process.ErrUnavailable, err)
 		}
@@ -402,9 +408,10 @@ func (l *logins) find(name string) (*oidc.Issuer, string, error) {
 }
 
 // failed logs why a login has failed, and returns the error for the user.
-func (l *logins) failed(err error, address string) error {
+func (l *logins) failed(ctx context.Context, err error, address string) error {
 	if l.logged.Allow() {
-		l.log.Warn("a login to the console has failed", "reason", fmt.Sprintf("%.500s", err), "address", address)
+		l.log.WarnContext(ctx, "a login to the console has failed", "reason", fmt.Sprintf("%.500s", err),
+			"address", address)
 	}
 	if errors.Is(err, oidc.ErrUnreachable) {
 		return errors.Join(process.ErrUnavailable, ErrNoAnswer)

@@ -110,14 +110,14 @@ func (a *Authenticator) verify(ctx context.Context, token, address string) (*ver
 	}
 	issuer, err := u.issuers.Find(token)
 	if err != nil {
-		return nil, u.rejected(err, "address", address)
+		return nil, u.rejected(ctx, err, "address", address)
 	}
 	if !a.failed.left(address) && !u.suspects.Allow() {
 		return nil, ErrBusy
 	}
 	who, err := issuer.Verify(ctx, token)
 	if err != nil {
-		return nil, u.rejected(err, "address", address)
+		return nil, u.rejected(ctx, err, "address", address)
 	}
 	return a.store(hash, who), nil
 }
@@ -131,11 +131,11 @@ func (a *Authenticator) verifyAgain(ctx context.Context, p *Principal) error {
 	}
 	issuer, err := u.issuers.Find(p.token)
 	if err != nil {
-		return u.rejected(err, "principal", p.Name)
+		return u.rejected(ctx, err, "principal", p.Name)
 	}
 	who, err := issuer.Verify(ctx, p.token)
 	if err != nil {
-		return u.rejected(err, "principal", p.Name)
+		return u.rejected(ctx, err, "principal", p.Name)
 	}
 	a.store(hash, who)
 	return nil
@@ -175,12 +175,12 @@ func namesOf(who oidc.Identity) []string {
 // rejected logs why a token is not accepted, with an attribute that identifies the client, and
 // returns the error for the client. Only clients with a token that its issuer has signed see the
 // reason.
-func (u *users) rejected(err error, key, value string) error {
+func (u *users) rejected(ctx context.Context, err error, key, value string) error {
 	if errors.Is(err, oidc.ErrUnreachable) {
 		return errors.Join(process.ErrUnavailable, ErrIssuer)
 	}
 	if u.logged.Allow() {
-		u.log.Warn("a token was rejected", "reason", fmt.Sprintf("%.500s", err), key, value)
+		u.log.WarnContext(ctx, "a token was rejected", "reason", fmt.Sprintf("%.500s", err), key, value)
 	}
 	if claim, ok := errors.AsType[*oidc.ClaimError](err); ok {
 		return fmt.Errorf("the token is not valid: %w", claim)

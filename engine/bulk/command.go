@@ -26,6 +26,7 @@ type command struct {
 	Reason       string                `json:"reason,omitempty"`
 	Actor        string                `json:"actor,omitempty"`
 	Source       string                `json:"source,omitempty"`
+	RequestID    string                `json:"request_id,omitempty"`
 	Expected     int64                 `json:"expected"`
 	ExpectedMore bool                  `json:"expected_more,omitempty"`
 }

@@ -76,7 +76,8 @@ func (w *work) read() error {
 	if err == nil {
 		err = cmp.Or(o.check(w.bulks.verbs(o.Kind)), w.bulks.checkFilter(&o))
 	}
-	w.command, w.by = &o, process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()}
+	w.command = &o
+	w.by = process.Actor{Name: o.Actor, Source: o.Source, RequestID: o.RequestID, Via: p.GetProcessId()}
 	w.recorded, w.created = p.GetLastEventId(), p.GetCreatedTime().AsTime()
 	return actor.BadState(err)
 }

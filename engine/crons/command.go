@@ -25,6 +25,7 @@ type command struct {
 	Method     string             `json:"method"` // the method of the API
 	Actor      string             `json:"actor,omitempty"`
 	Source     string             `json:"source,omitempty"`
+	RequestID  string             `json:"request_id,omitempty"`
 	Cron       []byte             `json:"cron,omitempty"` // encoded Cron; only for CreateCron and UpdateCron
 	Etag       string             `json:"etag,omitempty"`
 	Paused     bool               `json:"paused,omitempty"` // only for CreateCron
@@ -84,7 +85,7 @@ func (t *task) execute() error {
 		return err
 	}
 	note := &storage.AuditRecord{
-		Method: o.Method, By: process.Actor{Name: o.Actor, Source: o.Source},
+		Method: o.Method, By: process.Actor{Name: o.Actor, Source: o.Source, RequestID: o.RequestID},
 		Details: map[string]string{"note": o.Note},
 	}
 	switch o.Method {

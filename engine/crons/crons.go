@@ -219,7 +219,7 @@ func (c *Crons) checkRun(
 
 // args encodes a command for its task.
 func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
-	o.Actor, o.Source = by.Name, by.Source
+	o.Actor, o.Source, o.RequestID = by.Name, by.Source, by.RequestID
 	if def != nil {
 		text, err := proto.Marshal(definition(def))
 		if err != nil {

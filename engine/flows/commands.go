@@ -29,7 +29,7 @@ func (t *task) execute() error {
 	if err := json.Unmarshal(t.Request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
-	t.by = process.Actor{Name: o.Actor, Source: o.Source}
+	t.by = o.by()
 	t.reply = &reply{}
 	switch o.Method {
 	case methodTurn:

@@ -63,6 +63,8 @@ type command struct {
 	Method string `json:"method"` // a method of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
+	// RequestID is the ID of the request, for the audit. Not set for StartRun, which is not in it.
+	RequestID string `json:"request_id,omitempty"`
 	startFields
 	Reason string `json:"reason,omitempty"`
 	Force  bool   `json:"force,omitempty"`  // only for CancelRun
@@ -70,6 +72,11 @@ type command struct {
 	// Inputs are other inputs of steps. Only for RetryRun.
 	Inputs []stepInput `json:"inputs,omitempty"`
 	stepFields
+}
+
+// by returns who sent the command.
+func (o *command) by() process.Actor {
+	return process.Actor{Name: o.Actor, Source: o.Source, RequestID: o.RequestID}
 }
 
 // startFields are the fields of StartRun.
@@ -208,7 +215,7 @@ func (e *TemplateError) Error() string { return e.Message }
 func (f *Flows) runCommand(
 	ctx context.Context, namespace, runID string, o *command, by process.Actor,
 ) (reply, error) {
-	o.Actor, o.Source = by.Name, by.Source
+	o.Actor, o.Source, o.RequestID = by.Name, by.Source, by.RequestID
 	args, err := encode(o)
 	if err != nil {
 		return reply{}, err

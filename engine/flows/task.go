@@ -150,7 +150,7 @@ func (t *task) create() error {
 	if o.Method != methodStart {
 		return processor.Reject(processor.ReasonBadArgs, "the first command of a run must be %s", methodStart)
 	}
-	t.by = process.Actor{Name: o.Actor, Source: o.Source}
+	t.by = o.by()
 	var err error
 	if o.Invalid != "" {
 		t.reject(outcomeInvalid, "", "%s", o.Invalid)

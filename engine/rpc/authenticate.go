@@ -56,6 +56,7 @@ func authenticated(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next
 			refuseUnauthenticated(w, r, errorWriter, err)
 			return
 		}
+		noteActor(ctx, principal)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, principalKey{}, principal)))
 	})
 }

@@ -43,6 +43,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				endSpan(span, request.Any(), messageOf(response), err)
 			}
 			i.metrics.observe(procedure, err, time.Since(begin))
+			noteEnd(ctx, err)
 		}()
 		keepDecoded(ctx, request.Any())
 		client, of := clientOf(request.Peer().Addr), classOf(procedure, request.Any())
@@ -79,6 +80,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 			}
 			endSpan(span, stream.last, nil, err)
 			i.metrics.observe(procedure, err, time.Since(begin))
+			noteEnd(ctx, err)
 		}()
 		client := clientOf(conn.Peer().Addr)
 		if err := i.clients.enter(client, classStream); err != nil {

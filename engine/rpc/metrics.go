@@ -91,11 +91,7 @@ func (m *metrics) observe(procedure string, err error, took time.Duration) {
 		o.Observe(took.Seconds())
 		return
 	}
-	code := codeOK
-	if err != nil {
-		code = connect.CodeOf(err).String()
-	}
-	m.duration.WithLabelValues(procedure[1:], code).Observe(took.Seconds())
+	m.duration.WithLabelValues(procedure[1:], codeText(err)).Observe(took.Seconds())
 	if failed, ok := m.failed[procedure]; ok && isFailure(err) {
 		failed.Inc()
 	}

@@ -19,7 +19,7 @@ func NewOps(cfg Config) http.Handler {
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", metricsPage(cfg))
 	}
-	return limitStalls(cfg.Hosts.Guard(mux, func() {}), writeTimeout, func() {})
+	return Identify(limitStalls(cfg.Hosts.Guard(mux, func() {}), writeTimeout, func() {}), LogNoRequests, cfg.Logger)
 }
 
 // mountProbes serves the pages that say whether the program runs and is ready.

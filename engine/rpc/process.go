@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/internal/requestid"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
@@ -274,7 +275,7 @@ func actorOf(ctx context.Context) process.Actor {
 	if !ok {
 		return process.Actor{}
 	}
-	by := process.Actor{Source: call.Peer().Addr}
+	by := process.Actor{Source: call.Peer().Addr, RequestID: requestid.Of(ctx)}
 	if p := principalOf(ctx); p != nil {
 		by.Name = p.Name
 	}

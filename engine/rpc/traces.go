@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/progressor-engine/progressor/internal/requestid"
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
@@ -41,7 +42,7 @@ func (t *traces) begin(
 	service, method, _ := strings.Cut(name, "/")
 	traced, span := t.tracer.Start(asked, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("rpc.system", protocol), attribute.String("rpc.service", service),
-		attribute.String("rpc.method", method)))
+		attribute.String("rpc.method", method), attribute.String("progressor.request_id", requestid.Of(ctx))))
 	if !given && !span.SpanContext().IsSampled() {
 		return ctx, nil // tasks do not inherit a trace that is not recorded
 	}

@@ -29,6 +29,24 @@ var metricMutants = []mutant{
 		packages: "./engine/sinks", run: "TestMetrics$",
 	},
 	{
+		name: "request-id-unchecked", breaks: "a client cannot choose an ID that must be escaped",
+		file: "internal/requestid/requestid.go", old: "len(values) == 1 && valid(values[0])",
+		planted:  "len(values) == 1",
+		packages: "./internal/requestid", run: "TestFrom",
+	},
+	{
+		name: "parameters-in-the-log", breaks: "the log of requests has no parameters of URLs",
+		file: "engine/rpc/requestlog.go", old: `request.Method + " " + request.URL.Path`,
+		planted:  `request.Method + " " + request.URL.String()`,
+		packages: "./engine/rpc", run: "TestRequestLog",
+	},
+	{
+		name: "audit-without-request", breaks: "an entry of the audit has the ID of the request",
+		file: "storage/audit.go", old: `details["request_id"] = n.By.RequestID`,
+		planted:  "_ = details",
+		packages: "./cmd/progressor", run: "TestRequestIDs",
+	},
+	{
 		name: "alert-without-a-section", breaks: "each alert has a section of the runbook",
 		file: "docs/runbook.md", old: "## ProgressorSinkLags", planted: "## Lags",
 		packages: "./deploy", run: "TestRunbook",

@@ -26,8 +26,8 @@ const tooling = -1
 var groupLevels = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0, "docs": 0,
 	"internal/budget": 0, "internal/durations": 0, "internal/elements": 0, "internal/msgpack": 0,
-	"internal/onewrite": 0,
-	"internal/spelling": 0, "internal/tracing": 0, "internal/warm": 0,
+	"internal/onewrite":  0,
+	"internal/requestid": 0, "internal/spelling": 0, "internal/tracing": 0, "internal/warm": 0,
 	"processor": 1, "explain": 1, "flow": 1, "internal/digits": 1, "storage": 1,
 	"client": 2, "processor/remote": 2,
 	"storage/changes": 2, "storage/crons": 2, "storage/jobs": 2, "storage/flows": 2, "storage/insight": 2,

@@ -42,7 +42,7 @@ type devCmd struct {
 	Kafka       devKafkaFlags `embed:""`
 	DB          poolFlags     `embed:"" prefix:"db."`
 	Engine      engineFlags   `embed:"" prefix:"engine."`
-	Log         cli.LogFlags  `embed:"" prefix:"log."`
+	Log         logFlags      `embed:"" prefix:"log."`
 	Tracing     tracingFlags  `embed:"" prefix:"tracing."`
 	Debug       debugFlags    `embed:"" prefix:"debug."`
 }
@@ -134,7 +134,7 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 		log: log, listener: listener, db: dbFlags{dsnFlag: dsnFlag{DSN: server.DSN()}, poolFlags: c.DB},
 		engine: c.Engine, tracing: c.Tracing,
 		getenv: a.Getenv, debug: c.Debug, auth: clients, secrets: c.Secrets, hosts: names,
-		console: rpc.Console(c.Console), file: a.ConfigFile(),
+		console: rpc.Console(c.Console), requests: rpc.RequestLog(c.Log.Requests), file: a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,

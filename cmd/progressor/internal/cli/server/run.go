@@ -73,6 +73,7 @@ type node struct {
 	debug    debugFlags
 	auth     authentication
 	secrets  secretsFlags
+	requests rpc.RequestLog
 	hosts    *rpc.Hosts // names by which clients address the API and the profiles
 	console  rpc.Console
 
@@ -94,14 +95,14 @@ func (n *node) run(ctx context.Context) error {
 	stopped := ctx
 	ctx, cancel := n.linger(ctx)
 	defer cancel()
-	registry, log := n.newRegistry(), n.log
+	registry, log := n.newRegistry(), slog.New(contextLog{n.log.Handler()})
 	var provider trace.TracerProvider // nil without traces
 	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
 	if err != nil {
 		return err
 	}
 	if spans != nil {
-		provider, log = spans, slog.New(tracedLog{log.Handler()})
+		provider = spans
 		defer spans.stop(ctx)
 	}
 	group, running := errgroup.WithContext(ctx)
@@ -109,7 +110,8 @@ func (n *node) run(ctx context.Context) error {
 	connections := rpc.NewConnections(n.engine.maxConnections())
 	registry.MustRegister(connections.Collectors()...)
 	group.Go(func() error {
-		return rpc.Serve(running, connections.Limit(n.listener), front, n.certificates, log, n.drainTimeout())
+		requests := rpc.Identify(front, n.requests, log)
+		return rpc.Serve(running, connections.Limit(n.listener), requests, n.certificates, log, n.drainTimeout())
 	})
 	group.Go(func() error { return n.ops.serve(running, n) })
 	store, err := n.openStore(running, log, registry, front)
@@ -140,7 +142,7 @@ type parts struct {
 // requests until ctx ends.
 func (n *node) start(ctx context.Context, p parts) error {
 	store, registry, log, group := p.store, p.registry, p.log, p.group
-	clients, vault, err := n.openAccess(ctx, store, registry)
+	clients, vault, err := n.openAccess(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -215,15 +217,13 @@ func (n *node) openStore(
 
 // openAccess returns the Authenticator for the clients of the node, which runs until ctx ends, and
 // the vault that decrypts secrets.
-func (n *node) openAccess(
-	ctx context.Context, store *storage.Store, registerer prometheus.Registerer,
-) (*auth.Authenticator, *secrets.Vault, error) {
-	clients, err := n.auth.open(store, n.listener.Addr().String(), registerer, n.log)
+func (n *node) openAccess(ctx context.Context, p parts) (*auth.Authenticator, *secrets.Vault, error) {
+	clients, err := n.auth.open(p.store, n.listener.Addr().String(), p.registry, p.log)
 	if err != nil {
 		return nil, nil, err
 	}
 	go clients.Run(ctx)
-	vault, err := n.secrets.openFor(ctx, store.Secrets(), n.log)
+	vault, err := n.secrets.openFor(ctx, p.store.Secrets(), p.log)
 	return clients, vault, err
 }
 

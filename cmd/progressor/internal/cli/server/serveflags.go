@@ -33,10 +33,16 @@ type serveSettings struct {
 	TLS         tlsFlags     `embed:"" prefix:"tls."`
 	DB          dbFlags      `embed:"" prefix:"db."`
 	Engine      engineFlags  `embed:"" prefix:"engine."`
-	Log         cli.LogFlags `embed:"" prefix:"log."`
+	Log         logFlags     `embed:"" prefix:"log."`
 	Tracing     tracingFlags `embed:"" prefix:"tracing."`
 	Ops         opsFlags     `embed:"" prefix:"ops."`
 	Debug       debugFlags   `embed:"" prefix:"debug."`
+}
+
+// logFlags are the flags of the log of an engine.
+type logFlags struct {
+	cli.LogFlags
+	Requests string `default:"off" enum:"off,errors,all" placeholder:"WHICH" setting:"" help:"Log requests when they end: off, errors (those that fail), or all, one line each. Default: ${default}."`
 }
 
 // dsnFlag contains the DSN and the source of its password.

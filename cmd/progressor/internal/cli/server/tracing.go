@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/internal/requestid"
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
@@ -208,11 +209,14 @@ func (c counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 // Shutdown stops the exporter.
 func (c counting) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
 
-// tracedLog adds the IDs of a trace to log lines about it.
-type tracedLog struct{ slog.Handler }
+// contextLog adds the IDs of a request and of a trace to log lines about them.
+type contextLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.
-func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
+func (h contextLog) Handle(ctx context.Context, r slog.Record) error {
+	if id := requestid.Of(ctx); id != "" {
+		r.AddAttrs(slog.String("request_id", id))
+	}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
 	}
@@ -220,9 +224,9 @@ func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h tracedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return tracedLog{h.Handler.WithAttrs(attrs)}
+func (h contextLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return contextLog{h.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
-func (h tracedLog) WithGroup(name string) slog.Handler { return tracedLog{h.Handler.WithGroup(name)} }
+func (h contextLog) WithGroup(name string) slog.Handler { return contextLog{h.Handler.WithGroup(name)} }

@@ -111,7 +111,7 @@ func TestSpanQueue(t *testing.T) {
 func TestTracedLog(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	log := slog.New(tracedLog{slog.NewJSONHandler(&text, nil)}).With("node", 1)
+	log := slog.New(contextLog{slog.NewJSONHandler(&text, nil)}).With("node", 1)
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{0xab}, SpanID: trace.SpanID{0xcd}})
 	log.InfoContext(trace.ContextWithSpanContext(t.Context(), sc), "traced")
 	log.Info("plain")

@@ -35,15 +35,19 @@ type origin struct {
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.active.leave()
 	defer from.release()
-	var known *knownHistory
-	for n := 1; ; n++ {
+	t, ok := turn{claim: c}, true
+	for n := 1; ok; n++ {
 		ns = e.current(ns)
-		next, history, ok := e.runNext(ns, c, known, from, n)
-		if !ok {
-			return
-		}
-		c, known, from.asked = next, history, nil
+		t, ok = e.runNext(ns, t, from, n)
+		from.asked = nil
 	}
+}
+
+// turn is a claim that runs in a slot, with what the node knows from the attempt before it.
+type turn struct {
+	claim *storage.Claim
+	known *knownHistory // history of its process, or nil
+	run   *waitingRun   // the run that waits for it, or nil
 }
 
 // current returns the current configuration of a namespace. The namespace may have been updated or
@@ -58,14 +62,13 @@ func (e *Engine) current(ns *namespace) *namespace {
 // runNext makes one attempt and stores its result. n counts the attempts in this slot. It returns
 // the next task to run on this node: a task of the same process, of the run to which the finished
 // step belongs, or of a step that begins.
-func (e *Engine) runNext(
-	ns *namespace, c *storage.Claim, known *knownHistory, from origin, n int,
-) (*storage.Claim, *knownHistory, bool) {
+func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, ok bool) {
+	c := t.claim
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
 	e.store.RecordNumbers(c.TaskID, c.FencingToken)
 	if !e.attempts.begin(c, cancel) {
-		return nil, nil, false
+		return turn{}, false
 	}
 	defer e.attempts.end(c)
 	if mayCheckpoint(ns, c) { // its checkpoints change the claim, which others can read
@@ -75,7 +78,8 @@ func (e *Engine) runNext(
 	held := e.responses.Of(ns.name)
 	defer held.Release()
 	ctx, span := e.traces.begin(budget.In(ctx, held), ns, c, from.asked)
-	d, history, released := e.decided(ctx, ns, c, known)
+	began := time.Now()
+	d, history, released := e.decided(ctx, ns, c, t.known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
@@ -88,15 +92,23 @@ func (e *Engine) runNext(
 		e.backlog.begin(c)
 		defer e.backlog.end(c)
 	}
+	ahead, storing := e.advance(ctx, ns, &t, d, began), time.Now()
 	saved, err := e.save(ns, c, d)
 	endSpan(span, d, time.Time{}, err)
-	if err != nil || saved.Next == nil {
-		return nil, nil, false
+	if err == nil && ahead != nil {
+		e.advanced(ns, t.run, ahead, &saved, storing)
 	}
-	if saved.Next.ProcessID != c.ProcessID {
-		return saved.Next, nil, true // the run whose step has ended, or a step that the run started
+	switch {
+	case err != nil || saved.Next == nil:
+		return turn{}, false
+	case saved.Advanced: // a step that the run started
+		return turn{claim: saved.Next, run: waitingRunOf(t.run.claim, ahead, &saved)}, true
+	case saved.Next.ProcessID != c.ProcessID: // the run whose step has ended, or a step that the run started
+		return turn{claim: saved.Next, run: waitingRunOf(c, d, &saved)}, true
 	}
-	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
+	return turn{
+		claim: following(c, &d.completion, saved.Next), known: history.with(&d.completion, saved.Next),
+	}, true
 }
 
 // decided makes the attempt and decides the result. released reports that the attempt was not made
@@ -204,6 +216,14 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 		e.waiters.recheck(key)
 		return saved, err
 	}
+	e.stored(ns, c, d, saved, began)
+	return saved, nil
+}
+
+// stored notifies everything that depends on a stored result. began is when it was to be stored.
+func (e *Engine) stored(
+	ns *namespace, c *storage.Claim, d *decision, saved storage.Saved, began time.Time,
+) {
 	ns.metrics.completed(&d.completion, saved, began)
 	for _, then := range d.stored {
 		then()
@@ -213,7 +233,6 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	}
 	e.minuteStats.stored(time.Now())
 	e.announce(c, d, &saved)
-	return saved, nil
 }
 
 // announce notifies the waiters for the stored result.

@@ -5,7 +5,8 @@
 -- continues. If a process with the ID exists or is being removed, or if the namespace has
 -- constraints, a message replaces the start, and its delivery reports the outcome. If another
 -- session creates the same process at the same time, there is a unique violation, and the flush is
--- repeated. The outcome is captured, place or message.
+-- repeated. The outcome is captured, place or message. For a captured job, it reserves the numbers
+-- of the task that reports its end, see AdvanceRuns.
 -- name: StartSteps :many
 WITH input AS MATERIALIZED (
   SELECT item.*, item.kind_row::jsonb AS job,
@@ -50,6 +51,8 @@ WITH input AS MATERIALIZED (
 started_steps AS MATERIALIZED (
   SELECT input.*, nextval('task_ids') AS new_task_id,
          CASE WHEN input.captured THEN nextval('fencing_tokens') END AS new_token,
+         CASE WHEN input.captured THEN nextval('task_ids') END AS reserved_task_id,
+         CASE WHEN input.captured THEN nextval('fencing_tokens') END AS reserved_token,
          input.job->>'name' AS name,
          (input.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout,
          coalesce((input.job->>'priority')::int, 0) AS priority
@@ -129,6 +132,8 @@ SELECT started_steps.ord::int AS ord,
         END)::text AS outcome,
        started_steps.new_task_id::bigint AS task_id,
        coalesce(started_steps.new_token, 0)::bigint AS fencing_token,
+       coalesce(started_steps.reserved_task_id, 0)::bigint AS reserved_task_id,
+       coalesce(started_steps.reserved_token, 0)::bigint AS reserved_token,
        statement_timestamp()::timestamptz AS now, started_steps.priority::int AS priority,
        started_steps.name::text AS kind_name,
        (started_steps.job->'options')::jsonb AS kind_options,

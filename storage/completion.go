@@ -22,6 +22,7 @@ type Completion struct {
 	Record       Record      // nil if the kind does not record attempts
 	Kept         []byte      // JSON result that an effect stores, or nil
 	Run          process.Key // the run to notify if the result is Completed; may be zero
+	Advance      *Advance    // only with Run: what the run does next, or nil
 }
 
 // TaskAttempt is an attempt of a task.
@@ -68,6 +69,10 @@ type Saved struct {
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled when the process ended
+	// Advanced reports that Completion.Advance is stored, too.
+	Advanced bool
+	// Reserved is the task that will report the end of Next, if Next is a step.
+	Reserved ReservedTask
 	// ResponseLost reports that the result is committed but the response was lost. The next task is
 	// adopted, and the pollers must look for others. Status is empty.
 	ResponseLost bool
@@ -96,6 +101,9 @@ func (c *Completion) bytes() int {
 	}
 	for _, r := range c.EffectsOnEnd {
 		n += r.Bytes()
+	}
+	if c.Advance != nil {
+		n += c.Advance.Completion.bytes() + len(c.Advance.State)
 	}
 	return n
 }

@@ -19,7 +19,8 @@ func runOf(id string) string { return "~flow/" + id }
 // job.
 func (b *bench) stepJob(id string) *storage.Claim {
 	b.t.Helper()
-	b.save(end(b.start(runOf(id), func(in *storage.Init) { in.Kind = "flow" }), storage.Finished))
+	b.save(end(b.start(runOf(id), func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
+		state("one job")))
 	b.enqueue(id)
 	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
 		VALUES ($1, $2, $1, $3, 'the step')`, ns, id, runOf(id))
@@ -31,8 +32,19 @@ func ofItsRun(goesOn bool) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), goesOn }
 }
 
+// aheadOfItsRun stores what the run of a job does next with the end of the job.
+func aheadOfItsRun(c *storage.Completion) {
+	ofItsRun(true)(c)
+	notify := &storage.Claim{
+		Namespace: ns, ProcessID: c.Run.ProcessID, TaskID: c.TaskID, TaskType: process.TaskNotify, Attempt: 1,
+		FencingToken: c.FencingToken,
+	}
+	c.Advance = &storage.Advance{Completion: end(notify, storage.Finished, state("no job")), State: []byte("one job")}
+}
+
 var stepTransactions = []transaction{
 	ends("succeed", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true)),
+	ends("succeed and advance the run", storage.Completed, answer("7"), of(&jobs.End{}), aheadOfItsRun),
 	ends("succeed without a slot for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, retryInAnHour,

@@ -66,6 +66,9 @@ func startedStep(op operation) (key process.Key, starts bool) {
 	if c == nil || !c.MayStartStep {
 		return key, false
 	}
+	if c.Advance != nil {
+		c = c.Advance.Completion
+	}
 	for n := range c.Messages {
 		if c.starts(&c.Messages[n]) {
 			return c.Messages[n].Target, true
@@ -163,11 +166,15 @@ func (b *batch) stages(s *Store) []stage {
 	fast, general := splitPaths(b.saves, func(it *saveItem) bool { return !it.general })
 	for _, it := range b.saves {
 		b.outgoing.completed(it.completion, it.fast)
+		if run := it.completion.Advance; run != nil {
+			b.outgoing.completed(run.Completion, true)
+		}
 	}
 	stages = append(stages, fastPathStages(s, fast)...)
 	saves, records := saveStages(s, general)
 	stages = append(append(stages, saves...), endLeaseStages(s, b.saves)...)
 	stages = append(stages, records...)
+	stages = append(stages, advanceRunStages(s, b.saves)...)
 	stages = append(stages, removeStages(s, b.removes)...)
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)

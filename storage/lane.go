@@ -374,10 +374,15 @@ func (l *lane) reportTimeout(op operation, err error) {
 }
 
 // fail completes a single item that PostgreSQL did not store. A result or checkpoint is retried
-// unless its data is rejected, because its processor has done its work.
+// unless its data is rejected, because its processor has done its work. The end of a job is retried
+// without the result of its run, which may be the cause.
 func (l *lane) fail(op operation, err error) {
 	state := SQLState(err)
+	c := completionOf(op)
 	switch {
+	case c != nil && c.Advance != nil:
+		c.Advance = nil
+		l.retryResult(op, state, err)
 	case isResult(op) && !rejectsData(err):
 		l.retryResult(op, state, err)
 	case timedOut(err):

@@ -103,6 +103,9 @@ func (c *Completion) targets() (targets []process.Key) {
 	for i := range c.Messages {
 		targets = append(targets, c.Messages[i].Target)
 	}
+	if c.Advance != nil {
+		targets = append(targets, c.Advance.Completion.targets()...)
+	}
 	return targets
 }
 

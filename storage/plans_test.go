@@ -116,6 +116,7 @@ func hotStatements() map[string]string {
 		"SendMessages":             querySQL(q.SendMessages),
 		"NotifyParents":            querySQL(q.NotifyParents),
 		"StartSteps":               querySQL(q.StartSteps),
+		"AdvanceRuns":              querySQL(q.AdvanceRuns),
 		"EndSteps":                 querySQL(q.EndSteps),
 		"ReleaseMessages":          querySQL(q.ReleaseMessages),
 		"DeliverStarts":            querySQL(q.DeliverStarts),

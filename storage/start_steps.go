@@ -20,31 +20,36 @@ type startSteps struct {
 // first step of a result may run at once.
 func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	b := &startSteps{store: s, outgoing: r}
-	a := &b.arg
-	a.NodeID = s.nodeID.Load()
+	b.arg.NodeID = s.nodeID.Load()
 	for _, it := range saves {
-		c := it.completion
-		captures := c.MayStartStep
-		for n := range c.Messages {
-			m := &c.Messages[n]
-			if !c.starts(m) {
-				continue
-			}
-			a.Append(dbsqlc.StartStepsItem{
-				Ord: int32(len(b.messages)), Key: c.Key, TaskID: c.TaskID,
-				FencingToken: c.FencingToken, TargetID: m.Target.ProcessID, Args: m.Args,
-				Context: m.Context, Metadata: string(m.Metadata),
-				NotifyParentArgs: m.NotifyParentArgs, KindRow: string(m.KindRow), Capture: captures,
-				StepTimeoutUs: c.StepTimeout.Microseconds(), Mode: s.EventModeOf(c.Key.Namespace),
-			})
-			b.items, b.messages = append(b.items, it), append(b.messages, m)
-			captures = false
+		b.add(it, it.completion)
+		if run := it.completion.Advance; run != nil {
+			b.add(it, run.Completion)
 		}
 	}
 	if len(b.messages) == 0 {
 		return nil
 	}
 	return []stage{b.run}
+}
+
+// add adds the steps that a completion of an item starts.
+func (b *startSteps) add(it *saveItem, c *Completion) {
+	captures := c.MayStartStep
+	for n := range c.Messages {
+		m := &c.Messages[n]
+		if !c.starts(m) {
+			continue
+		}
+		b.arg.Append(dbsqlc.StartStepsItem{
+			Ord: int32(len(b.messages)), Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken,
+			TargetID: m.Target.ProcessID, Args: m.Args, Context: m.Context, Metadata: string(m.Metadata),
+			NotifyParentArgs: m.NotifyParentArgs, KindRow: string(m.KindRow), Capture: captures,
+			StepTimeoutUs: c.StepTimeout.Microseconds(), Mode: b.store.EventModeOf(c.Key.Namespace),
+		})
+		b.items, b.messages = append(b.items, it), append(b.messages, m)
+		captures = false
+	}
 }
 
 func (b *startSteps) run(ctx context.Context, db DB) error {
@@ -62,6 +67,9 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 				Metadata: m.Metadata, FirstEventID: 1, Kind: m.StartedKind, CreatedTime: r.Now,
 				KindName: r.KindName, KindOptions: r.KindOptions, KindTimeoutUs: r.KindTimeoutUs,
 				KindTags: r.KindTags,
+			}
+			if !b.store.generalOnly {
+				it.saved.Reserved = ReservedTask{r.ReservedTaskID, r.ReservedToken}
 			}
 		case "place":
 			it.saved.Deferred = true

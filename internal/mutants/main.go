@@ -173,10 +173,10 @@ func (r *runner) report(m mutant, caught string, survived bool, began time.Time)
 // all returns the bugs of all subjects.
 func all() []mutant {
 	return slices.Concat(mutants, fencedMutants, changeMutants, sinkMutants, doctorMutants, kafkaMutants,
-		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants,
-		livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants, secretMutants,
-		codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants, commandMutants,
-		accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants)
+		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, advanceMutants, schedulingMutants,
+		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
+		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
+		commandMutants, accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -28,7 +28,8 @@
 // Set storage.Config.WithoutFastPath. Everything works without the fast path, but slower. The tests
 // named TestWithoutFastPath check this. TestFastPathStoresTheSame compares what both paths store.
 // The fast path may use features that only PostgreSQL has: its statements compare ctid, xmin and
-// xmax. On a portable database it is always off.
+// xmax. On a portable database it is always off. Without the fast path, no run continues in the
+// transaction that ends its job (storage/advance_runs.go).
 //
 // # Where it is used
 //

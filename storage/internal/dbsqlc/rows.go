@@ -10,6 +10,53 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+// AdvanceRunsItem is a row of AdvanceRunsParams.
+type AdvanceRunsItem struct {
+	Ord          int32
+	Key          process.Key
+	TaskID       int64
+	FencingToken int64
+	RunID        string
+	RunTaskID    int64
+	RunToken     int64
+	OldState     []byte
+	NewState     []byte
+	Response     []byte
+	Completes    bool
+}
+
+// Append appends a row.
+func (p *AdvanceRunsParams) Append(r AdvanceRunsItem) {
+	p.Ords = append(p.Ords, r.Ord)
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.TaskIds = append(p.TaskIds, r.TaskID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
+	p.RunIds = append(p.RunIds, r.RunID)
+	p.RunTaskIds = append(p.RunTaskIds, r.RunTaskID)
+	p.RunTokens = append(p.RunTokens, r.RunToken)
+	p.OldStates = append(p.OldStates, r.OldState)
+	p.NewStates = append(p.NewStates, r.NewState)
+	p.Responses = append(p.Responses, r.Response)
+	p.Completes = append(p.Completes, r.Completes)
+}
+
+// Grow reserves space for n more rows.
+func (p *AdvanceRunsParams) Grow(n int) {
+	p.Ords = slices.Grow(p.Ords, n)
+	p.Namespaces = slices.Grow(p.Namespaces, n)
+	p.ProcessIds = slices.Grow(p.ProcessIds, n)
+	p.TaskIds = slices.Grow(p.TaskIds, n)
+	p.FencingTokens = slices.Grow(p.FencingTokens, n)
+	p.RunIds = slices.Grow(p.RunIds, n)
+	p.RunTaskIds = slices.Grow(p.RunTaskIds, n)
+	p.RunTokens = slices.Grow(p.RunTokens, n)
+	p.OldStates = slices.Grow(p.OldStates, n)
+	p.NewStates = slices.Grow(p.NewStates, n)
+	p.Responses = slices.Grow(p.Responses, n)
+	p.Completes = slices.Grow(p.Completes, n)
+}
+
 // InsertAuditsItem is a row of InsertAuditsParams.
 type InsertAuditsItem struct {
 	Key     process.Key

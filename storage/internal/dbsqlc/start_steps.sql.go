@@ -55,6 +55,8 @@ WITH input AS MATERIALIZED (
 started_steps AS MATERIALIZED (
   SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.target_id, input.args, input.context, input.metadata, input.notify_parent_args, input.kind_row, input.capture, input.step_timeout_us, input.mode, input.job, input.direct, input.captured, nextval('task_ids') AS new_task_id,
          CASE WHEN input.captured THEN nextval('fencing_tokens') END AS new_token,
+         CASE WHEN input.captured THEN nextval('task_ids') END AS reserved_task_id,
+         CASE WHEN input.captured THEN nextval('fencing_tokens') END AS reserved_token,
          input.job->>'name' AS name,
          (input.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout,
          coalesce((input.job->>'priority')::int, 0) AS priority
@@ -134,6 +136,8 @@ SELECT started_steps.ord::int AS ord,
         END)::text AS outcome,
        started_steps.new_task_id::bigint AS task_id,
        coalesce(started_steps.new_token, 0)::bigint AS fencing_token,
+       coalesce(started_steps.reserved_task_id, 0)::bigint AS reserved_task_id,
+       coalesce(started_steps.reserved_token, 0)::bigint AS reserved_token,
        statement_timestamp()::timestamptz AS now, started_steps.priority::int AS priority,
        started_steps.name::text AS kind_name,
        (started_steps.job->'options')::jsonb AS kind_options,
@@ -161,16 +165,18 @@ type StartStepsParams struct {
 }
 
 type StartStepsRow struct {
-	Ord           int32
-	Outcome       string
-	TaskID        int64
-	FencingToken  int64
-	Now           time.Time
-	Priority      int32
-	KindName      string
-	KindOptions   json.RawMessage
-	KindTimeoutUs int64
-	KindTags      json.RawMessage
+	Ord            int32
+	Outcome        string
+	TaskID         int64
+	FencingToken   int64
+	ReservedTaskID int64
+	ReservedToken  int64
+	Now            time.Time
+	Priority       int32
+	KindName       string
+	KindOptions    json.RawMessage
+	KindTimeoutUs  int64
+	KindTags       json.RawMessage
 }
 
 // StartSteps enqueues the jobs of steps together with the result of their run. For other jobs,
@@ -180,7 +186,8 @@ type StartStepsRow struct {
 // continues. If a process with the ID exists or is being removed, or if the namespace has
 // constraints, a message replaces the start, and its delivery reports the outcome. If another
 // session creates the same process at the same time, there is a unique violation, and the flush is
-// repeated. The outcome is captured, place or message.
+// repeated. The outcome is captured, place or message. For a captured job, it reserves the numbers
+// of the task that reports its end, see AdvanceRuns.
 func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams) ([]StartStepsRow, error) {
 	rows, err := db.Query(ctx, startSteps,
 		arg.Ords,
@@ -211,6 +218,8 @@ func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams)
 			&i.Outcome,
 			&i.TaskID,
 			&i.FencingToken,
+			&i.ReservedTaskID,
+			&i.ReservedToken,
 			&i.Now,
 			&i.Priority,
 			&i.KindName,

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// A flow run that waits for one job usually changes in no other way until the job ends. So the node
+// that runs the job decides what the run does next before it stores the end of the job, and stores
+// both in one transaction. If the run has changed, only the end is stored, and the run decides in a
+// task of its own, see EndSteps. Runs of jobs in sequence need 5 instead of 8 transactions for 3
+// jobs.
+
+// maxAdvanceState is the maximum size in bytes of the state of a run that decides in advance. The
+// state is compared with the stored one.
+const maxAdvanceState = 16 << 10
+
+// errReadsAhead is the error of a read by a run that decides in advance.
+var errReadsAhead = errors.New("a run that decides in advance cannot read")
+
+// waitingRun is a run that waits for the job that its node runs next.
+type waitingRun struct {
+	claim *storage.Claim // the reserved task that reports the end of the job
+	args  []byte         // the args with which the end is reported
+}
+
+// waitingRunOf returns the run that has started saved.Next, or nil if it waits for more than that
+// job or its state is too large. c and d are the claim and the stored decision of the run.
+func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingRun {
+	if saved.Reserved.FencingToken == 0 || len(d.completion.Messages) != 1 {
+		return nil
+	}
+	claim := following(c, &d.completion, &storage.Claim{
+		Namespace: c.Namespace, ProcessID: c.ProcessID, TaskID: saved.Reserved.TaskID,
+		TaskType: process.TaskNotify, Attempt: 1, FencingToken: saved.Reserved.FencingToken,
+		Status: process.StatusRunning, RunningTime: saved.Now, FirstEventID: c.FirstEventID,
+	})
+	if len(claim.AuxState) > maxAdvanceState {
+		return nil
+	}
+	return &waitingRun{claim, d.completion.Messages[0].NotifyParentArgs}
+}
+
+// advance decides what a run does after the end of its job. It adds the decision to d, which is the
+// decision of the job, and returns it. It returns nil if the run has to decide in a task of its
+// own, for example because the decision reads from the database: the attempt of the job has not
+// ended, and must not wait. began is when that attempt began.
+func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decision, began time.Time) *decision {
+	c := &d.completion
+	run := t.run
+	if run == nil || !c.MayContinue || c.Outcome != storage.Completed {
+		return nil
+	}
+	child, err := storage.EncodeChildEnd(storage.ChildEnd{
+		Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID,
+		Status:   progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED.String(),
+		Response: c.Response, Args: run.args, WorkerID: c.AnsweredBy, RunningTime: t.claim.RunningTime,
+	})
+	if err != nil {
+		return nil
+	}
+	run.claim.Child, run.claim.RunningTime = child, t.claim.RunningTime.Add(time.Since(began))
+	run.claim.ScheduledTime = run.claim.RunningTime
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(errReadsAhead)
+	next, _, released := e.decided(ctx, ns, run.claim, nil)
+	next.completion.Continuation = c.Continuation
+	if released || !next.completion.MayAdvance() {
+		return nil
+	}
+	e.store.RecordNumbers(run.claim.TaskID, run.claim.FencingToken)
+	c.Advance = &storage.Advance{Completion: &next.completion, State: run.claim.AuxState}
+	return next
+}
+
+// advanced notifies everything that depends on the result of a run that was stored with the end of
+// its job. began is when it was to be stored.
+func (e *Engine) advanced(ns *namespace, run *waitingRun, d *decision, saved *storage.Saved, began time.Time) {
+	if saved.ResponseLost { // only the database knows whether the result is stored
+		e.waiters.recheck(d.completion.Key)
+		e.watchers.recheck(d.completion.Key)
+	}
+	if !saved.Advanced {
+		return
+	}
+	own := storage.Saved{Status: process.StatusRunning, Now: saved.Now, TimerDelay: -1}
+	if d.completion.Outcome == storage.Completed {
+		own.Status = process.StatusCompleted
+	}
+	e.stored(ns, run.claim, d, own, began)
+}

@@ -1,0 +1,252 @@
+package storage_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func state(text string) func(*storage.Completion) {
+	return func(c *storage.Completion) { c.AuxState = []byte(text) }
+}
+
+// runWithJob starts the run ~flow/ID. Its job ID-a runs here. It returns the claim of the job and
+// the task that is to report its end.
+func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*storage.Claim, storage.ReservedTask) {
+	b.t.Helper()
+	first := end(b.start("~flow/"+id, func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
+		says(plainJob(id+"-a")), startsOn, state("one job"))
+	for _, f := range change {
+		f(first)
+	}
+	saved := b.save(first)
+	if saved.Next == nil || saved.Reserved.FencingToken == 0 {
+		b.t.Fatalf("the job does not run, or its end has no task: %+v", saved)
+	}
+	return saved.Next, saved.Reserved
+}
+
+// advances adds a result of the run ~flow/ID in a state to the end of its job.
+func advances(
+	id, from string, task storage.ReservedTask, outcome storage.Outcome, change ...func(*storage.Completion),
+) func(*storage.Completion) {
+	return func(c *storage.Completion) {
+		c.Run, c.MayContinue, c.MayStartStep = key("~flow/"+id), true, true
+		notify := &storage.Claim{
+			Namespace: ns, ProcessID: c.Run.ProcessID, TaskID: task.TaskID, TaskType: process.TaskNotify,
+			Attempt: 1, FencingToken: task.FencingToken,
+		}
+		c.Advance = &storage.Advance{Completion: end(notify, outcome, change...), State: []byte(from)}
+	}
+}
+
+// The end of a job and what its run does next are one transaction. The run has the same rows as
+// after two.
+func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	b := newBench(t)
+	b.namespace(ns)
+	job, task := b.runWithJob("r")
+	saved := b.save(end(job, storage.Completed, answer("1"),
+		advances("r", "one job", task, storage.Finished, state("two jobs"), says(plainJob("r-b")), startsOn)))
+	equal(t, "advanced", saved.Advanced, true)
+	equal(t, "the next job", saved.Next.ProcessID, "r-b")
+	if saved.Reserved.FencingToken <= task.FencingToken || saved.Reserved.TaskID <= task.TaskID {
+		t.Errorf("%+v is reserved after %+v", saved.Reserved, task)
+	}
+	b.is("~flow/r", "RUNNING e0: INIT FINISHED, NOTIFY FINISHED")
+	b.is("r-a", "COMPLETED e0: INIT FINISHED")
+	equal(t, "the state", ask[string](b, `SELECT convert_from(aux_state, 'UTF8') FROM processes
+		WHERE process_id = '~flow/r'`), "two jobs")
+	equal(t, "transactions", ask[int](b, `SELECT count(DISTINCT xmin::text) FROM tasks
+		WHERE process_id = 'r-a' OR task_id = $1`, task.TaskID), 1)
+	equal(t, "who waits", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-b")
+	equal(t, "attempts", ask[string](b, "SELECT string_agg(process_id, ' ') FROM running"), "r-b")
+	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
+		advances("r", "two jobs", task, storage.Finished, state("late"))))
+	equal(t, "a late end", err, process.ErrFenced)
+	task = saved.Reserved
+	saved = b.save(end(saved.Next, storage.Completed, answer("2"),
+		advances("r", "two jobs", task, storage.Completed, answer("all"))))
+	equal(t, "the end", []any{saved.Advanced, saved.Next == nil}, []any{true, true})
+	b.is("~flow/r", "COMPLETED e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
+	equal(t, "the response", ask[string](b, "SELECT convert_from(response, 'UTF8') FROM tasks WHERE task_id = $1",
+		task.TaskID), "all")
+	equal(t, "who waits", ask[int](b, "SELECT count(*) FROM parents"), 0)
+}
+
+// A run that has changed since the decision, or that cannot run now, does not advance. It is
+// notified as usual, and nothing of the result is stored.
+func TestChangedRunDoesNotAdvance(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	b := newBench(t)
+	b.namespace(ns)
+	finish := func(id string, task storage.ReservedTask) func(*storage.Completion) {
+		return advances(id, "one job", task, storage.Finished, state("ahead"),
+			says(plainJob("next"), notifyOf("other", "x")), startsOn)
+	}
+	complete := func(id string, task storage.ReservedTask) func(*storage.Completion) {
+		return advances(id, "one job", task, storage.Completed, state("ahead"))
+	}
+	none := func(string) {}
+	for id, test := range map[string]struct {
+		begin   func(*storage.Completion)
+		changes func(run string)
+		end     func(string, storage.ReservedTask) func(*storage.Completion)
+		want    string // how the run learns of the end: task, wait or message
+	}{
+		"state": {changes: func(run string) { b.save(end(b.claim(run), storage.Finished, state("changed"))) },
+			end: finish, want: "task"},
+		"attempt": {changes: func(run string) { b.claim(run) }, end: finish, want: "wait"},
+		"waits":   {changes: func(run string) { b.call(run, withoutSlot) }, end: finish, want: "wait"},
+		"due": {
+			begin:   func(c *storage.Completion) { timer(0)(c); c.Promote = false },
+			changes: none, end: finish, want: "task",
+		},
+		"timer":   {begin: timer(time.Hour), changes: none, end: complete, want: "task"},
+		"message": {changes: func(run string) { b.say(notifyOf(run, "hi")) }, end: finish, want: "message"},
+		"cancel": {changes: func(run string) {
+			b.exec(`UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour'
+				WHERE process_id = $1`, run)
+		}, end: finish, want: "message"},
+		"suspended": {changes: func(run string) { must(t, 0, b.SuspendProcess(key(run), "later")) },
+			end: finish, want: "message"},
+		"parent": {changes: func(run string) {
+			b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
+				VALUES ($1, $2, $1, 'other', 'x')`, ns, run)
+		}, end: complete, want: "task"},
+		"removed": {changes: func(run string) {
+			b.exec("UPDATE processes SET removed_time = now() WHERE process_id = $1", run)
+		}, end: finish, want: "message"},
+		"stranger": {changes: func(run string) {
+			b.exec("UPDATE parents SET parent_process_id = '~flow/other' WHERE process_id = 'stranger-a'")
+		}, end: finish, want: "nothing"},
+		"orphan": {changes: func(string) { b.exec("DELETE FROM parents WHERE process_id = 'orphan-a'") },
+			end: finish, want: "nothing"},
+	} {
+		begin := test.begin
+		if begin == nil {
+			begin = func(*storage.Completion) {}
+		}
+		job, task := b.runWithJob(id, begin)
+		run := "~flow/" + id
+		test.changes(run)
+		saved := b.save(end(job, storage.Completed, answer("1"), test.end(id, task)))
+		got := ask[string](b, `SELECT coalesce(string_agg(x.how, ' '), 'nothing') FROM (
+			SELECT 'task' AS how FROM running WHERE process_id = $1 AND child ? 'ends'
+			UNION ALL SELECT 'wait' FROM schedule WHERE process_id = $1 AND child ? 'ends'
+			UNION ALL SELECT 'message' FROM messages WHERE process_id = $1 AND kind = 'child_end') x`, run)
+		equal(t, id+": the run is notified by a", got, test.want)
+		stored := ask[int](b, `SELECT (SELECT count(*) FROM tasks WHERE task_id = $1)
+			+ (SELECT count(*) FROM processes WHERE aux_state = 'ahead' OR process_id = 'next')
+			+ (SELECT count(*) FROM messages WHERE process_id = 'other')`, task.TaskID)
+		equal(t, id+": advanced", []any{saved.Advanced, stored}, []any{false, 0})
+		if saved.Next != nil {
+			equal(t, id+": the continuation", []any{saved.Next.ProcessID, saved.Next.TaskType},
+				[]any{run, process.TaskNotify})
+			b.save(end(saved.Next, storage.Finished))
+		}
+	}
+	b.exec("DELETE FROM running")
+	b.exec("DELETE FROM schedule")
+	b.exec("DELETE FROM parents")
+	b.exec("UPDATE processes SET cancel_requested_time = NULL, cancel_deadline = NULL, removed_time = NULL")
+}
+
+// A late end of a job, which runs again, does not advance the run.
+func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	b := newBench(t)
+	b.namespace(ns)
+	job, task := b.runWithJob("r")
+	b.save(end(job, storage.Retry))
+	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
+		advances("r", "one job", task, storage.Finished, state("ahead"), says(plainJob("next")), startsOn)))
+	equal(t, "a late end", err, process.ErrFenced)
+	b.is("~flow/r", "RUNNING e0: INIT FINISHED")
+	equal(t, "who waits", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-a")
+}
+
+// Two jobs of a run end in one flush. Only one of the results of the run is stored, because the
+// other was decided without it.
+func TestRunAdvancesOnceInAFlush(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("other")
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
+	first, task := b.runWithJob("r")
+	more := b.save(end(b.claim("~flow/r"), storage.Finished, says(plainJob("s-a")), startsOn))
+	release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = s.PrepareCall(call("other", withoutSlot)) })
+	b.waits(1)
+	advanced := make(chan bool, 2)
+	for job, task := range map[*storage.Claim]storage.ReservedTask{first: task, more.Next: more.Reserved} {
+		all.Go(func() {
+			saved, err := s.SaveResult(end(job, storage.Completed, answer("1"),
+				advances("r", "one job", task, storage.Finished)))
+			if err != nil {
+				t.Error(err)
+			}
+			advanced <- saved.Advanced
+		})
+	}
+	for s.Pending() < 3 && b.waits(1) {
+	}
+	release()
+	all.Wait()
+	one, other := <-advanced, <-advanced
+	equal(t, "advanced once", one != other, true)
+	equal(t, "results", ask[int](b, "SELECT count(*) FROM tasks WHERE task_id IN ($1, $2)",
+		task.TaskID, more.Reserved.TaskID), 1)
+	equal(t, "tasks of the other end", ask[int](b, "SELECT count(*) FROM running WHERE process_id = '~flow/r'"), 1)
+	b.exec("DELETE FROM running")
+}
+
+// PostgreSQL rejects the result of the run. The end of the job is stored alone.
+func TestRejectedResultOfARun(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	b := newBench(t)
+	b.namespace(ns)
+	job, task := b.runWithJob("r")
+	saved := b.save(end(job, storage.Completed, answer("1"), advances("r", "one job", task, storage.Finished,
+		says(startOf("other", func(m *storage.Message) { m.Metadata = []byte("no JSON") })))))
+	equal(t, "advanced", saved.Advanced, false)
+	equal(t, "the continuation", toldBy(t, saved.Next), `NOTIFY of ~flow/r: r-a r-a COMPLETED "1"`)
+	b.save(end(saved.Next, storage.Finished))
+}
+
+// The connection breaks when a run advances. The result is stored once, with the end of the job.
+func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsFastPath(t)
+	c := newCutBench(t)
+	c.namespace(ns)
+	job, task := c.runWithJob("r")
+	made := c.proxy.next(beforeCommit)
+	saved := c.saveThere(end(job, storage.Completed, answer("1"),
+		advances("r", "one job", task, storage.Finished, state("two jobs"), says(plainJob("r-b")), startsOn)))
+	<-made
+	equal(t, "before the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next.ProcessID},
+		[]any{true, false, "r-b"})
+	made = c.proxy.next(afterCommit)
+	saved = c.saveThere(end(saved.Next, storage.Completed, answer("2"),
+		advances("r", "two jobs", saved.Reserved, storage.Finished, state("three jobs"),
+			says(plainJob("r-c")), startsOn)))
+	<-made
+	equal(t, "after the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next == nil}, []any{false, true, true})
+	adopted := c.adopted()
+	equal(t, "adopted", adopted.ProcessID, "r-c")
+	c.is("~flow/r", "RUNNING e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
+	c.saveThere(end(&adopted, storage.Completed, ofRun))
+}

@@ -130,11 +130,6 @@ var durableMutants = []mutant{
 		packages: "./engine", run: "TestCheckpoint$",
 	},
 	{
-		name: "checkpoint-forgotten-by-history", breaks: "the next task in memory gets the checkpoints",
-		file: "engine/checkpoint.go", old: "history.add(p.events)", planted: "history.add(nil)",
-		packages: "./engine", run: "TestCheckpoint$",
-	},
-	{
 		name: "checkpoint-in-calls", breaks: "a task that can be rejected stores no checkpoint",
 		file: "processor/checkpoint.go", old: "return task == progressorv1.TaskType_TASK_TYPE_TIMEOUT ||",
 		planted:  "return task != progressorv1.TaskType_TASK_TYPE_REMOVE ||",

@@ -79,6 +79,9 @@ func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Messa
 		"ListOpenWaits": func() (proto.Message, error) {
 			return c.Flow.ListOpenWaits(ctx, &progressorv1.ListOpenWaitsRequest{})
 		},
+		"ListNextCrons": func() (proto.Message, error) {
+			return c.Cron.ListNextCrons(ctx, &progressorv1.ListNextCronsRequest{})
+		},
 	}
 }
 
@@ -91,6 +94,7 @@ func TestListsShowWhatClientsMaySee(t *testing.T) {
 		s.with(rootToken).OK(t, "template", "put", ns, "-f", clitest.TemplateFile(t, "ask.json",
 			`{"type": "ask", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`))
 		s.with(rootToken).OK(t, "run", "start", ns, "ask", "--id", "asks")
+		s.with(rootToken).OK(t, "cron", "create", ns, "yearly", "@yearly", "--start-process")
 	}
 	_, all := newKey(t, s.dsn, "all", "admin", "*")
 	_, some := newKey(t, s.dsn, "some", "admin", "shop/*,none")

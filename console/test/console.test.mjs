@@ -263,6 +263,10 @@ spec("The overview counts jobs, runs and waits, shows the next fires, and the ch
   await page.getByRole("group", { name: "time range of the charts" }).getByRole("button", { name: "24 h" }).press("Enter");
   await page.getByRole("img", { name: /Backlog over the last 24 h/, includeHidden: true }).waitFor({ state: "attached" });
   assert.match(page.url(), /range=24h/);
+  await go("#/overview");
+  const next = page.getByRole("region", { name: "next fires" });
+  await next.getByRole("row", { name: /monthly/ }).getByRole("link", { name: "shop" }).waitFor();
+  await go("#/overview?ns=shop");
   await work.getByRole("link", { name: /Runs failed/ }).click();
   await page.getByRole("link", { name: "r-2" }).waitFor();
 });

@@ -1,11 +1,17 @@
 package crons
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
 	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -53,4 +59,36 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 		list = append(list, m)
 	}
 	return list, page.NextPageToken, nil
+}
+
+// nextCrons is the default length of ListNext.
+const nextCrons = 10
+
+// ListNext returns the crons of a namespace that fire next, the soonest first. If the namespace is
+// empty, it returns those of all namespaces that are visible and not paused.
+func (c *Crons) ListNext(ctx context.Context, r *progressorv1.ListNextCronsRequest) ([]*progressorv1.Cron, error) {
+	names, leave, err := c.engine.Enter(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if r.GetNamespace() == "" {
+		names = slices.DeleteFunc(names, c.engine.IsPaused) // their due timers would hide the others
+	}
+	rows, err := crons.ListNext(ctx, c.store, names, cmp.Or(int(r.GetPageSize()), nextCrons), listBytes)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	list := make([]*progressorv1.Cron, len(rows))
+	for n, row := range rows {
+		s, err := decode(row.AuxState, json.Unmarshal)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID}, err)
+		}
+		if list[n], err = s.message(now); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

@@ -27,7 +27,7 @@ var neededBy = map[string]string{
 	"process.read NAMESPACE": "AwaitTask GetProcess ListProcesses TraceProcess WatchProcess ExplainProcess GetBulk " +
 		"GetCron ListCrons ListFires GetTemplate ListTemplates GetRun ListRuns ListSteps ListJobEvents " +
 		"WatchJobEvents GetJob ListJobs GetWorker",
-	"process.read VISIBLE":                      "CountProcesses ListErrors ListBulks ListOpenWaits",
+	"process.read VISIBLE":                      "CountProcesses ListErrors ListBulks ListOpenWaits ListNextCrons",
 	"process.read NAMED":                        "PreviewCron",
 	"payload.read NAMESPACE":                    "FetchResult WatchChanges",
 	"process.call NAMESPACE":                    "Start Call StartRun",

@@ -52,6 +52,14 @@ func (s *cronService) ListCrons(
 	return &progressorv1.ListCronsResponse{Crons: list, NextPageToken: next}, err
 }
 
+// ListNextCrons returns the crons that fire next.
+func (s *cronService) ListNextCrons(
+	ctx context.Context, r *progressorv1.ListNextCronsRequest,
+) (*progressorv1.ListNextCronsResponse, error) {
+	list, err := s.crons.ListNext(ctx, r)
+	return &progressorv1.ListNextCronsResponse{Crons: list}, err
+}
+
 // DeleteCron deletes a cron.
 func (s *cronService) DeleteCron(
 	ctx context.Context, r *progressorv1.DeleteCronRequest,

@@ -167,4 +167,18 @@ var cronMutants = []mutant{
 		planted:  "if err := error(nil); err != nil {",
 		packages: "./engine/crons", run: "RunEndsBefore",
 	},
+	{
+		name: "cron-next-of-paused", breaks: "the crons that fire next are not those of paused namespaces",
+		file:     "engine/crons/list.go",
+		old:      "names = slices.DeleteFunc(names, c.engine.IsPaused)",
+		planted:  "names = slices.Clone(names)",
+		packages: "./engine/crons", run: "ListNext",
+	},
+	{
+		name: "cron-next-by-timer", breaks: "the crons that fire next are in the order of their fire times",
+		file:     "sql/next_crons.sql",
+		old:      "     ORDER BY head.next, p.namespace, p.process_id LIMIT @lim::int) summed",
+		planted:  "     ORDER BY p.process_id, head.next, p.namespace LIMIT @lim::int) summed",
+		packages: "./engine/crons", run: "ListNext",
+	},
 }

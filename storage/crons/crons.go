@@ -96,6 +96,22 @@ func Times(
 		dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
 }
 
+// NextCron is a cron with its state.
+type NextCron = dbsqlc.ListNextCronsRow
+
+// maxNextTimers is how many timers are read to find the crons that fire next.
+const maxNextTimers = 200
+
+// ListNext returns at most limit crons of namespaces that fire next, the soonest first. Their
+// states have at most maxBytes bytes in total.
+func ListNext(
+	ctx context.Context, s *storage.Store, namespaces []string, limit, maxBytes int,
+) ([]NextCron, error) {
+	return storage.Query(ctx, s.ReadOne, "list the next crons", dbsqlc.New().ListNextCrons, dbsqlc.ListNextCronsParams{
+		Namespaces: namespaces, Candidates: maxNextTimers, Lim: int32(limit), MaxBytes: int64(maxBytes),
+	})
+}
+
 // forgetBatch is how many rows one statement deletes.
 const forgetBatch = 2000
 

@@ -7,12 +7,13 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
+import { targetWords } from "../target";
 import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, Took, When } from "../ui";
 import { DayBar } from "../daybar";
 import { Calendar } from "./calendar";
 import { CronDialog, cronNeeds, overlapNames, wordsOf, type CronAction } from "./cronactions";
 import { concurrencies, failures, misfires } from "./cronedit";
-import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
+import { leftOf, lookOfCron, nextOf, Strip } from "./crons";
 
 const rerunnable = [FireStatus.SKIPPED, FireStatus.FAILED, FireStatus.TIMEOUT, FireStatus.CANCELLED];
 const canRerun = (f: Fire) => rerunnable.includes(f.status) && f.count <= 1n;

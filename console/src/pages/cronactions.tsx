@@ -5,9 +5,9 @@ import { exact, millis, plural, timestamp } from "../format";
 import { OverlapAction, type Cron } from "../gen/progressor/v1/cron_pb";
 import { methods } from "../may";
 import { go } from "../router";
+import { targetWords } from "../target";
 import { Confirm, ErrorBox, Field } from "../ui";
 import { EditCron, misfires } from "./cronedit";
-import { targetWords } from "./crons";
 
 export const cronNeeds = { edit: methods.updateCron, trigger: methods.triggerCron, pause: methods.pauseCron, resume: methods.resumeCron, backfill: methods.backfillCron, delete: methods.deleteCron };
 

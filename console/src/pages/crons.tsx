@@ -10,6 +10,7 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status, type Look } from "../status";
+import { targetWords } from "../target";
 import { Act, Button, Card, Empty, ErrorBox, Loading, Table, When } from "../ui";
 import { CronDialog, cronNeeds, type CronAction } from "./cronactions";
 import { EditCron } from "./cronedit";
@@ -41,24 +42,6 @@ export function Strip({ fires, next, wide = 24 }: { fires: Fire[]; next: number[
 }
 
 export const nextOf = (c: Cron): number[] => c.nextFireTimes.map((t) => millis(t) ?? 0);
-
-export function targetWords(c: Cron): string {
-  const t = c.target?.target;
-  switch (t?.case) {
-    case "startProcess":
-      return `starts a process${t.value.namespace && t.value.namespace !== c.namespace ? ` in ${t.value.namespace}` : ""}`;
-    case "notifyProcess":
-      return `notifies ${t.value.processId}`;
-    case "enqueueJob":
-      return `enqueues ${t.value.name}`;
-    case "http":
-      return `${t.value.method || "POST"} ${t.value.url}`;
-    case "startRun":
-      return `starts a ${t.value.type} run`;
-    default:
-      return "?";
-  }
-}
 
 /** Summarizes a cron: paused, running, waiting or ended, and whether its last runs failed. */
 export function lookOfCron(c: Cron): Look {

@@ -330,11 +330,9 @@ export function Overview({ ns }: { ns: string }) {
           <Ranges range={range[0]} />
           <Charts o={o} range={range[0]} />
           <ByNamespace o={o} />
-          {ns && (
-            <Suspense>
-              <NextFires ns={ns} />
-            </Suspense>
-          )}
+          <Suspense>
+            <NextFires ns={ns} />
+          </Suspense>
           <div className="two">
             <Waits o={o} />
             <Nodes o={o} />

@@ -2065,6 +2065,105 @@ func (x *ListCronsResponse) GetNextPageToken() string {
 	return ""
 }
 
+type ListNextCronsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all namespaces that are not paused.
+	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default: 10
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNextCronsRequest) Reset() {
+	*x = ListNextCronsRequest{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNextCronsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNextCronsRequest) ProtoMessage() {}
+
+func (x *ListNextCronsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNextCronsRequest.ProtoReflect.Descriptor instead.
+func (*ListNextCronsRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListNextCronsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ListNextCronsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ListNextCronsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The soonest first, including jitter. Paused crons, and crons without further fire times, are
+	// not listed. A page of large crons may have fewer.
+	Crons         []*Cron `protobuf:"bytes,1,rep,name=crons,proto3" json:"crons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNextCronsResponse) Reset() {
+	*x = ListNextCronsResponse{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNextCronsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNextCronsResponse) ProtoMessage() {}
+
+func (x *ListNextCronsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNextCronsResponse.ProtoReflect.Descriptor instead.
+func (*ListNextCronsResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListNextCronsResponse) GetCrons() []*Cron {
+	if x != nil {
+		return x.Crons
+	}
+	return nil
+}
+
 type DeleteCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2075,7 +2174,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	mi := &file_progressor_v1_cron_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2186,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	mi := &file_progressor_v1_cron_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2199,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeleteCronRequest) GetNamespace() string {
@@ -2125,7 +2224,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	mi := &file_progressor_v1_cron_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2236,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	mi := &file_progressor_v1_cron_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2249,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{22}
 }
 
 type PauseCronRequest struct {
@@ -2164,7 +2263,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[21]
+	mi := &file_progressor_v1_cron_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2275,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[21]
+	mi := &file_progressor_v1_cron_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2288,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PauseCronRequest) GetNamespace() string {
@@ -2222,7 +2321,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[22]
+	mi := &file_progressor_v1_cron_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2333,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[22]
+	mi := &file_progressor_v1_cron_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2346,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -2271,7 +2370,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[23]
+	mi := &file_progressor_v1_cron_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2382,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[23]
+	mi := &file_progressor_v1_cron_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2395,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeCronRequest) GetNamespace() string {
@@ -2336,7 +2435,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[24]
+	mi := &file_progressor_v1_cron_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2447,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[24]
+	mi := &file_progressor_v1_cron_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2460,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -2383,7 +2482,7 @@ type TriggerCronRequest struct {
 
 func (x *TriggerCronRequest) Reset() {
 	*x = TriggerCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[25]
+	mi := &file_progressor_v1_cron_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2494,7 @@ func (x *TriggerCronRequest) String() string {
 func (*TriggerCronRequest) ProtoMessage() {}
 
 func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[25]
+	mi := &file_progressor_v1_cron_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2507,7 @@ func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronRequest.ProtoReflect.Descriptor instead.
 func (*TriggerCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TriggerCronRequest) GetNamespace() string {
@@ -2441,7 +2540,7 @@ type TriggerCronResponse struct {
 
 func (x *TriggerCronResponse) Reset() {
 	*x = TriggerCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[26]
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2552,7 @@ func (x *TriggerCronResponse) String() string {
 func (*TriggerCronResponse) ProtoMessage() {}
 
 func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[26]
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2565,7 @@ func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TriggerCronResponse) GetFire() *Fire {
@@ -2489,7 +2588,7 @@ type CancelFireRequest struct {
 
 func (x *CancelFireRequest) Reset() {
 	*x = CancelFireRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[27]
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2600,7 @@ func (x *CancelFireRequest) String() string {
 func (*CancelFireRequest) ProtoMessage() {}
 
 func (x *CancelFireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[27]
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2613,7 @@ func (x *CancelFireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelFireRequest.ProtoReflect.Descriptor instead.
 func (*CancelFireRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelFireRequest) GetNamespace() string {
@@ -2554,7 +2653,7 @@ type CancelFireResponse struct {
 
 func (x *CancelFireResponse) Reset() {
 	*x = CancelFireResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2665,7 @@ func (x *CancelFireResponse) String() string {
 func (*CancelFireResponse) ProtoMessage() {}
 
 func (x *CancelFireResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2678,7 @@ func (x *CancelFireResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelFireResponse.ProtoReflect.Descriptor instead.
 func (*CancelFireResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelFireResponse) GetFire() *Fire {
@@ -2602,7 +2701,7 @@ type RerunFireRequest struct {
 
 func (x *RerunFireRequest) Reset() {
 	*x = RerunFireRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2713,7 @@ func (x *RerunFireRequest) String() string {
 func (*RerunFireRequest) ProtoMessage() {}
 
 func (x *RerunFireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2726,7 @@ func (x *RerunFireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunFireRequest.ProtoReflect.Descriptor instead.
 func (*RerunFireRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RerunFireRequest) GetNamespace() string {
@@ -2667,7 +2766,7 @@ type RerunFireResponse struct {
 
 func (x *RerunFireResponse) Reset() {
 	*x = RerunFireResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2778,7 @@ func (x *RerunFireResponse) String() string {
 func (*RerunFireResponse) ProtoMessage() {}
 
 func (x *RerunFireResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2791,7 @@ func (x *RerunFireResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunFireResponse.ProtoReflect.Descriptor instead.
 func (*RerunFireResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RerunFireResponse) GetFire() *Fire {
@@ -2720,7 +2819,7 @@ type BackfillCronRequest struct {
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2831,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2844,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BackfillCronRequest) GetNamespace() string {
@@ -2799,7 +2898,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2910,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2923,7 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BackfillCronResponse) GetFires() int32 {
@@ -2845,7 +2944,7 @@ type StopBackfillsRequest struct {
 
 func (x *StopBackfillsRequest) Reset() {
 	*x = StopBackfillsRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2956,7 @@ func (x *StopBackfillsRequest) String() string {
 func (*StopBackfillsRequest) ProtoMessage() {}
 
 func (x *StopBackfillsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2969,7 @@ func (x *StopBackfillsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBackfillsRequest.ProtoReflect.Descriptor instead.
 func (*StopBackfillsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StopBackfillsRequest) GetNamespace() string {
@@ -2903,7 +3002,7 @@ type StopBackfillsResponse struct {
 
 func (x *StopBackfillsResponse) Reset() {
 	*x = StopBackfillsResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3014,7 @@ func (x *StopBackfillsResponse) String() string {
 func (*StopBackfillsResponse) ProtoMessage() {}
 
 func (x *StopBackfillsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3027,7 @@ func (x *StopBackfillsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopBackfillsResponse.ProtoReflect.Descriptor instead.
 func (*StopBackfillsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StopBackfillsResponse) GetBackfills() int32 {
@@ -2954,7 +3053,7 @@ type PreviewCronRequest struct {
 
 func (x *PreviewCronRequest) Reset() {
 	*x = PreviewCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[35]
+	mi := &file_progressor_v1_cron_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3065,7 @@ func (x *PreviewCronRequest) String() string {
 func (*PreviewCronRequest) ProtoMessage() {}
 
 func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[35]
+	mi := &file_progressor_v1_cron_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3078,7 @@ func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronRequest.ProtoReflect.Descriptor instead.
 func (*PreviewCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{35}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PreviewCronRequest) GetOf() isPreviewCronRequest_Of {
@@ -3054,7 +3153,7 @@ type CronRef struct {
 
 func (x *CronRef) Reset() {
 	*x = CronRef{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[36]
+	mi := &file_progressor_v1_cron_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3165,7 @@ func (x *CronRef) String() string {
 func (*CronRef) ProtoMessage() {}
 
 func (x *CronRef) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[36]
+	mi := &file_progressor_v1_cron_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3178,7 @@ func (x *CronRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronRef.ProtoReflect.Descriptor instead.
 func (*CronRef) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{36}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CronRef) GetNamespace() string {
@@ -3106,7 +3205,7 @@ type PreviewCronResponse struct {
 
 func (x *PreviewCronResponse) Reset() {
 	*x = PreviewCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[37]
+	mi := &file_progressor_v1_cron_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3217,7 @@ func (x *PreviewCronResponse) String() string {
 func (*PreviewCronResponse) ProtoMessage() {}
 
 func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[37]
+	mi := &file_progressor_v1_cron_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3230,7 @@ func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronResponse.ProtoReflect.Descriptor instead.
 func (*PreviewCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{37}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PreviewCronResponse) GetFireTimes() []*timestamppb.Timestamp {
@@ -3160,7 +3259,7 @@ type ListFiresRequest struct {
 
 func (x *ListFiresRequest) Reset() {
 	*x = ListFiresRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[38]
+	mi := &file_progressor_v1_cron_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3271,7 @@ func (x *ListFiresRequest) String() string {
 func (*ListFiresRequest) ProtoMessage() {}
 
 func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[38]
+	mi := &file_progressor_v1_cron_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3284,7 @@ func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresRequest.ProtoReflect.Descriptor instead.
 func (*ListFiresRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{38}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListFiresRequest) GetNamespace() string {
@@ -3226,7 +3325,7 @@ type ListFiresResponse struct {
 
 func (x *ListFiresResponse) Reset() {
 	*x = ListFiresResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[39]
+	mi := &file_progressor_v1_cron_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3337,7 @@ func (x *ListFiresResponse) String() string {
 func (*ListFiresResponse) ProtoMessage() {}
 
 func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[39]
+	mi := &file_progressor_v1_cron_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3350,7 @@ func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresResponse.ProtoReflect.Descriptor instead.
 func (*ListFiresResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{39}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListFiresResponse) GetFires() []*Fire {
@@ -3431,7 +3530,12 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"f\n" +
 	"\x11ListCronsResponse\x12)\n" +
 	"\x05crons\x18\x01 \x03(\v2\x13.progressor.v1.CronR\x05crons\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"t\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"}\n" +
+	"\x14ListNextCronsRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12&\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\"B\n" +
+	"\x15ListNextCronsResponse\x12)\n" +
+	"\x05crons\x18\x01 \x03(\v2\x13.progressor.v1.CronR\x05crons\"t\n" +
 	"\x11DeleteCronRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3561,15 +3665,15 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x12FIRE_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13FIRE_STATUS_TIMEOUT\x10\x05\x12\x19\n" +
 	"\x15FIRE_STATUS_CANCELLED\x10\x06\x12\x17\n" +
-	"\x13FIRE_STATUS_SKIPPED\x10\a2\xaf\n" +
-	"\n" +
+	"\x13FIRE_STATUS_SKIPPED\x10\a2\x95\v\n" +
 	"\vCronService\x12[\n" +
 	"\n" +
 	"CreateCron\x12 .progressor.v1.CreateCronRequest\x1a!.progressor.v1.CreateCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12[\n" +
 	"\n" +
 	"UpdateCron\x12 .progressor.v1.UpdateCronRequest\x1a!.progressor.v1.UpdateCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12R\n" +
 	"\aGetCron\x12\x1d.progressor.v1.GetCronRequest\x1a\x1e.progressor.v1.GetCronResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12X\n" +
-	"\tListCrons\x12\x1f.progressor.v1.ListCronsRequest\x1a .progressor.v1.ListCronsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12[\n" +
+	"\tListCrons\x12\x1f.progressor.v1.ListCronsRequest\x1a .progressor.v1.ListCronsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12d\n" +
+	"\rListNextCrons\x12#.progressor.v1.ListNextCronsRequest\x1a$.progressor.v1.ListNextCronsResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12[\n" +
 	"\n" +
 	"DeleteCron\x12 .progressor.v1.DeleteCronRequest\x1a!.progressor.v1.DeleteCronResponse\"\b\xa2\xbb\x18\x04\b\a\x10\x01\x12Z\n" +
 	"\tPauseCron\x12\x1f.progressor.v1.PauseCronRequest\x1a .progressor.v1.PauseCronResponse\"\n" +
@@ -3604,7 +3708,7 @@ func file_progressor_v1_cron_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_cron_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_progressor_v1_cron_proto_goTypes = []any{
 	(OverlapAction)(0),             // 0: progressor.v1.OverlapAction
 	(FailureAction)(0),             // 1: progressor.v1.FailureAction
@@ -3634,55 +3738,57 @@ var file_progressor_v1_cron_proto_goTypes = []any{
 	(*GetCronResponse)(nil),        // 25: progressor.v1.GetCronResponse
 	(*ListCronsRequest)(nil),       // 26: progressor.v1.ListCronsRequest
 	(*ListCronsResponse)(nil),      // 27: progressor.v1.ListCronsResponse
-	(*DeleteCronRequest)(nil),      // 28: progressor.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),     // 29: progressor.v1.DeleteCronResponse
-	(*PauseCronRequest)(nil),       // 30: progressor.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),      // 31: progressor.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),      // 32: progressor.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),     // 33: progressor.v1.ResumeCronResponse
-	(*TriggerCronRequest)(nil),     // 34: progressor.v1.TriggerCronRequest
-	(*TriggerCronResponse)(nil),    // 35: progressor.v1.TriggerCronResponse
-	(*CancelFireRequest)(nil),      // 36: progressor.v1.CancelFireRequest
-	(*CancelFireResponse)(nil),     // 37: progressor.v1.CancelFireResponse
-	(*RerunFireRequest)(nil),       // 38: progressor.v1.RerunFireRequest
-	(*RerunFireResponse)(nil),      // 39: progressor.v1.RerunFireResponse
-	(*BackfillCronRequest)(nil),    // 40: progressor.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),   // 41: progressor.v1.BackfillCronResponse
-	(*StopBackfillsRequest)(nil),   // 42: progressor.v1.StopBackfillsRequest
-	(*StopBackfillsResponse)(nil),  // 43: progressor.v1.StopBackfillsResponse
-	(*PreviewCronRequest)(nil),     // 44: progressor.v1.PreviewCronRequest
-	(*CronRef)(nil),                // 45: progressor.v1.CronRef
-	(*PreviewCronResponse)(nil),    // 46: progressor.v1.PreviewCronResponse
-	(*ListFiresRequest)(nil),       // 47: progressor.v1.ListFiresRequest
-	(*ListFiresResponse)(nil),      // 48: progressor.v1.ListFiresResponse
-	nil,                            // 49: progressor.v1.Cron.FiresByDecisionEntry
-	nil,                            // 50: progressor.v1.HttpTarget.HeadersEntry
-	(*timestamppb.Timestamp)(nil),  // 51: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),        // 52: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 53: google.protobuf.Duration
-	(*Backoff)(nil),                // 54: progressor.v1.Backoff
-	(*StartRunTarget)(nil),         // 55: progressor.v1.StartRunTarget
-	(*structpb.Value)(nil),         // 56: google.protobuf.Value
-	(*JobOptions)(nil),             // 57: progressor.v1.JobOptions
-	(*TargetTls)(nil),              // 58: progressor.v1.TargetTls
+	(*ListNextCronsRequest)(nil),   // 28: progressor.v1.ListNextCronsRequest
+	(*ListNextCronsResponse)(nil),  // 29: progressor.v1.ListNextCronsResponse
+	(*DeleteCronRequest)(nil),      // 30: progressor.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),     // 31: progressor.v1.DeleteCronResponse
+	(*PauseCronRequest)(nil),       // 32: progressor.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),      // 33: progressor.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),      // 34: progressor.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),     // 35: progressor.v1.ResumeCronResponse
+	(*TriggerCronRequest)(nil),     // 36: progressor.v1.TriggerCronRequest
+	(*TriggerCronResponse)(nil),    // 37: progressor.v1.TriggerCronResponse
+	(*CancelFireRequest)(nil),      // 38: progressor.v1.CancelFireRequest
+	(*CancelFireResponse)(nil),     // 39: progressor.v1.CancelFireResponse
+	(*RerunFireRequest)(nil),       // 40: progressor.v1.RerunFireRequest
+	(*RerunFireResponse)(nil),      // 41: progressor.v1.RerunFireResponse
+	(*BackfillCronRequest)(nil),    // 42: progressor.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),   // 43: progressor.v1.BackfillCronResponse
+	(*StopBackfillsRequest)(nil),   // 44: progressor.v1.StopBackfillsRequest
+	(*StopBackfillsResponse)(nil),  // 45: progressor.v1.StopBackfillsResponse
+	(*PreviewCronRequest)(nil),     // 46: progressor.v1.PreviewCronRequest
+	(*CronRef)(nil),                // 47: progressor.v1.CronRef
+	(*PreviewCronResponse)(nil),    // 48: progressor.v1.PreviewCronResponse
+	(*ListFiresRequest)(nil),       // 49: progressor.v1.ListFiresRequest
+	(*ListFiresResponse)(nil),      // 50: progressor.v1.ListFiresResponse
+	nil,                            // 51: progressor.v1.Cron.FiresByDecisionEntry
+	nil,                            // 52: progressor.v1.HttpTarget.HeadersEntry
+	(*timestamppb.Timestamp)(nil),  // 53: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),        // 54: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 55: google.protobuf.Duration
+	(*Backoff)(nil),                // 56: progressor.v1.Backoff
+	(*StartRunTarget)(nil),         // 57: progressor.v1.StartRunTarget
+	(*structpb.Value)(nil),         // 58: google.protobuf.Value
+	(*JobOptions)(nil),             // 59: progressor.v1.JobOptions
+	(*TargetTls)(nil),              // 60: progressor.v1.TargetTls
 }
 var file_progressor_v1_cron_proto_depIdxs = []int32{
 	11, // 0: progressor.v1.Cron.spec:type_name -> progressor.v1.CronSpec
 	13, // 1: progressor.v1.Cron.policy:type_name -> progressor.v1.CronPolicy
 	14, // 2: progressor.v1.Cron.target:type_name -> progressor.v1.CronTarget
-	51, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
-	51, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
-	51, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
-	51, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
-	49, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
-	52, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
+	53, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
+	53, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
+	53, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
+	53, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
+	51, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
+	54, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
 	10, // 9: progressor.v1.Cron.backfills:type_name -> progressor.v1.Backfill
-	51, // 10: progressor.v1.Backfill.from_time:type_name -> google.protobuf.Timestamp
-	51, // 11: progressor.v1.Backfill.to_time:type_name -> google.protobuf.Timestamp
+	53, // 10: progressor.v1.Backfill.from_time:type_name -> google.protobuf.Timestamp
+	53, // 11: progressor.v1.Backfill.to_time:type_name -> google.protobuf.Timestamp
 	0,  // 12: progressor.v1.Backfill.overlap_action:type_name -> progressor.v1.OverlapAction
-	51, // 13: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
-	51, // 14: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
-	53, // 15: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
+	53, // 13: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
+	53, // 14: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
+	55, // 15: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
 	12, // 16: progressor.v1.CronSpec.daylight_saving:type_name -> progressor.v1.DaylightSaving
 	6,  // 17: progressor.v1.DaylightSaving.gap:type_name -> progressor.v1.DaylightSaving.Gap
 	7,  // 18: progressor.v1.DaylightSaving.overlap:type_name -> progressor.v1.DaylightSaving.Overlap
@@ -3690,83 +3796,86 @@ var file_progressor_v1_cron_proto_depIdxs = []int32{
 	1,  // 20: progressor.v1.CronPolicy.failure_action:type_name -> progressor.v1.FailureAction
 	2,  // 21: progressor.v1.CronPolicy.concurrency_policy:type_name -> progressor.v1.ConcurrencyPolicy
 	3,  // 22: progressor.v1.CronPolicy.misfire_policy:type_name -> progressor.v1.MisfirePolicy
-	53, // 23: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
-	53, // 24: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
-	54, // 25: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
-	53, // 26: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
+	55, // 23: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
+	55, // 24: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
+	56, // 25: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
+	55, // 26: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
 	15, // 27: progressor.v1.CronTarget.start_process:type_name -> progressor.v1.StartProcessTarget
 	16, // 28: progressor.v1.CronTarget.enqueue_job:type_name -> progressor.v1.EnqueueJobTarget
 	17, // 29: progressor.v1.CronTarget.notify_process:type_name -> progressor.v1.NotifyProcessTarget
 	18, // 30: progressor.v1.CronTarget.http:type_name -> progressor.v1.HttpTarget
-	55, // 31: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
+	57, // 31: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
 	8,  // 32: progressor.v1.StartProcessTarget.run_end:type_name -> progressor.v1.StartProcessTarget.RunEnd
-	52, // 33: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
-	56, // 34: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
-	57, // 35: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
-	50, // 36: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
-	58, // 37: progressor.v1.HttpTarget.tls:type_name -> progressor.v1.TargetTls
-	51, // 38: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
-	51, // 39: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
+	54, // 33: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
+	58, // 34: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
+	59, // 35: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
+	52, // 36: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
+	60, // 37: progressor.v1.HttpTarget.tls:type_name -> progressor.v1.TargetTls
+	53, // 38: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
+	53, // 39: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
 	4,  // 40: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
 	5,  // 41: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
-	51, // 42: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
-	51, // 43: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
+	53, // 42: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
+	53, // 43: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
 	9,  // 44: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
 	9,  // 45: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
 	9,  // 46: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
 	9,  // 47: progressor.v1.UpdateCronResponse.cron:type_name -> progressor.v1.Cron
 	9,  // 48: progressor.v1.GetCronResponse.cron:type_name -> progressor.v1.Cron
 	9,  // 49: progressor.v1.ListCronsResponse.crons:type_name -> progressor.v1.Cron
-	9,  // 50: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 51: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
-	0,  // 52: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	19, // 53: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
-	51, // 54: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	19, // 55: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
-	51, // 56: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	19, // 57: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
-	51, // 58: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	51, // 59: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	0,  // 60: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	45, // 61: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
-	11, // 62: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
-	51, // 63: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	51, // 64: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	51, // 65: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
-	19, // 66: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
-	20, // 67: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
-	22, // 68: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
-	24, // 69: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
-	26, // 70: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
-	28, // 71: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
-	30, // 72: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
-	32, // 73: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
-	34, // 74: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
-	36, // 75: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
-	38, // 76: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
-	40, // 77: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
-	42, // 78: progressor.v1.CronService.StopBackfills:input_type -> progressor.v1.StopBackfillsRequest
-	44, // 79: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
-	47, // 80: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
-	21, // 81: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
-	23, // 82: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
-	25, // 83: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
-	27, // 84: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
-	29, // 85: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
-	31, // 86: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
-	33, // 87: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
-	35, // 88: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
-	37, // 89: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
-	39, // 90: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
-	41, // 91: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
-	43, // 92: progressor.v1.CronService.StopBackfills:output_type -> progressor.v1.StopBackfillsResponse
-	46, // 93: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
-	48, // 94: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
-	81, // [81:95] is the sub-list for method output_type
-	67, // [67:81] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	9,  // 50: progressor.v1.ListNextCronsResponse.crons:type_name -> progressor.v1.Cron
+	9,  // 51: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 52: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
+	0,  // 53: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	19, // 54: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
+	53, // 55: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 56: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
+	53, // 57: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 58: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
+	53, // 59: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	53, // 60: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	0,  // 61: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	47, // 62: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
+	11, // 63: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
+	53, // 64: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	53, // 65: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	53, // 66: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
+	19, // 67: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
+	20, // 68: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
+	22, // 69: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
+	24, // 70: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
+	26, // 71: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
+	28, // 72: progressor.v1.CronService.ListNextCrons:input_type -> progressor.v1.ListNextCronsRequest
+	30, // 73: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
+	32, // 74: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
+	34, // 75: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
+	36, // 76: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
+	38, // 77: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
+	40, // 78: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
+	42, // 79: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
+	44, // 80: progressor.v1.CronService.StopBackfills:input_type -> progressor.v1.StopBackfillsRequest
+	46, // 81: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
+	49, // 82: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
+	21, // 83: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
+	23, // 84: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
+	25, // 85: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
+	27, // 86: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
+	29, // 87: progressor.v1.CronService.ListNextCrons:output_type -> progressor.v1.ListNextCronsResponse
+	31, // 88: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
+	33, // 89: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
+	35, // 90: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
+	37, // 91: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
+	39, // 92: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
+	41, // 93: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
+	43, // 94: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
+	45, // 95: progressor.v1.CronService.StopBackfills:output_type -> progressor.v1.StopBackfillsResponse
+	48, // 96: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
+	50, // 97: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
+	83, // [83:98] is the sub-list for method output_type
+	68, // [68:83] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_cron_proto_init() }
@@ -3785,7 +3894,7 @@ func file_progressor_v1_cron_proto_init() {
 		(*CronTarget_Http)(nil),
 		(*CronTarget_StartRun)(nil),
 	}
-	file_progressor_v1_cron_proto_msgTypes[35].OneofWrappers = []any{
+	file_progressor_v1_cron_proto_msgTypes[37].OneofWrappers = []any{
 		(*PreviewCronRequest_Cron)(nil),
 		(*PreviewCronRequest_Spec)(nil),
 	}
@@ -3795,7 +3904,7 @@ func file_progressor_v1_cron_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_cron_proto_rawDesc), len(file_progressor_v1_cron_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

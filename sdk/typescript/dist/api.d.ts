@@ -332,6 +332,8 @@ export declare class CronService {
     updateCron(request: UpdateCronRequest, options?: CallOptions): Promise<UpdateCronResponse>;
     getCron(request: GetCronRequest, options?: CallOptions): Promise<GetCronResponse>;
     listCrons(request: ListCronsRequest, options?: CallOptions): Promise<ListCronsResponse>;
+    /** ListNextCrons lists the crons that fire next, of one namespace or of all. */
+    listNextCrons(request: ListNextCronsRequest, options?: CallOptions): Promise<ListNextCronsResponse>;
     deleteCron(request: DeleteCronRequest, options?: CallOptions): Promise<DeleteCronResponse>;
     pauseCron(request: PauseCronRequest, options?: CallOptions): Promise<PauseCronResponse>;
     resumeCron(request: ResumeCronRequest, options?: CallOptions): Promise<ResumeCronResponse>;
@@ -3505,6 +3507,19 @@ export interface ListCronsRequest {
 export interface ListCronsResponse {
     crons?: Cron[];
     nextPageToken?: string;
+}
+export interface ListNextCronsRequest {
+    /** Empty: all namespaces that are not paused. */
+    namespace?: string;
+    /** default: 10 */
+    pageSize?: number;
+}
+export interface ListNextCronsResponse {
+    /**
+     * The soonest first, including jitter. Paused crons, and crons without further fire times, are
+     * not listed. A page of large crons may have fewer.
+     */
+    crons?: Cron[];
 }
 export interface DeleteCronRequest {
     namespace?: string;

@@ -487,6 +487,10 @@ export class CronService {
     listCrons(request, options) {
         return this.send({ path: "CronService/ListCrons", request: "ListCronsRequest", response: "ListCronsResponse", repeat: "always" }, request, options);
     }
+    /** ListNextCrons lists the crons that fire next, of one namespace or of all. */
+    listNextCrons(request, options) {
+        return this.send({ path: "CronService/ListNextCrons", request: "ListNextCronsRequest", response: "ListNextCronsResponse", repeat: "always" }, request, options);
+    }
     deleteCron(request, options) {
         return this.send({ path: "CronService/DeleteCron", request: "DeleteCronRequest", response: "DeleteCronResponse", repeat: "once" }, request, options);
     }
@@ -1075,6 +1079,9 @@ export const conversions = {
         cron: "Cron",
     },
     ListCronsResponse: {
+        crons: "Cron",
+    },
+    ListNextCronsResponse: {
         crons: "Cron",
     },
     PauseCronResponse: {

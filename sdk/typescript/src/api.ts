@@ -583,6 +583,11 @@ export class CronService {
     return this.send({ path: "CronService/ListCrons", request: "ListCronsRequest", response: "ListCronsResponse", repeat: "always" }, request, options);
   }
 
+  /** ListNextCrons lists the crons that fire next, of one namespace or of all. */
+  listNextCrons(request: ListNextCronsRequest, options?: CallOptions): Promise<ListNextCronsResponse> {
+    return this.send({ path: "CronService/ListNextCrons", request: "ListNextCronsRequest", response: "ListNextCronsResponse", repeat: "always" }, request, options);
+  }
+
   deleteCron(request: DeleteCronRequest, options?: CallOptions): Promise<DeleteCronResponse> {
     return this.send({ path: "CronService/DeleteCron", request: "DeleteCronRequest", response: "DeleteCronResponse", repeat: "once" }, request, options);
   }
@@ -4202,6 +4207,21 @@ export interface ListCronsResponse {
   nextPageToken?: string;
 }
 
+export interface ListNextCronsRequest {
+  /** Empty: all namespaces that are not paused. */
+  namespace?: string;
+  /** default: 10 */
+  pageSize?: number;
+}
+
+export interface ListNextCronsResponse {
+  /**
+   * The soonest first, including jitter. Paused crons, and crons without further fire times, are
+   * not listed. A page of large crons may have fewer.
+   */
+  crons?: Cron[];
+}
+
 export interface DeleteCronRequest {
   namespace?: string;
   cronId?: string;
@@ -5038,6 +5058,9 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     cron: "Cron",
   },
   ListCronsResponse: {
+    crons: "Cron",
+  },
+  ListNextCronsResponse: {
     crons: "Cron",
   },
   PauseCronResponse: {

@@ -41,6 +41,9 @@ const (
 	CronServiceGetCronProcedure = "/progressor.v1.CronService/GetCron"
 	// CronServiceListCronsProcedure is the fully-qualified name of the CronService's ListCrons RPC.
 	CronServiceListCronsProcedure = "/progressor.v1.CronService/ListCrons"
+	// CronServiceListNextCronsProcedure is the fully-qualified name of the CronService's ListNextCrons
+	// RPC.
+	CronServiceListNextCronsProcedure = "/progressor.v1.CronService/ListNextCrons"
 	// CronServiceDeleteCronProcedure is the fully-qualified name of the CronService's DeleteCron RPC.
 	CronServiceDeleteCronProcedure = "/progressor.v1.CronService/DeleteCron"
 	// CronServicePauseCronProcedure is the fully-qualified name of the CronService's PauseCron RPC.
@@ -71,6 +74,8 @@ type CronServiceClient interface {
 	UpdateCron(context.Context, *v1.UpdateCronRequest) (*v1.UpdateCronResponse, error)
 	GetCron(context.Context, *v1.GetCronRequest) (*v1.GetCronResponse, error)
 	ListCrons(context.Context, *v1.ListCronsRequest) (*v1.ListCronsResponse, error)
+	// ListNextCrons lists the crons that fire next, of one namespace or of all.
+	ListNextCrons(context.Context, *v1.ListNextCronsRequest) (*v1.ListNextCronsResponse, error)
 	DeleteCron(context.Context, *v1.DeleteCronRequest) (*v1.DeleteCronResponse, error)
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
@@ -129,6 +134,12 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+CronServiceListCronsProcedure,
 			connect.WithSchema(cronServiceMethods.ByName("ListCrons")),
+			connect.WithClientOptions(opts...),
+		),
+		listNextCrons: connect.NewClient[v1.ListNextCronsRequest, v1.ListNextCronsResponse](
+			httpClient,
+			baseURL+CronServiceListNextCronsProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("ListNextCrons")),
 			connect.WithClientOptions(opts...),
 		),
 		deleteCron: connect.NewClient[v1.DeleteCronRequest, v1.DeleteCronResponse](
@@ -200,6 +211,7 @@ type cronServiceClient struct {
 	updateCron    *connect.Client[v1.UpdateCronRequest, v1.UpdateCronResponse]
 	getCron       *connect.Client[v1.GetCronRequest, v1.GetCronResponse]
 	listCrons     *connect.Client[v1.ListCronsRequest, v1.ListCronsResponse]
+	listNextCrons *connect.Client[v1.ListNextCronsRequest, v1.ListNextCronsResponse]
 	deleteCron    *connect.Client[v1.DeleteCronRequest, v1.DeleteCronResponse]
 	pauseCron     *connect.Client[v1.PauseCronRequest, v1.PauseCronResponse]
 	resumeCron    *connect.Client[v1.ResumeCronRequest, v1.ResumeCronResponse]
@@ -242,6 +254,15 @@ func (c *cronServiceClient) GetCron(ctx context.Context, req *v1.GetCronRequest)
 // ListCrons calls progressor.v1.CronService.ListCrons.
 func (c *cronServiceClient) ListCrons(ctx context.Context, req *v1.ListCronsRequest) (*v1.ListCronsResponse, error) {
 	response, err := c.listCrons.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListNextCrons calls progressor.v1.CronService.ListNextCrons.
+func (c *cronServiceClient) ListNextCrons(ctx context.Context, req *v1.ListNextCronsRequest) (*v1.ListNextCronsResponse, error) {
+	response, err := c.listNextCrons.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -344,6 +365,8 @@ type CronServiceHandler interface {
 	UpdateCron(context.Context, *v1.UpdateCronRequest) (*v1.UpdateCronResponse, error)
 	GetCron(context.Context, *v1.GetCronRequest) (*v1.GetCronResponse, error)
 	ListCrons(context.Context, *v1.ListCronsRequest) (*v1.ListCronsResponse, error)
+	// ListNextCrons lists the crons that fire next, of one namespace or of all.
+	ListNextCrons(context.Context, *v1.ListNextCronsRequest) (*v1.ListNextCronsResponse, error)
 	DeleteCron(context.Context, *v1.DeleteCronRequest) (*v1.DeleteCronResponse, error)
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
@@ -398,6 +421,12 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 		CronServiceListCronsProcedure,
 		svc.ListCrons,
 		connect.WithSchema(cronServiceMethods.ByName("ListCrons")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceListNextCronsHandler := connect.NewUnaryHandlerSimple(
+		CronServiceListNextCronsProcedure,
+		svc.ListNextCrons,
+		connect.WithSchema(cronServiceMethods.ByName("ListNextCrons")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cronServiceDeleteCronHandler := connect.NewUnaryHandlerSimple(
@@ -470,6 +499,8 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 			cronServiceGetCronHandler.ServeHTTP(w, r)
 		case CronServiceListCronsProcedure:
 			cronServiceListCronsHandler.ServeHTTP(w, r)
+		case CronServiceListNextCronsProcedure:
+			cronServiceListNextCronsHandler.ServeHTTP(w, r)
 		case CronServiceDeleteCronProcedure:
 			cronServiceDeleteCronHandler.ServeHTTP(w, r)
 		case CronServicePauseCronProcedure:
@@ -513,6 +544,10 @@ func (UnimplementedCronServiceHandler) GetCron(context.Context, *v1.GetCronReque
 
 func (UnimplementedCronServiceHandler) ListCrons(context.Context, *v1.ListCronsRequest) (*v1.ListCronsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.ListCrons is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) ListNextCrons(context.Context, *v1.ListNextCronsRequest) (*v1.ListNextCronsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.ListNextCrons is not implemented"))
 }
 
 func (UnimplementedCronServiceHandler) DeleteCron(context.Context, *v1.DeleteCronRequest) (*v1.DeleteCronResponse, error) {

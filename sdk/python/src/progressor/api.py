@@ -3286,6 +3286,19 @@ class ListCronsResponse(TypedDict, total=False):
     next_page_token: str
 
 
+class ListNextCronsRequest(TypedDict, total=False):
+    # Empty: all namespaces that are not paused.
+    namespace: str
+    # default: 10
+    page_size: int
+
+
+class ListNextCronsResponse(TypedDict, total=False):
+    # The soonest first, including jitter. Paused crons, and crons without further fire times, are
+    # not listed. A page of large crons may have fewer.
+    crons: List[Cron]
+
+
 class DeleteCronRequest(TypedDict, total=False):
     namespace: str
     cron_id: str
@@ -4354,6 +4367,13 @@ class CronService:
         method = Method("CronService/ListCrons", "ListCronsRequest", "ListCronsResponse", "always")
         return self._send(method, request, timeout, max_attempts)
 
+    def list_next_crons(
+        self, request: ListNextCronsRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
+    ) -> ListNextCronsResponse:
+        """ListNextCrons lists the crons that fire next, of one namespace or of all."""
+        method = Method("CronService/ListNextCrons", "ListNextCronsRequest", "ListNextCronsResponse", "always")
+        return self._send(method, request, timeout, max_attempts)
+
     def delete_cron(
         self, request: DeleteCronRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> DeleteCronResponse:
@@ -4832,6 +4852,8 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "GetCronResponse": {"cron": "Cron"},
     "ListCronsRequest": {},
     "ListCronsResponse": {"crons": "Cron"},
+    "ListNextCronsRequest": {},
+    "ListNextCronsResponse": {"crons": "Cron"},
     "DeleteCronRequest": {},
     "DeleteCronResponse": {},
     "PauseCronRequest": {},

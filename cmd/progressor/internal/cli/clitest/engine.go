@@ -210,6 +210,8 @@ func (f *Engine) cronResponse(request any) connect.AnyResponse {
 	case *progressorv1.ListCronsRequest:
 		return connect.NewResponse(
 			&progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.Cron}, NextPageToken: "next"})
+	case *progressorv1.ListNextCronsRequest:
+		return connect.NewResponse(&progressorv1.ListNextCronsResponse{Crons: []*progressorv1.Cron{f.Cron}})
 	case *progressorv1.ResumeCronRequest:
 		return connect.NewResponse(&progressorv1.ResumeCronResponse{Cron: f.Cron})
 	case *progressorv1.TriggerCronRequest:

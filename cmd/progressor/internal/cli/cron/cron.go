@@ -27,6 +27,7 @@ type cronCmd struct {
 	Update       cronUpdateCmd       `cmd:"" help:"Change a cron."`
 	Get          cronGetCmd          `cmd:"" help:"Show a cron and its next fire times."`
 	List         cronListCmd         `cmd:"" help:"List the crons of a namespace."`
+	Next         cronNextCmd         `cmd:"" help:"List the crons that fire next, of one namespace or of all."`
 	Delete       cronDeleteCmd       `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
 	Pause        cronPauseCmd        `cmd:"" help:"Pause a cron."`
 	Resume       cronResumeCmd       `cmd:"" help:"Resume a paused cron."`
@@ -98,6 +99,40 @@ func (c *cronListCmd) Run(a *cli.App) error {
 			}
 			return output.PrintRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"},
 				rows)
+		})
+}
+
+type cronNextCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all that are not paused."`
+
+	cli.ClientFlags
+	PageSize int32 `name:"page-size" placeholder:"N" help:"Maximum number of crons, at most 100. Default: 10."`
+}
+
+func (cronNextCmd) Help() string {
+	return `Next shows the crons that fire next, the soonest first, and what they start. Paused crons are not
+listed.
+
+    progressor cron next
+    progressor cron next demo --page-size 50`
+}
+
+func (c *cronNextCmd) Run(a *cli.App) error {
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.ListNextCrons,
+		&progressorv1.ListNextCronsRequest{Namespace: c.NS, PageSize: c.PageSize},
+		func(resp *progressorv1.ListNextCronsResponse) error {
+			var rows []table.Row
+			for _, cr := range resp.GetCrons() {
+				var next output.Moment
+				if times := cr.GetNextFireTimes(); len(times) > 0 {
+					next = output.Time(times[0])
+				}
+				rows = append(rows, table.Row{
+					next, output.OneLine(cr.GetNamespace()), output.OneLine(cr.GetCronId()),
+					output.OneLine(showTarget(cr.GetTarget())),
+				})
+			}
+			return output.PrintRows(a.Stdout, table.Row{"next fire", "namespace", "cron", "target"}, rows)
 		})
 }
 

@@ -247,6 +247,9 @@ func TestManyRetries(t *testing.T) {
 			t.Errorf("item %d: %d tries", n, tries)
 		}
 	}
+	if n := strings.Count(journal(p), "try:"); n != len(tries) {
+		t.Errorf("%d failures are stored", n)
+	}
 }
 
 // A panic in the body of a step fails the task, which is retried.

@@ -7,18 +7,18 @@ import (
 
 // SinkState is the input of an explanation of a sink, all read at the same time.
 type SinkState struct {
-	Now       time.Time // by the database's clock
-	Namespace string
-	SinkID    string
-	State     string    // ACTIVE, PAUSED, FAILING, BROKEN or DISABLED
-	Webhook   bool      // the target is a webhook; otherwise it is Kafka
-	Delivered time.Time // last delivery; zero if there was none
-	Backlog   Backlog
-	Records   bool // the namespace records changes
-	Failure   SinkFailure
-	Holder    SinkHolder
-	Nodes     int // live nodes that could deliver
-	Letters   DeadLetters
+	Now         time.Time // by the database's clock
+	Namespace   string
+	SinkID      string
+	State       string    // ACTIVE, PAUSED, FAILING, BROKEN or DISABLED
+	Webhook     bool      // the target is a webhook; otherwise it is Kafka
+	Delivered   time.Time // last delivery; zero if there was none
+	Backlog     Backlog
+	Records     bool // the namespace records changes
+	Failure     SinkFailure
+	Holder      SinkHolder
+	Nodes       int // live nodes that could deliver
+	DeadLetters DeadLetters
 }
 
 // Backlog contains the changes that a sink has not delivered.
@@ -81,10 +81,10 @@ func Sink(s SinkState) SinkExplanation {
 	case "BROKEN":
 		s.broken(&e)
 	case "DISABLED":
-		e.Detail = fmt.Sprintf("The target of sink %s said %s that it wants no changes: %s %s", s.SinkID,
+		e.Detail = fmt.Sprintf("The target of sink %s reported %s that it does not accept changes: %s %s", s.SinkID,
 			s.at(s.Failure.Time), sentence(s.Failure.Error), s.waiting())
 		e.Next = "Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace."
-		e.Unblock = fmt.Sprintf("%s, when the target accepts changes. %s Or delete it: %s.", s.resume(), s.change(),
+		e.Unblock = fmt.Sprintf("When the target accepts changes, run %s. %s To delete the sink, run %s.", s.resume(), s.change(),
 			s.command("delete", ""))
 	default:
 		s.active(&e)
@@ -120,7 +120,7 @@ func (s SinkState) active(e *SinkExplanation) {
 	default:
 		e.Detail = fmt.Sprintf("%s delivers for sink %s. %s", capital(s.node()), s.SinkID, s.waiting())
 		e.Next = "It delivers them now, up to 500 at a time." + s.limit()
-		e.Unblock = fmt.Sprintf("A faster target, if the lag does not become smaller: %s shows it.",
+		e.Unblock = fmt.Sprintf("If the lag does not shrink, use a faster target. %s shows the lag.",
 			s.command("get", ""))
 		if s.Webhook {
 			e.Unblock += " webhook.max_concurrent allows more requests at the same time."
@@ -148,7 +148,7 @@ func (s SinkState) failing(e *SinkExplanation) {
 	}
 	e.Next += s.limit()
 	if s.Nodes > 0 {
-		e.Unblock = fmt.Sprintf("A target that accepts the changes; %s then repeats the delivery at once. %s",
+		e.Unblock = fmt.Sprintf("Make the target accept the changes. %s then repeats the delivery at once. %s",
 			s.resume(), s.change())
 	}
 	if s.Backlog.Lost {
@@ -159,10 +159,10 @@ func (s SinkState) failing(e *SinkExplanation) {
 
 // broken describes a sink that the engine has given up.
 func (s SinkState) broken(e *SinkExplanation) {
-	e.Detail = fmt.Sprintf("The engine gave up sink %s %s: %s %s", s.SinkID, s.at(s.Failure.Time),
+	e.Detail = fmt.Sprintf("The engine gave up on sink %s %s: %s %s", s.SinkID, s.at(s.Failure.Time),
 		sentence(s.Failure.Error), s.waiting())
 	e.Next = "Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace."
-	skip := fmt.Sprintf("To skip what waits, first: %s.", s.command("rewind", " 0s"))
+	skip := fmt.Sprintf("To skip the waiting changes, first run %s.", s.command("rewind", " 0s"))
 	if s.Backlog.Lost {
 		e.Unblock = fmt.Sprintf("%s, and then %s. %s", s.rewind(), s.resume(), s.change())
 		return
@@ -172,27 +172,27 @@ func (s SinkState) broken(e *SinkExplanation) {
 
 // deadLetters adds the changes that the target rejected permanently. They do not stop the sink.
 func (s SinkState) deadLetters(e *SinkExplanation) {
-	if s.Letters.Count == 0 {
+	if s.DeadLetters.Count == 0 {
 		return
 	}
-	if s.Letters.Count == 1 {
+	if s.DeadLetters.Count == 1 {
 		e.Detail += " 1 change became a dead letter"
 	} else {
-		e.Detail += fmt.Sprintf(" %d changes became dead letters", s.Letters.Count)
+		e.Detail += fmt.Sprintf(" %d changes became dead letters", s.DeadLetters.Count)
 	}
-	if n := s.Letters.Newest; n.ChangeID != 0 {
+	if n := s.DeadLetters.Newest; n.ChangeID != 0 {
 		e.Detail += fmt.Sprintf(", the newest is change %d of %s: %s", n.ChangeID, n.ProcessID, n.Error)
 	}
 	e.Detail = sentence(e.Detail)
-	switch s.Letters.Retries {
+	switch s.DeadLetters.Retries {
 	case 0:
 	case 1:
 		e.Detail += " 1 dead letter waits to be delivered again."
 	default:
-		e.Detail += fmt.Sprintf(" %d dead letters wait to be delivered again.", s.Letters.Retries)
+		e.Detail += fmt.Sprintf(" %d dead letters wait to be delivered again.", s.DeadLetters.Retries)
 	}
 	e.Unblock += fmt.Sprintf(" %s lists the dead letters.", s.command("get", ""))
-	if s.Letters.Retries < s.Letters.Count {
+	if s.DeadLetters.Retries < s.DeadLetters.Count {
 		e.Unblock += fmt.Sprintf(" When the target accepts them, %s delivers them again.",
 			s.command("retry", " --all"))
 	}
@@ -260,7 +260,7 @@ func (s SinkState) takeover() (next string, nextTime time.Time, unblock string) 
 			"Nothing needs to be done."
 	}
 	return "A node takes it within seconds.", time.Time{},
-		"Nothing needs to be done. If it remains so, look for \"cannot read the sinks\" in the logs of the nodes."
+		"Nothing needs to be done. If this does not change, look for \"cannot read the sinks\" in the logs of the nodes."
 }
 
 func (s SinkState) node() string {
@@ -289,7 +289,7 @@ func (s SinkState) change() string {
 		what = "kafka"
 	}
 	file := word(s.SinkID) + ".json"
-	return fmt.Sprintf("For another target: %s -o json > %s, change %s, and progressor sink put %s -f %s.",
+	return fmt.Sprintf("To use another target, run %s -o json > %s, change %s, and run progressor sink put %s -f %s.",
 		s.command("get", ""), file, what, word(s.Namespace), file)
 }
 

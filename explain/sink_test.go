@@ -37,9 +37,9 @@ func fails(count int32, next float64) func(*explain.SinkState) {
 
 func lost(s *explain.SinkState) { s.Backlog.Lost = true }
 
-func letters(count int64) func(*explain.SinkState) {
+func deadLetters(count int64) func(*explain.SinkState) {
 	return func(s *explain.SinkState) {
-		s.Letters = explain.DeadLetters{
+		s.DeadLetters = explain.DeadLetters{
 			Count:  count,
 			Newest: explain.DeadLetter{ChangeID: 7, ProcessID: "o-1", Error: "status 413"},
 		}
@@ -50,8 +50,8 @@ const (
 	sinkWaits  = "12 changes wait, the oldest was recorded at 2026-11-20T12:00:40.000Z (1m ago)."
 	sinkBreaks = " If the oldest change is not delivered by 2026-11-20T13:01:40.000Z (in 1h), the sink is " +
 		"BROKEN."
-	otherURL = "For another target: progressor sink get shop audit -o json > audit.json, change webhook.url, and " +
-		"progressor sink put shop -f audit.json."
+	otherURL = "To use another target, run progressor sink get shop audit -o json > audit.json, change webhook.url, " +
+		"and run progressor sink put shop -f audit.json."
 )
 
 var sinkCases = []struct {
@@ -69,11 +69,11 @@ var sinkCases = []struct {
 		"It delivers the next change as soon as it is recorded.", "Nothing needs to be done."},
 	{"is slow", sink("ACTIVE", behind), time.Time{}, "Node 3 (host:8080) delivers for sink audit. " + sinkWaits,
 		"It delivers them now, up to 500 at a time." + sinkBreaks,
-		"A faster target, if the lag does not become smaller: progressor sink get shop audit shows it. " +
+		"If the lag does not shrink, use a faster target. progressor sink get shop audit shows the lag. " +
 			"webhook.max_concurrent allows more requests at the same time."},
 	{"no node has it", sink("ACTIVE", behind, func(s *explain.SinkState) { s.Holder = explain.SinkHolder{} }),
 		time.Time{}, "No node has taken sink audit yet. " + sinkWaits, "A node takes it within seconds." + sinkBreaks,
-		`Nothing needs to be done. If it remains so, look for "cannot read the sinks" in the logs of the nodes.`},
+		`Nothing needs to be done. If this does not change, look for "cannot read the sinks" in the logs of the nodes.`},
 	{"its node is dead", sink("ACTIVE", behind, func(s *explain.SinkState) {
 		s.Holder.Alive, s.Holder.Beat = false, at(88)
 	}), at(112), "Node 3 (host:8080), which has taken sink audit, sent its last heartbeat at " +
@@ -93,12 +93,14 @@ var sinkCases = []struct {
 		"The last 3 deliveries of sink audit failed, the newest at 2026-11-20T12:01:35.000Z (5s ago): status 500: no " +
 			"disk. " + sinkWaits,
 		"Node 3 (host:8080) repeats it at 2026-11-20T12:02:10.000Z (in 30s)." + sinkBreaks,
-		"A target that accepts the changes; progressor sink resume shop audit then repeats the delivery at once. " +
+		"Make the target accept the changes. progressor sink resume shop audit then repeats the delivery at " +
+			"once. " +
 			otherURL},
 	{"repeats now, to Kafka", sink("FAILING", behind, fails(1, 99), func(s *explain.SinkState) { s.Webhook = false }),
 		at(99), "The last delivery of sink audit failed at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " +
 			sinkWaits, "Node 3 (host:8080) repeats it now." + sinkBreaks,
-		"A target that accepts the changes; progressor sink resume shop audit then repeats the delivery at once. " +
+		"Make the target accept the changes. progressor sink resume shop audit then repeats the delivery at " +
+			"once. " +
 			strings.Replace(otherURL, "webhook.url", "kafka", 1)},
 	{"is paused", sink("PAUSED", behind), at(3700), "Sink audit is paused. " + sinkWaits,
 		"Nothing until it is resumed." + sinkBreaks, "progressor sink resume shop audit."},
@@ -107,12 +109,12 @@ var sinkCases = []struct {
 		"Nothing until it is resumed. The oldest change is older than max_lag: the sink becomes BROKEN within minutes.",
 		"progressor sink resume shop audit."},
 	{"lags too far", sink("BROKEN", behind, fails(3, 0)), time.Time{},
-		"The engine gave up sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,
+		"The engine gave up on sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,
 		"Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace.",
-		"progressor sink resume shop audit gives it max_lag again. To skip what waits, first: progressor sink " +
-			"rewind shop audit 0s. " + otherURL},
+		"progressor sink resume shop audit gives it max_lag again. To skip the waiting changes, first run " +
+			"progressor sink rewind shop audit 0s. " + otherURL},
 	{"lost changes", sink("BROKEN", behind, fails(3, 0), lost), time.Time{},
-		"The engine gave up sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,
+		"The engine gave up on sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,
 		"Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace.",
 		"progressor sink rewind shop audit 1970-01-01 continues with the oldest change that is left, and then " +
 			"progressor sink resume shop audit. " + otherURL},
@@ -121,32 +123,32 @@ var sinkCases = []struct {
 		"It becomes BROKEN at its next delivery.",
 		"progressor sink rewind shop audit 1970-01-01 continues with the oldest change that is left."},
 	{"is disabled", sink("DISABLED", fails(1, 0)), time.Time{},
-		"The target of sink audit said at 2026-11-20T12:01:35.000Z (5s ago) that it wants no changes: status 500: no " +
-			"disk. No change waits.",
+		"The target of sink audit reported at 2026-11-20T12:01:35.000Z (5s ago) that it does not accept changes: " +
+			"status 500: no disk. No change waits.",
 		"Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace.",
-		"progressor sink resume shop audit, when the target accepts changes. " + otherURL +
-			" Or delete it: progressor sink delete shop audit."},
+		"When the target accepts changes, run progressor sink resume shop audit. " + otherURL +
+			" To delete the sink, run progressor sink delete shop audit."},
 	{"has nothing to deliver", sink("ACTIVE", func(s *explain.SinkState) { s.Records = false }), time.Time{},
 		"Node 3 (host:8080) delivers for sink audit, and has delivered all changes, the last ones at " +
 			"2026-11-20T12:01:30.000Z (10s ago). Namespace shop records no changes.",
 		"It delivers the next change as soon as it is recorded.",
 		"Nothing needs to be done. To record changes: progressor namespace get shop -o json | " +
 			"progressor namespace put shop -f - --changes event,lifecycle."},
-	{"has dead letters", sink("PAUSED", letters(2)), time.Time{},
-		"Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 of o-1: status " +
+	{"has dead deadLetters", sink("PAUSED", deadLetters(2)), time.Time{},
+		"Sink audit is paused. No change waits. 2 changes became dead deadLetters, the newest is change 7 of o-1: status " +
 			"413.",
 		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
-			"dead letters. When the target accepts them, progressor sink retry shop audit --all delivers them again."},
-	{"delivers dead letters again", sink("PAUSED", letters(2), func(s *explain.SinkState) { s.Letters.Retries = 2 }),
-		time.Time{}, "Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 " +
-			"of o-1: status 413. 2 dead letters wait to be delivered again.",
+			"dead deadLetters. When the target accepts them, progressor sink retry shop audit --all delivers them again."},
+	{"delivers dead deadLetters again", sink("PAUSED", deadLetters(2), func(s *explain.SinkState) { s.DeadLetters.Retries = 2 }),
+		time.Time{}, "Sink audit is paused. No change waits. 2 changes became dead deadLetters, the newest is change 7 " +
+			"of o-1: status 413. 2 dead deadLetters wait to be delivered again.",
 		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
-			"dead letters."},
+			"dead deadLetters."},
 	{"has one dead letter", sink("PAUSED", func(s *explain.SinkState) {
-		s.Letters.Count, s.Letters.Retries = 1, 1
+		s.DeadLetters.Count, s.DeadLetters.Retries = 1, 1
 	}), time.Time{}, "Sink audit is paused. No change waits. 1 change became a dead letter. 1 dead letter " +
 		"waits to be delivered again.", "Nothing until it is resumed.",
-		"progressor sink resume shop audit. progressor sink get shop audit lists the dead letters."},
+		"progressor sink resume shop audit. progressor sink get shop audit lists the dead deadLetters."},
 }
 
 func TestExplainSink(t *testing.T) {

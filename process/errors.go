@@ -37,7 +37,7 @@ var (
 	ErrNamespacePaused    = errors.New("the namespace is paused: resume it first")
 	ErrNamespaceDeleting  = errors.New("the namespace is being deleted")
 	ErrStaleEtag          = errors.New("the etag is not the newest: read the object again and retry")
-	ErrFenced             = errors.New("the attempt is over: another one has replaced it")
+	ErrFenced             = errors.New("the attempt is over: it was replaced, or its task has ended")
 )
 
 // OverloadError is an ErrOverloaded that names the limit that was reached.

@@ -51,7 +51,7 @@ func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error
 	return row, nil
 }
 
-// ReadGrants returns the grants of the rows, which are those of principals without a key here.
+// ReadGrants returns the grants of principals without a key. The table stores them like keys.
 func (t *table) ReadGrants(ctx context.Context, principals []string) (storage.PrincipalGrants, error) {
 	var all storage.PrincipalGrants
 	for _, principal := range principals {

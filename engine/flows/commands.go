@@ -134,7 +134,7 @@ func (t *task) retry(o *command) error {
 		return nil
 	}
 	t.state.Cancel, t.state.Inputs = "", t.state.Inputs.with(o.Inputs)
-	t.event(eventRetried, stepRef{noIndex, noIndex}, "", "", stepsOf(o.Inputs))
+	t.event(eventRetried, stepRef{noIndex, noIndex}, "", "", retryMessage(o.Inputs))
 	return t.decide(flow.Input{Kind: flow.InputRetry})
 }
 

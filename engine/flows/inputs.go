@@ -75,8 +75,8 @@ func (all inputs) size() (bytes int) {
 	return bytes
 }
 
-// stepsOf returns the message of the event of a retry that sets these inputs.
-func stepsOf(list []stepInput) string {
+// retryMessage returns the message of the event of a retry that sets these inputs.
+func retryMessage(list []stepInput) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -85,7 +85,7 @@ func stepsOf(list []stepInput) string {
 		ids[n] = i.StepID
 	}
 	slices.Sort(ids)
-	return "with another input: " + strings.Join(ids, ", ")
+	return "with new inputs for " + strings.Join(ids, ", ")
 }
 
 // checkInputs returns a reply if a retry cannot set an input, or if the input would have no effect.

@@ -45,7 +45,7 @@ func TestRetryWithInputs(t *testing.T) {
 	r := n.ended(t, "pull", "r")
 	same(t, r.GetSteps()[1].GetInput().GetStringValue(), "b")
 	same(t, n.ask(t, "SELECT string_agg(message, '; ') FROM job_events WHERE type = 'retried'"),
-		"with another input: bad, first, sub")
+		"with new inputs for bad, first, sub")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r", Inputs: []*progressorv1.StepInput{input(t, "bad", "null")}})
 	n.do(t, "first", "a", "")

@@ -121,8 +121,8 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 	return list, nil
 }
 
-// countWork counts the jobs, runs and open waits of the named namespaces, of which list has the
-// overviews in the same order.
+// countWork sets the numbers of jobs, runs and open waits in list, which has the overviews of the
+// named namespaces in the same order.
 func (i *Insight) countWork(ctx context.Context, names []string, list []*progressorv1.NamespaceOverview) error {
 	counts, err := jobs.Count(ctx, i.store, names)
 	if err != nil {

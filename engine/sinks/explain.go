@@ -28,7 +28,7 @@ func (s *Sinks) Explain(
 		return nil, err
 	}
 	state.Webhook = m.GetWebhook() != nil
-	state.Letters.Count, state.Letters.Retries = row.StoredDeadLetters, row.Retries
+	state.DeadLetters.Count, state.DeadLetters.Retries = row.StoredDeadLetters, row.Retries
 	if row.StoredDeadLetters > 0 {
 		letters, err := changes.DeadLetters(ctx, s.store, k)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Sinks) Explain(
 		}
 		if len(letters) > 0 {
 			d := &letters[0]
-			state.Letters.Newest = explain.DeadLetter{ChangeID: d.ChangeID, ProcessID: d.ProcessID, Error: d.Error}
+			state.DeadLetters.Newest = explain.DeadLetter{ChangeID: d.ChangeID, ProcessID: d.ProcessID, Error: d.Error}
 		}
 	}
 	said := explain.Sink(state)

@@ -77,11 +77,11 @@ func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespa
 	}
 }
 
-// outcome is the knowledge of a client about an operation.
+// outcome is what a client knows about an operation.
 type outcome int
 
 const (
-	unknown outcome = iota // it may have been done
+	unknown outcome = iota // the operation may have been executed
 	acked                  // the operation was executed, and the client has the response
 	refused                // the operation was not executed, and will not be
 )
@@ -182,7 +182,7 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 
 // ask sends the operation to all engines at once. The returned function waits for their responses
 // and checks that each one equals that of the client or is missing.
-func (f *fleet) ask(ctx context.Context, e *entry) (twins func()) {
+func (f *fleet) ask(ctx context.Context, e *entry) (check func()) {
 	limit, cancel := context.WithTimeout(ctx, f.try)
 	answers := make([][]byte, len(f.engines))
 	var group sync.WaitGroup
@@ -256,8 +256,8 @@ func (s *sightings) of(code connect.Code) int {
 	return s.codes[code]
 }
 
-// only fails the test if clients received other responses than results and UNAVAILABLE, which
-// package client retries.
+// only fails the test if clients received responses other than results and UNAVAILABLE,
+// which package client retries.
 func (s *sightings) only(t testing.TB) {
 	t.Helper()
 	s.mutex.Lock()

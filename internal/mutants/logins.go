@@ -121,8 +121,9 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},
 	{
-		name: "login-needed-unseen", breaks: "a login is offered at any address",
-		file: "engine/auth/authenticator.go", old: "	case errors.Is(err, ErrLogin): // a browser",
+		name:   "login-limited-unseen",
+		breaks: "a browser learns that its login has ended, even at an address with too many failures",
+		file:   "engine/auth/authenticator.go", old: "	case errors.Is(err, ErrLogin): // a browser",
 		planted:  "	case left && errors.Is(err, ErrLogin): // a browser",
 		packages: "./engine/auth", run: "TestEndedLoginsAtASharedAddress",
 	},
@@ -142,7 +143,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
 	{
-		name: "login-slots", breaks: "a node exchanges few codes at the same time",
+		name: "login-slots", breaks: "the number of codes that a node exchanges at the same time is limited",
 		file: consoleLogins, old: "		return oidc.Identity{}, ErrManyLogins\n	}\n	who, err :=",
 		planted:  "	}\n	who, err :=",
 		packages: "./engine/auth", run: "TestExchangesAtTheSameTime",
@@ -220,7 +221,7 @@ var loginMutants = []mutant{
 		packages: "./engine/rpc", run: "TestConsoleLogin$",
 	},
 	{
-		name: "login-may-nothing", breaks: "the console gets the permissions of its user",
+		name: "login-wrong-permissions", breaks: "the console gets the permissions of its user",
 		file: "engine/rpc/authenticate.go", old: "names[n] = auth.PermissionName(permissions[n])",
 		planted:  "names[n] = auth.PermissionName(permissions[0])",
 		packages: "./engine/rpc", run: "TestConsoleLogin$",
@@ -231,7 +232,7 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestConsoleLoginsOfAUser",
 	},
 	{
-		name: "logins-end-unaudited", breaks: "the audit has the end of a login by an operator",
+		name: "logins-end-unaudited", breaks: "the audit log records that an operator ended a login",
 		file: "storage/console_logins.go", old: "		for _, id := range ids {\n",
 		planted:  "		for _, id := range ids[:0] {\n",
 		packages: "./cmd/progressor", run: "TestConsoleLogin$",
@@ -248,7 +249,7 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestExpiredLoginsAreDeleted",
 	},
 	{
-		name: "login-ends-unseen", breaks: "the audit has the end of a login that another one replaces",
+		name: "login-ends-unseen", breaks: "the audit log records the end of a login that another one replaces",
 		file: "storage/console_logins.go", old: "range ended {", planted: "range ended[:0] {",
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},

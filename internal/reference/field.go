@@ -60,60 +60,60 @@ func rulesOf(field *protogen.Field) []string {
 	if !ok || rules == nil {
 		return nil
 	}
-	said := rulesSaid(rules)
+	texts := formatRules(rules)
 	if rules.GetRequired() {
-		said = append([]string{"required"}, said...)
+		texts = append([]string{"required"}, texts...)
 	}
-	if rules.GetIgnore() == validate.Ignore_IGNORE_IF_ZERO_VALUE && len(said) > 0 {
-		said[0] = "empty, or " + said[0]
+	if rules.GetIgnore() == validate.Ignore_IGNORE_IF_ZERO_VALUE && len(texts) > 0 {
+		texts[0] = "empty, or " + texts[0]
 	}
-	return said
+	return texts
 }
 
-func rulesSaid(rules *validate.FieldRules) []string {
+func formatRules(rules *validate.FieldRules) []string {
 	switch r := rules.GetType().(type) {
 	case *validate.FieldRules_String_:
-		said := number(bounds(r.String_.MinBytes, r.String_.MaxBytes), "bytes")
-		said = append(said, number(bounds(r.String_.MinLen, r.String_.MaxLen), "characters")...)
+		texts := withUnit(bounds(r.String_.MinBytes, r.String_.MaxBytes), "bytes")
+		texts = append(texts, withUnit(bounds(r.String_.MinLen, r.String_.MaxLen), "characters")...)
 		if r.String_.Pattern != nil {
-			said = append(said, "`"+r.String_.GetPattern()+"`")
+			texts = append(texts, "`"+r.String_.GetPattern()+"`")
 		}
-		return said
+		return texts
 	case *validate.FieldRules_Bytes:
-		return number(bounds(r.Bytes.MinLen, r.Bytes.MaxLen), "bytes")
+		return withUnit(bounds(r.Bytes.MinLen, r.Bytes.MaxLen), "bytes")
 	case *validate.FieldRules_Repeated:
-		said := number(bounds(r.Repeated.MinItems, r.Repeated.MaxItems), "items")
+		texts := withUnit(bounds(r.Repeated.MinItems, r.Repeated.MaxItems), "items")
 		if r.Repeated.GetItems() != nil {
-			for _, each := range rulesSaid(r.Repeated.GetItems()) {
-				said = append(said, "each "+each)
+			for _, each := range formatRules(r.Repeated.GetItems()) {
+				texts = append(texts, "each "+each)
 			}
 		}
-		return said
+		return texts
 	case *validate.FieldRules_Map:
-		return number(bounds(r.Map.MinPairs, r.Map.MaxPairs), "pairs")
+		return withUnit(bounds(r.Map.MinPairs, r.Map.MaxPairs), "pairs")
 	case *validate.FieldRules_Int32:
-		return number(limits(r.Int32), "")
+		return withUnit(limits(r.Int32), "")
 	case *validate.FieldRules_Int64:
-		return number(limits(r.Int64), "")
+		return withUnit(limits(r.Int64), "")
 	case *validate.FieldRules_Uint32:
-		return number(limits(r.Uint32), "")
+		return withUnit(limits(r.Uint32), "")
 	case *validate.FieldRules_Double:
-		return number(limits(r.Double), "")
+		return withUnit(limits(r.Double), "")
 	case *validate.FieldRules_Duration:
-		return number(limits(r.Duration), "")
+		return withUnit(limits(r.Duration), "")
 	}
 	return nil // enums and times have the same rules everywhere
 }
 
-// number formats a range, which may be open.
-func number(said, unit string) []string {
-	if said == "" {
+// withUnit appends the unit to a formatted range. It returns nil if the range is empty.
+func withUnit(formatted, unit string) []string {
+	if formatted == "" {
 		return nil
 	}
-	if unit == "bytes" && strings.HasSuffix(said, "iB") {
+	if unit == "bytes" && strings.HasSuffix(formatted, "iB") {
 		unit = ""
 	}
-	return []string{strings.TrimSpace(said + " " + unit)}
+	return []string{strings.TrimSpace(formatted + " " + unit)}
 }
 
 func bounds(least, most *uint64) string {
@@ -136,7 +136,7 @@ func limits(rules proto.Message) string {
 	get := func(names ...protoreflect.Name) (string, bool) {
 		for _, name := range names {
 			if fd := m.Descriptor().Fields().ByName(name); fd != nil && m.Has(fd) {
-				value := valueSaid(m.Get(fd))
+				value := formatValue(m.Get(fd))
 				if name == "gt" || name == "lt" {
 					return value + " (excluded)", true
 				}
@@ -158,7 +158,7 @@ func limits(rules proto.Message) string {
 	return ""
 }
 
-func valueSaid(v protoreflect.Value) string {
+func formatValue(v protoreflect.Value) string {
 	switch value := v.Interface().(type) {
 	case protoreflect.Message:
 		d, ok := value.Interface().(*durationpb.Duration)

@@ -16,15 +16,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ExplainTasks is the maximum number of ended tasks, and of waiting tasks, that an explanation
+// MaxExplainedTasks is the maximum number of ended tasks, and of waiting tasks, that an explanation
 // reads.
-const ExplainTasks = 1000
+const MaxExplainedTasks = 1000
 
 // never is the time in columns of queries that have no value.
 var never = time.Unix(0, 0).UTC()
 
-// Explained is the input of an explanation, read in one snapshot. Of the namespace, it contains
-// only facts that are not part of its configuration.
+// Explained is the input of an explanation, read in one snapshot. It does not contain the
+// configuration of the namespace.
 type Explained struct {
 	Process storage.Process
 	Timers  []storage.Timer
@@ -147,7 +147,7 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 		Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers), ZombieAfter: zombieAfter,
 	}
 	ended, err := dbsqlc.New().ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{
-		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks,
+		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: MaxExplainedTasks,
 	})
 	if err != nil {
 		return err
@@ -163,9 +163,9 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 		}
 		state.Ended = append(state.Ended, t)
 	}
-	state.Truncated = len(ended) == ExplainTasks
+	state.Truncated = len(ended) == MaxExplainedTasks
 	waiting, err := dbsqlc.New().ExplainWaiting(ctx, tx, dbsqlc.ExplainWaitingParams{
-		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks,
+		Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: MaxExplainedTasks,
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func printList(b *strings.Builder, list []node, between string) {
 	}
 }
 
-// printNested puts parentheses around everything except comparisons, because OR binds closer than
+// printNested puts parentheses around everything except comparisons, because OR binds tighter than
 // AND, which is unexpected.
 func printNested(b *strings.Builder, child node) {
 	if c, ok := child.(*comparison); ok {

@@ -25,26 +25,26 @@ function useWatch(ns: string, id: string): void {
   useEffect(() => {
     const leave = new AbortController();
     // Shared responses are at most a second old, so a later read contains the change.
-    let looked = 0;
-    const happened = () => {
+    let lastReload = 0;
+    const scheduleReload = () => {
       pending.current ??= setTimeout(
         () => {
           pending.current = undefined;
-          looked = Date.now();
+          lastReload = Date.now();
           void queries.invalidateQueries({ queryKey: ["process", ns, id] });
         },
-        Math.max(1100, looked + 5000 - Date.now()),
+        Math.max(1100, lastReload + 5000 - Date.now()),
       );
     };
     const follow = async (last: bigint) => {
-      happened(); // the page may be a second older than last
+      scheduleReload(); // the page may be a second older than last
       for (let wait = 1000; !leave.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
         try {
           let first = true;
           for await (const { update } of processes.watchProcess({ namespace: ns, processId: id, afterEventId: last }, { signal: leave.signal })) {
             wait = 1000;
             if (update.case === "event") last = update.value.eventId;
-            if (!first) happened();
+            if (!first) scheduleReload();
             first = false;
           }
           return; // the process has ended or was removed
@@ -68,9 +68,9 @@ function useWatch(ns: string, id: string): void {
 function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: (a: Action) => void }) {
   const may = useMay();
   const bad = p.status === ProcessStatus.ERROR;
-  const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
+  const onHold = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
   return (
-    <div className={"notice explain " + (bad ? "bad" : held ? "hold" : lookOfProcess(p.status, p.kind).tone === "good" ? "good" : "")}>
+    <div className={"notice explain " + (bad ? "bad" : onHold ? "hold" : lookOfProcess(p.status, p.kind).tone === "good" ? "good" : "")}>
       {bad && <strong className="detail">{p.detail}</strong>}
       {e.waitsForDetail && (
         <p>
@@ -344,7 +344,7 @@ function One({ ns, id }: { ns: string; id: string }) {
   const slow = { every: 30_000, age: 1, keep: true };
   const range = { limit: page, direction: HistoryRange_Direction.BACKWARD, offset: before ? BigInt(before) : undefined };
   const read = useRead(["process", ns, id, "process", before], (o) => processes.getProcess({ namespace: ns, processId: id, range }, o), slow);
-  const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), slow);
+  const explanation = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), slow);
   const traced = useRead(["process", ns, id, "trace", after], (o) => processes.traceProcess({ namespace: ns, processId: id, pageSize: page, pageToken: after }, o), slow);
   const p = read.data?.process;
   const tasks = useMemo(() => traced.data?.tasks ?? [], [traced.data]);
@@ -379,7 +379,7 @@ function One({ ns, id }: { ns: string; id: string }) {
         </div>
       </div>
       {read.error ? <ErrorBox error={read.error} what="Out of date" /> : null}
-      {said.data && <Explained e={said.data} p={p} act={setAction} />}
+      {explanation.data && <Explained e={explanation.data} p={p} act={setAction} />}
       {p.cancelRequestedTime && (
         <div className="notice hold">
           A cancel was requested <When at={millis(p.cancelRequestedTime)} />
@@ -388,7 +388,7 @@ function One({ ns, id }: { ns: string; id: string }) {
       )}
       {p.historyRestartedTime && (
         <div className="notice">
-          Its history was restarted <When at={millis(p.historyRestartedTime)} />. It begins with event {String(p.firstEventId)}; earlier events and tasks were removed.
+          The history was restarted <When at={millis(p.historyRestartedTime)} />. It begins with event {String(p.firstEventId)}; earlier events and tasks were removed.
         </div>
       )}
       <Tabs
@@ -404,9 +404,9 @@ function One({ ns, id }: { ns: string; id: string }) {
         ]}
       />
       {tab === "timeline" && (
-        <Card extra={said.data && <Times e={said.data} />} title="Timeline">
-          {said.error ? <ErrorBox error={said.error} /> : null}
-          {said.data && <Timeline spans={said.data.spans} events={p.history} timers={p.timers} types={types} now={clock} over={atEnd(p.status)} onTask={(task) => change({ tab: "tasks", task })} />}
+        <Card extra={explanation.data && <Times e={explanation.data} />} title="Timeline">
+          {explanation.error ? <ErrorBox error={explanation.error} /> : null}
+          {explanation.data && <Timeline spans={explanation.data.spans} events={p.history} timers={p.timers} types={types} now={clock} over={atEnd(p.status)} onTask={(task) => change({ tab: "tasks", task })} />}
         </Card>
       )}
       {tab === "tasks" && (

@@ -9,5 +9,5 @@ type workerCmd struct {
 	Run  workerRunCmd  `cmd:"" default:"withargs" help:"Run a command for each job."`
 	List workerListCmd `cmd:"" help:"List the workers of a namespace."`
 	Get  workerGetCmd  `cmd:"" help:"Show what a worker does: its leases and its last results."`
-	Stop workerStopCmd `cmd:"" help:"Stop a worker, or let it accept no new jobs."`
+	Stop workerStopCmd `cmd:"" help:"Stop a worker, or stop it from taking new jobs."`
 }

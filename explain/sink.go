@@ -84,8 +84,8 @@ func Sink(s SinkState) SinkExplanation {
 		e.Detail = fmt.Sprintf("The target of sink %s reported %s that it does not accept changes: %s %s", s.SinkID,
 			s.at(s.Failure.Time), sentence(s.Failure.Error), s.waiting())
 		e.Next = "Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace."
-		e.Unblock = fmt.Sprintf("When the target accepts changes, run %s. %s To delete the sink, run %s.", s.resume(), s.change(),
-			s.command("delete", ""))
+		e.Unblock = fmt.Sprintf("When the target accepts changes, run %s. %s To delete the sink, run %s.", s.resume(),
+			s.change(), s.command("delete", ""))
 	default:
 		s.active(&e)
 	}
@@ -260,7 +260,8 @@ func (s SinkState) takeover() (next string, nextTime time.Time, unblock string) 
 			"Nothing needs to be done."
 	}
 	return "A node takes it within seconds.", time.Time{},
-		"Nothing needs to be done. If this does not change, look for \"cannot read the sinks\" in the logs of the nodes."
+		"Nothing needs to be done. If this does not change, look for \"cannot read the sinks\" in the logs of the " +
+			"nodes."
 }
 
 func (s SinkState) node() string {

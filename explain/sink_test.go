@@ -73,7 +73,8 @@ var sinkCases = []struct {
 			"webhook.max_concurrent allows more requests at the same time."},
 	{"no node has it", sink("ACTIVE", behind, func(s *explain.SinkState) { s.Holder = explain.SinkHolder{} }),
 		time.Time{}, "No node has taken sink audit yet. " + sinkWaits, "A node takes it within seconds." + sinkBreaks,
-		`Nothing needs to be done. If this does not change, look for "cannot read the sinks" in the logs of the nodes.`},
+		`Nothing needs to be done. If this does not change, look for "cannot read the sinks" in the logs of ` +
+			"the nodes."},
 	{"its node is dead", sink("ACTIVE", behind, func(s *explain.SinkState) {
 		s.Holder.Alive, s.Holder.Beat = false, at(88)
 	}), at(112), "Node 3 (host:8080), which has taken sink audit, sent its last heartbeat at " +
@@ -134,21 +135,22 @@ var sinkCases = []struct {
 		"It delivers the next change as soon as it is recorded.",
 		"Nothing needs to be done. To record changes: progressor namespace get shop -o json | " +
 			"progressor namespace put shop -f - --changes event,lifecycle."},
-	{"has dead deadLetters", sink("PAUSED", deadLetters(2)), time.Time{},
-		"Sink audit is paused. No change waits. 2 changes became dead deadLetters, the newest is change 7 of o-1: status " +
+	{"has dead letters", sink("PAUSED", deadLetters(2)), time.Time{},
+		"Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 of o-1: status " +
 			"413.",
 		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
-			"dead deadLetters. When the target accepts them, progressor sink retry shop audit --all delivers them again."},
-	{"delivers dead deadLetters again", sink("PAUSED", deadLetters(2), func(s *explain.SinkState) { s.DeadLetters.Retries = 2 }),
-		time.Time{}, "Sink audit is paused. No change waits. 2 changes became dead deadLetters, the newest is change 7 " +
-			"of o-1: status 413. 2 dead deadLetters wait to be delivered again.",
+			"dead letters. When the target accepts them, progressor sink retry shop audit --all delivers them again."},
+	{"delivers dead letters again", sink("PAUSED", deadLetters(2), func(s *explain.SinkState) {
+		s.DeadLetters.Retries = 2
+	}), time.Time{}, "Sink audit is paused. No change waits. 2 changes became dead letters, the newest is change 7 " +
+		"of o-1: status 413. 2 dead letters wait to be delivered again.",
 		"Nothing until it is resumed.", "progressor sink resume shop audit. progressor sink get shop audit lists the " +
-			"dead deadLetters."},
+			"dead letters."},
 	{"has one dead letter", sink("PAUSED", func(s *explain.SinkState) {
 		s.DeadLetters.Count, s.DeadLetters.Retries = 1, 1
 	}), time.Time{}, "Sink audit is paused. No change waits. 1 change became a dead letter. 1 dead letter " +
 		"waits to be delivered again.", "Nothing until it is resumed.",
-		"progressor sink resume shop audit. progressor sink get shop audit lists the dead deadLetters."},
+		"progressor sink resume shop audit. progressor sink get shop audit lists the dead letters."},
 }
 
 func TestExplainSink(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
@@ -94,10 +96,12 @@ func TestLeaseOfAMember(t *testing.T) {
 func TestJobsOfAWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
+	// No failed job is due again during the test.
+	anHour := &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
 	wants := map[string]string{}
 	add := func(id, worker string, do func(*progressorv1.Lease) error) {
 		t.Helper()
-		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1})
+		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1, Backoff: anHour})
 		must(t, do(n.one(t, worker)))
 		wants[id] = worker
 	}

@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		GROUP BY namespace, lane`)
 	s.exec(`DELETE FROM changes`)
 	n.resume(t)
-	explains("it is broken", "The engine gave up sink s", "changes were deleted before they were delivered",
+	explains("it is broken", "The engine gave up on sink s", "changes were deleted before they were delivered",
 		"progressor sink rewind ns s 1970-01-01 continues with the oldest change that is left, and then")
 	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
 		Namespace: "ns", SinkId: "s", ToTime: beginning,

@@ -41,7 +41,7 @@ func TestRules(t *testing.T) {
 					Type: &validate.FieldRules_String_{String_: &validate.StringRules{MaxLen: proto.Uint64(8)}}}}}},
 			[]string{"at most 100 items", "each at most 8 characters"}},
 	} {
-		if got := rulesSaid(tt.rules); !slices.Equal(got, tt.want) {
+		if got := formatRules(tt.rules); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.rules, got, tt.want)
 		}
 	}

@@ -325,8 +325,8 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
 	equal(t, "of a dead node", standing(),
-		"[cancel_ends ending late_job_ends deadline lease_is_held calls lease_is_held ending lease_is_held new "+
-			"lease_is_held repairs lease_is_held retries]")
+		"[cancel_ends ending late_job_ends deadline lease_is_held calls lease_is_held ending lease_is_held fired "+
+			"lease_is_held new lease_is_held repairs lease_is_held retries]")
 }
 
 // A check in a database in use reads one snapshot and finds no violations.

@@ -160,6 +160,7 @@ async function tryCrons() {
   await crons.rerunFire(byTime);
   await finish(await lease("report"), null);
   assert.equal((await crons.listCrons({ namespace })).crons[0].cronId, updated.cronId);
+  assert.equal((await crons.listNextCrons({ namespace })).crons[0].cronId, updated.cronId);
   await crons.deleteCron({ namespace, cronId: "nightly" });
 }
 

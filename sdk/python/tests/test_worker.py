@@ -179,7 +179,7 @@ class WorkerTest(Case):
         eventually(lambda: job(ns, job_id)["state"] == "JOB_STATE_RUNNING")
         worker.stop()
         thread.join(30)
-        self.assertEqual(job(ns, job_id)["state"], "JOB_STATE_AVAILABLE")
+        eventually(lambda: job(ns, job_id)["state"] == "JOB_STATE_AVAILABLE")
 
     def test_an_operator_stops_a_worker(self):
         ns = namespace({"pull": {}})

@@ -92,11 +92,11 @@ within(5, "500 failed runs are retried", "parcels", async (page) => {
   for (let begun = 0; begun < 500; begun += 50)
     await Promise.all(Array.from({ length: 50 }, (_, n) => startRun(`back-${begun + n}`, "return", {})));
   await eventually("all runs have failed", async () => {
-    const { groups = [] } = await engine.post("InsightService/ListErrors", { namespace: "parcels" });
-    return groups.some((group) => group.runs && group.count === "500");
+    const { runs = [] } = await engine.post("FlowService/ListRuns", { namespace: "parcels", filter: "status = FAILED", pageSize: 1000 });
+    return runs.filter((failed) => failed.runId.startsWith("back-")).length === 500;
   }, 60_000);
   await page.reload();
-  await page.getByRole("link", { name: "Show 500 runs" }).click();
+  await page.getByRole("link", { name: "Show 500 runs" }).click({ timeout: 25_000 }); // shared responses are up to 10 s old
   await page.getByRole("button", { name: "Act on all matches…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Retry 500" }).click();
   await page.getByText("500 of 500").waitFor({ timeout: 60_000 });

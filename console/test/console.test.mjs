@@ -232,7 +232,7 @@ spec("The audit shows who did what, and what a change of a configuration changed
   await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} } } });
   await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} }, stepTimeout: "7s" } });
   await go("#/overview");
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("link", { name: "Audit" }).waitFor(); // the page knows that the user may see it
   await page.keyboard.press("g");
   await page.keyboard.press("u");
   await page.getByRole("heading", { name: "Audit" }).waitFor();
@@ -265,7 +265,8 @@ spec("The overview counts jobs, runs and waits, shows the next fires, and the ch
   assert.match(page.url(), /range=24h/);
   await go("#/overview");
   const next = page.getByRole("region", { name: "next fires" });
-  await next.getByRole("row", { name: /monthly/ }).getByRole("link", { name: "shop" }).waitFor();
+  // Shared responses are up to 10 s old.
+  await next.getByRole("row", { name: /monthly/ }).getByRole("link", { name: "shop" }).waitFor({ timeout: 25_000 });
   await go("#/overview?ns=shop");
   await work.getByRole("link", { name: /Runs failed/ }).click();
   await page.getByRole("link", { name: "r-2" }).waitFor();

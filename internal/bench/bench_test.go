@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -228,6 +229,10 @@ func TestChanges(t *testing.T) {
 // throughput that is left for other tenants.
 func TestNeighbors(t *testing.T) {
 	report := runShort(t, "--workloads=neighbors")
+	idle := func(r *Row) bool { return r.Operations == 0 }
+	if slices.ContainsFunc(report.Rows, idle) { // on a loaded machine, no call may end within 300 ms
+		report = runShort(t, "--workloads=neighbors", "--duration=3s")
+	}
 	if len(report.Rows) != len(neighborNames) {
 		t.Fatalf("%d rows, want %d", len(report.Rows), len(neighborNames))
 	}

@@ -111,10 +111,12 @@ func concurrent(template string) bool {
 	return false
 }
 
-// blocking returns a processor that reports the begin of job "first" and waits to end it.
-func blocking() (p processor.Processor, began, release chan struct{}) {
-	began, release = make(chan struct{}), make(chan struct{})
-	return processor.Func(func(
+// startBlocked starts a run of a template and waits until its job "first" runs. The job ends when
+// release is closed.
+func startBlocked(t *testing.T, template string) (n *node, release chan struct{}) {
+	t.Helper()
+	began, release := make(chan struct{}), make(chan struct{})
+	n = startWith(t, storagetest.DSN(t), processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if r.GetJobName() == "first" {
@@ -122,18 +124,18 @@ func blocking() (p processor.Processor, began, release chan struct{}) {
 			<-release
 		}
 		return obey(ctx, r)
-	}), began, release
+	}))
+	n.put(t, "ns", template)
+	n.run(t, "ns", "line", "r", "")
+	<-began
+	return n, release
 }
 
 // A run changes while its job runs. The end of the job finds the new state.
 func TestRunChangesBeforeItsJobEnds(t *testing.T) {
 	t.Parallel()
-	p, began, release := blocking()
-	n, ctx := startWith(t, storagetest.DSN(t), p), context.Background()
-	n.put(t, "ns", threeJobs)
-	n.run(t, "ns", "line", "r", "")
-	<-began
-	if _, err := n.Skip(ctx, &progressorv1.SkipStepRequest{
+	n, release := startBlocked(t, threeJobs)
+	if _, err := n.Skip(t.Context(), &progressorv1.SkipStepRequest{
 		Namespace: "ns", RunId: "r", StepId: "second", Reason: "not needed",
 	}, kim); err != nil {
 		t.Fatal(err)
@@ -145,13 +147,9 @@ func TestRunChangesBeforeItsJobEnds(t *testing.T) {
 // The database rejects what a run does after a job. The job has succeeded.
 func TestJobEndsIfItsRunCannot(t *testing.T) {
 	t.Parallel()
-	p, began, release := blocking()
-	n, ctx := startWith(t, storagetest.DSN(t), p), context.Background()
-	n.put(t, "ns", threeJobs)
-	n.run(t, "ns", "line", "r", "")
-	<-began
+	n, release := startBlocked(t, threeJobs)
 	const forbid = "ALTER TABLE flow_steps ADD CHECK (step_id <> 'second' OR status = 'pending')"
-	if _, err := n.DB.Exec(ctx, forbid); err != nil {
+	if _, err := n.DB.Exec(t.Context(), forbid); err != nil {
 		t.Fatal(err)
 	}
 	close(release)
@@ -166,12 +164,8 @@ func TestJobEndsIfItsRunCannot(t *testing.T) {
 // A run must read a result before it can decide. The end of its job does not wait for that.
 func TestJobEndsBeforeItsRunReads(t *testing.T) {
 	t.Parallel()
-	p, began, release := blocking()
-	n, ctx := startWith(t, storagetest.DSN(t), p), context.Background()
-	n.put(t, "ns", `{"type": "line", "steps": [{"step_id": "zero", "job": {}}, {"step_id": "first", "job": {}},
-		{"step_id": "second", "job": {}, "input": "${steps.zero.result}"}]}`)
-	n.run(t, "ns", "line", "r", "")
-	<-began
+	n, release := startBlocked(t, `{"type": "line", "steps": [{"step_id": "zero", "job": {}},
+		{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}, "input": "${steps.zero.result}"}]}`)
 	lock := storagetest.Begin(t, n.DB, "LOCK TABLE flow_steps")
 	close(release)
 	enginetest.Eventually(t, testTimeout, "the job has ended", func() bool {
@@ -183,7 +177,7 @@ func TestJobEndsBeforeItsRunReads(t *testing.T) {
 		}
 		return ended == 1
 	})
-	if err := lock.Rollback(ctx); err != nil {
+	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	same(t, runSummary(n.ended(t, "ns", "r")), "SUCCEEDED: zero SUCCEEDED first SUCCEEDED second SUCCEEDED")
@@ -192,12 +186,8 @@ func TestJobEndsBeforeItsRunReads(t *testing.T) {
 // A run of a paused namespace does not continue when its job ends.
 func TestPausedRunDoesNotAdvance(t *testing.T) {
 	t.Parallel()
-	p, began, release := blocking()
-	n, ctx := startWith(t, storagetest.DSN(t), p), context.Background()
-	n.put(t, "ns", threeJobs)
-	n.run(t, "ns", "line", "r", "")
-	<-began
-	if _, err := n.SetNamespacePaused(ctx, "ns", true, kim); err != nil {
+	n, release := startBlocked(t, threeJobs)
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true, kim); err != nil {
 		t.Fatal(err)
 	}
 	close(release)
@@ -207,7 +197,7 @@ func TestPausedRunDoesNotAdvance(t *testing.T) {
 	if n.Count(t, "SELECT count(*) FROM schedule WHERE process_id = '~flow/r' AND task_type = 'NOTIFY'") != 1 {
 		t.Error("no task of the run waits")
 	}
-	if _, err := n.SetNamespacePaused(ctx, "ns", false, kim); err != nil {
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", false, kim); err != nil {
 		t.Fatal(err)
 	}
 	same(t, runSummary(n.ended(t, "ns", "r")), "SUCCEEDED: first SUCCEEDED second SUCCEEDED third SUCCEEDED")

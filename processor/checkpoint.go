@@ -27,8 +27,8 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // failures are retried. The processor must run inside the engine's program. Otherwise the error is
 // ErrNoCheckpoints. A checkpoint has at least one event, and the limits of a result.
 //
-// If the error is process.ErrFenced, the attempt was ended in another way, and its result will not
-// be stored either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored:
+// If the error is process.ErrFenced, the attempt is already over, and its result will not be stored
+// either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored:
 // the engine ignores the result of the attempt, and another attempt follows.
 //
 // yield reports that the attempt should end with a result soon: the process is being cancelled or

@@ -304,7 +304,7 @@ func TestCheck(t *testing.T) {
 			"result.events[0].timestamp"},
 		"state":    {&progressorv1.Result{AuxState: big}, "result.aux_state"},
 		"response": {&progressorv1.Result{Response: big}, "result.response"},
-		"all of it": {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})},
+		"large result": {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})},
 			"result"},
 		"timer's name": {set(named("x")), "result.set_timer.name"},
 		"no time":      {set(&progressorv1.SetTimer{}), "result.set_timer"},
@@ -318,7 +318,7 @@ func TestCheck(t *testing.T) {
 		"twice": {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
 		"name's NUL": {&progressorv1.Result{NamedTimers: repeat(1, named("a\x00b"))},
 			"result.named_timers[0].name"},
-		"name is broken": {&progressorv1.Result{NamedTimers: repeat(1, named("\xff"))}, "result.named_timers[0].name"},
+		"not UTF-8": {&progressorv1.Result{NamedTimers: repeat(1, named("\xff"))}, "result.named_timers[0].name"},
 		"unset's NUL": {&progressorv1.Result{UnsetNamedTimers: []string{"x", "a\x00b"}},
 			"result.unset_named_timers[1]"},
 		"long unset": {&progressorv1.Result{UnsetNamedTimers: []string{strings.Repeat("x", 257)}},
@@ -335,17 +335,17 @@ func TestCheck(t *testing.T) {
 			"result.events[0].metadata.a[0][0]"},
 		"deep": {&progressorv1.Result{Metadata: object("a", nested(100, structpb.NewNullValue()))},
 			"result.metadata.a" + strings.Repeat("[0]", 99)},
-		"not so deep": {&progressorv1.Result{Metadata: object("a", nested(99, structpb.NewNullValue()))}, ""},
+		"deepest metadata": {&progressorv1.Result{Metadata: object("a", nested(99, structpb.NewNullValue()))}, ""},
 		"deep job result": {&progressorv1.Result{JobResult: nested(101, structpb.NewNullValue())},
 			"result.job_result" + strings.Repeat("[0]", 100)},
-		"not so deep one": {&progressorv1.Result{JobResult: nested(100, structpb.NewNullValue())}, ""},
+		"deepest job result": {&progressorv1.Result{JobResult: nested(100, structpb.NewNullValue())}, ""},
 		"set and unset": {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}},
 			"result.unset_named_timers[0]"},
 		"commands": {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))},
 			"result.commands"},
 		"command":      {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
 		"command's id": {&progressorv1.Result{Commands: repeat(1, notify(""))}, "result.commands[0].process_id"},
-		"command's id 2": {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))},
+		"command's long id": {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))},
 			"result.commands[0].process_id"},
 		"engine's own": {&progressorv1.Result{Commands: repeat(1, notify("~cron/x"))},
 			"result.commands[0].process_id"},
@@ -368,9 +368,9 @@ func TestCheck(t *testing.T) {
 			&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{Command: &progressorv1.Command_Cancel{
 				Cancel: &progressorv1.CancelCommand{ProcessId: "x", Reason: string(big)},
 			}})}, "result.commands[0].reason"},
-		"start is fine": {
+		"valid start": {
 			&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{ProcessId: "x"}))}, ""},
-		"command is fine": {&progressorv1.Result{Commands: repeat(1, notify("x"))}, ""},
+		"valid notify": {&progressorv1.Result{Commands: repeat(1, notify("x"))}, ""},
 	}
 	for name, test := range results {
 		err := processor.Check(taskTimeout,
@@ -384,7 +384,7 @@ func TestCheck(t *testing.T) {
 	rejection := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}
 	if processor.Check(taskCall, rejection) != nil || processor.Check(taskTimeout, rejection) == nil ||
 		processor.Check(taskCancel, rejection) == nil {
-		t.Error("a CALL may be rejected, a TIMEOUT and a CANCEL may not")
+		t.Error("want that a CALL can be rejected, and a TIMEOUT and a CANCEL cannot")
 	}
 	if processor.Check(taskCall, nil) == nil || processor.Check(taskCall, &progressorv1.ProcessResponse{}) == nil {
 		t.Error("a response without an outcome is accepted")
@@ -392,12 +392,12 @@ func TestCheck(t *testing.T) {
 	failure := &progressorv1.Failure{Message: string(big)}
 	if processor.Check(taskCall,
 		&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
-		t.Error("a huge failure passes")
+		t.Error("a failure that is too large is accepted")
 	}
 	failure = &progressorv1.Failure{Details: nested(102, structpb.NewNullValue())}
 	if processor.Check(taskCall,
 		&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
-		t.Error("a failure with deep details passes")
+		t.Error("a failure whose details are nested too deeply is accepted")
 	}
 }
 

@@ -32,7 +32,7 @@ type Payloads struct {
 // Option configures Payloads.
 type Option func(*Payloads)
 
-// AcceptPlain also accepts payloads that are not encoded, and JSON values of which only parts are
+// AcceptPlain also accepts payloads that are not encoded, and JSON values that are only partly
 // encoded. Without it, they are errors. Use it while payloads that are older than the codec are
 // stored, and for flows whose templates build values from constants and encoded parts.
 func AcceptPlain() Option { return func(p *Payloads) { p.acceptPlain = true } }

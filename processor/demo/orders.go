@@ -144,7 +144,7 @@ func handle(_ context.Context, t *task) error {
 	case r.Pay != nil:
 		return pay(t, *r.Pay)
 	default:
-		return processor.Reject("bad_request", `a call is {"pay":CENTS}, {"cancel":true} or {"status":true}`)
+		return processor.Reject("bad_request", `must be {"pay":CENTS}, {"cancel":true} or {"status":true}`)
 	}
 }
 
@@ -204,7 +204,7 @@ func repairOrder(_ context.Context, t *task) error {
 		// There is no action, so the engine restores the timers that the error cancelled.
 		t.JSONEvent(Event{Type: "replaced", Items: t.State.Items}).JSONResponse(t.State)
 	default:
-		return processor.Reject("bad_request", `a repair is {"refund":true} or {"replace":true}`)
+		return processor.Reject("bad_request", `must be {"refund":true} or {"replace":true}`)
 	}
 	return nil
 }
@@ -235,9 +235,9 @@ func moveTo(t *task, state string, event Event) {
 func (o *Order) check() error {
 	switch {
 	case o.Order == "":
-		return processor.Reject("bad_request", "order: it needs a name")
+		return processor.Reject("bad_request", "order: must not be empty")
 	case len(o.Items) == 0 || len(o.Items) > maxItems:
-		return processor.Reject("bad_request", "items: 1 to %d", maxItems)
+		return processor.Reject("bad_request", "items: must have 1 to %d items", maxItems)
 	}
 	for i := range o.Items {
 		item := &o.Items[i]
@@ -245,13 +245,13 @@ func (o *Order) check() error {
 		price := cmp.Or(item.Price, DefaultPrice)
 		switch {
 		case item.SKU == "":
-			return processor.Reject("bad_request", "items[%d].sku: it is empty", i)
+			return processor.Reject("bad_request", "items[%d].sku: must not be empty", i)
 		case item.Quantity < 0 || item.Quantity > maxQuantity:
-			return processor.Reject("bad_request", "items[%d].quantity: 1 to %d", i, maxQuantity)
+			return processor.Reject("bad_request", "items[%d].quantity: must be 1 to %d", i, maxQuantity)
 		case price < 0 || price > maxPrice:
-			return processor.Reject("bad_request", "items[%d].price: 1 to %d cents", i, maxPrice)
+			return processor.Reject("bad_request", "items[%d].price: must be 1 to %d cents", i, maxPrice)
 		case item.SKU == skuSoldOut:
-			return processor.Reject("sold_out", "items[%d]: there is none left", i)
+			return processor.Reject("sold_out", "items[%d]: sold out", i)
 		}
 		o.Total += item.Quantity * price
 	}
@@ -273,7 +273,7 @@ func payWithin(text string) (time.Duration, error) {
 	}
 	within, err := time.ParseDuration(text)
 	if err != nil || within <= 0 || within > 365*24*time.Hour {
-		return 0, processor.Reject("bad_request", "pay_within: a duration such as 90s or 15m, at most a year")
+		return 0, processor.Reject("bad_request", "pay_within: must be a duration such as 90s or 15m, at most 365 days")
 	}
 	return within, nil
 }

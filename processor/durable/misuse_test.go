@@ -269,7 +269,7 @@ func TestPanicInStep(t *testing.T) {
 }
 
 // The results of steps that ran together with one that panicked are stored.
-func TestPanicBesideSteps(t *testing.T) {
+func TestPanicWithOtherSteps(t *testing.T) {
 	var done effects
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		items := []string{"a", "b", "c"}

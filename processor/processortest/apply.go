@@ -138,7 +138,7 @@ func (p *Process) run(ctx context.Context, t *task) ([]byte, error) {
 		return nil, p.fail(t, outcome.Failure)
 	default:
 		result := proto.CloneOf(resp.GetResult())
-		if failure := p.overTimers(result); failure != nil {
+		if failure := p.tooManyTimers(result); failure != nil {
 			return nil, p.fail(t, failure)
 		}
 		p.apply(t, result)
@@ -258,8 +258,8 @@ func dropTimer(timers []*task, name string) []*task {
 	return slices.DeleteFunc(timers, func(t *task) bool { return t.timerName == name })
 }
 
-// overTimers returns a failure if the result leaves too many timers pending, else nil.
-func (p *Process) overTimers(result *progressorv1.Result) *progressorv1.Failure {
+// tooManyTimers returns a failure if the result leaves too many timers pending, else nil.
+func (p *Process) tooManyTimers(result *progressorv1.Result) *progressorv1.Failure {
 	names := map[string]bool{}
 	for _, t := range p.timers {
 		names[t.timerName] = true

@@ -99,7 +99,7 @@ func FuzzProcess(f *testing.F) {
 			case 8:
 				_ = p.Advance(ctx, time.Duration(step)*time.Second)
 			}
-			mayStand(t, p)
+			checkState(t, p)
 		}
 	})
 }
@@ -108,7 +108,8 @@ func FuzzProcess(f *testing.F) {
 // too many.
 var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers pending`)
 
-func mayStand(t *testing.T, p *processortest.Process) {
+// checkState reports states of the process that the engine could not have stored.
+func checkState(t *testing.T, p *processortest.Process) {
 	s, status := p.Snapshot(), p.Status()
 	for i, event := range s.GetHistory() {
 		if event.GetEventId() != int64(i)+1 {
@@ -116,12 +117,12 @@ func mayStand(t *testing.T, p *processortest.Process) {
 		}
 	}
 	if s.GetLastEventId()-s.GetFirstEventId()+1 != int64(len(s.GetHistory())) {
-		t.Fatalf("last event %d of %d", s.GetLastEventId(), len(s.GetHistory()))
+		t.Fatalf("the last event is %d, with %d events in the history", s.GetLastEventId(), len(s.GetHistory()))
 	}
 	names := map[string]bool{}
 	for _, timer := range s.GetTimers() {
 		if names[timer.GetName()] {
-			t.Fatalf("two timers %q", timer.GetName())
+			t.Fatalf("two timers have the name %q", timer.GetName())
 		}
 		names[timer.GetName()] = true
 	}

@@ -281,7 +281,7 @@ func TestCancelSuspendNotify(t *testing.T) {
 	if err := p.Advance(t.Context(), time.Hour); err != nil {
 		t.Error(err)
 	}
-	recorder.Script(processortest.Err(errors.New("cannot wind down")))
+	recorder.Script(processortest.Err(errors.New("cannot clean up")))
 	if err := p.Cancel(t.Context(), "no more"); err != nil || p.Status() != process.StatusRunning {
 		t.Error(err, p.Status())
 	}
@@ -317,7 +317,7 @@ func TestCancelThatFails(t *testing.T) {
 	}{
 		"out of attempts": {process.RetryPolicy{Initial: time.Second, Max: time.Second, Coefficient: 1, MaxAttempts: 2},
 			time.Second, "odd"},
-		"past the grace": {process.RetryPolicy{Initial: time.Hour, Max: time.Hour, Coefficient: 1, MaxAttempts: 2},
+		"grace period over": {process.RetryPolicy{Initial: time.Hour, Max: time.Hour, Coefficient: 1, MaxAttempts: 2},
 			process.DefaultCancelGrace, process.ReasonGraceExpired},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ type Processor struct {
 
 // Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
 // configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
-// of concurrent attempts, for each of which a connection is kept; 0 or less means
+// of concurrent attempts. One connection is kept for each of them. 0 or less means
 // process.DefaultMaxRunning. open returns the credentials of each request. If it is nil, the
 // headers are those of cfg, and cfg must not name secrets. The result is a *Processor.
 func Dial(

@@ -63,7 +63,7 @@ func TestDialRefuses(t *testing.T) {
 				t.Errorf("error %v, want field %s and %q", err, test.field, test.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("error %v holds a secret", err)
+				t.Errorf("error %v contains a secret", err)
 			}
 		})
 	}

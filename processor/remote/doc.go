@@ -21,7 +21,7 @@
 //   - processor.LostError: the connection broke after the request was sent. It is unknown whether
 //     user code ran.
 //   - The context's error: the attempt was cancelled or its deadline passed. Connect's
-//     DEADLINE_EXCEEDED counts as the latter.
+//     DEADLINE_EXCEEDED counts as a deadline that has passed.
 //
 // Addresses are checked after resolution, for every connection: link-local, multicast and cloud
 // metadata addresses are refused; loopback and private ones are allowed. Redirects are not

@@ -65,7 +65,7 @@ func TestDocsExamples(t *testing.T) {
 			defer cancel()
 			url := listening(ctx, t, path, file)
 			p := dialed(t, proto.CloneOf(ways[run.way]), url)
-			countTogether(ctx, t, processortest.New(p))
+			checkCounter(ctx, t, processortest.New(p))
 		})
 	}
 }
@@ -93,8 +93,8 @@ func listening(ctx context.Context, t *testing.T, program, file string) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// countTogether checks the statements of the page about its counters.
-func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) {
+// checkCounter checks what the page says about its counter.
+func checkCounter(ctx context.Context, t *testing.T, p *processortest.Process) {
 	t.Helper()
 	if _, err := p.Start(ctx, nil); err != nil {
 		t.Fatal(err)

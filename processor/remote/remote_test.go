@@ -268,9 +268,9 @@ func TestUnreadableJSON(t *testing.T) {
 	}
 }
 
-// TestJSONAsItIs checks that the plain POST goes to the unchanged URL with a ProcessRequest as its
-// body.
-func TestJSONAsItIs(t *testing.T) {
+// TestPlainJSONRequest checks that the plain POST goes to the unchanged URL with a ProcessRequest
+// as its body.
+func TestPlainJSONRequest(t *testing.T) {
 	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got := &progressorv1.ProcessRequest{}

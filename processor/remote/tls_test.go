@@ -105,7 +105,7 @@ func TestClientCertificates(t *testing.T) {
 		} {
 			use(text)
 			g.last.Store("")
-			refused(t, p, want)
+			expectUnreachable(t, p, want)
 			if g.last.Load() != "" {
 				t.Errorf("%s: the handler was called by %s", want, g.last.Load())
 			}
@@ -113,9 +113,9 @@ func TestClientCertificates(t *testing.T) {
 	})
 }
 
-// refused calls a processor that must not be reached until the failure has a text. Sometimes, the
-// connection ends before the client reads why the server has rejected it.
-func refused(t *testing.T, p processor.Processor, want string) {
+// expectUnreachable repeats a call until its error contains want. Sometimes, the connection ends
+// before the client reads why the server has rejected it. No call may reach the processor.
+func expectUnreachable(t *testing.T, p processor.Processor, want string) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
 		_, err := p.Process(t.Context(), request())

@@ -114,7 +114,7 @@ class ClientTest(Case):
         with self.assertRaisesRegex(ValueError, "http"):
             Client("127.0.0.1:8080")
 
-    def test_a_lost_response_is_asked_for_again_and_done_once(self):
+    def test_a_request_whose_response_is_lost_is_sent_again_and_done_once(self):
         ns = self.pushed()
         client.process.start({"namespace": ns, "process_id": "ada"})
         call = {"namespace": ns, "process_id": "ada", "args": {"add": "tea"}}
@@ -141,7 +141,7 @@ class ClientTest(Case):
         self.assertEqual(self.refused(Client(url).process.cancel_process, cancel).code, "unavailable")
         self.assertEqual(len(requests), 1)
 
-    def test_an_overloaded_engine_is_asked_again_even_without_a_key(self):
+    def test_a_request_to_an_overloaded_engine_is_sent_again_even_without_a_key(self):
         details = [{"type": "progressor.v1.ErrorDetail", "debug": {"reason": "REASON_OVERLOADED"}}]
         busy = json.dumps({"code": "resource_exhausted", "message": "busy", "details": details}).encode()
         answers = [(429, busy), (429, busy), (200, b"{}")]

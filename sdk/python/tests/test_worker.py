@@ -115,7 +115,7 @@ class WorkerTest(Case):
         eventually(lambda: attempts)
         self.assertEqual((attempts[0].outcome, found["result"], runs, len(requests)), ("done", 1, [1], 2))
 
-    def test_a_worker_runs_so_many_jobs_at_a_time(self):
+    def test_concurrency_limits_the_jobs_that_run_at_a_time(self):
         ns = namespace({"pull": {}})
         worker, _ = self.worker(ns, concurrency=2)
         lock, running, most, go = threading.Lock(), [], [], threading.Semaphore(0)

@@ -100,7 +100,7 @@ async function read(request: IncomingMessage): Promise<Buffer | undefined> {
   return Buffer.concat(chunks);
 }
 
-/** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
+/** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
 export async function runTask(
   handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void,
 ): Promise<ProcessResponse> {

@@ -70,7 +70,7 @@ export interface WorkerOptions {
   ended?: (attempt: Attempt) => void;
 }
 
-const maxAsked = 256; // leases per poll
+const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
 const requestTimeout = 30_000;
 const quietPause = 1000; // between two polls of a worker that takes no new tasks
@@ -80,12 +80,12 @@ const beatRetry = 250;
 const maxSummary = 4096;
 const maxProgress = 64 << 10; // bytes of JSON
 const maxBeat = 8 << 20; // bytes of progress in one heartbeat
-const again = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
+const outageRetry = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
 
 const now = () => performance.now();
 
 /** A lease, from the poll that returned it until its answer is settled. */
-class Held {
+class ActiveLease {
   readonly began = now();
   readonly ending = new AbortController();
   expires: number;
@@ -127,7 +127,7 @@ export class Worker {
   private others: JobHandler | undefined;
   private rest: TaskHandlers | undefined;
   private readonly stopping = new AbortController();
-  private readonly held = new Map<string, Held>(); // by lease token
+  private readonly held = new Map<string, ActiveLease>(); // by lease token
   private readonly running = new Set<Promise<void>>();
   private freed = () => {}; // wakes the poll loop
   private quiet = false;
@@ -195,7 +195,7 @@ export class Worker {
         continue;
       }
       try {
-        const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxAsked))));
+        const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxPolled))));
         const { leases = [], worker } = await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, signal);
         [accepted, failures] = [true, 0];
         for (const lease of leases) this.start(lease);
@@ -205,7 +205,7 @@ export class Worker {
         if (signal.aborted) return;
         if (!accepted && isPermanent(error)) throw error;
         if (failures++ === 0) this.log("engine unreachable; retrying", { workerId: this.id, error: (error as Error).message });
-        await sleep(interval(again, failures), undefined, { signal }).catch(() => {});
+        await sleep(interval(outageRetry, failures), undefined, { signal }).catch(() => {});
       }
     }
   }
@@ -235,7 +235,7 @@ export class Worker {
       const refusable = ["TASK_TYPE_CALL", "TASK_TYPE_REPAIR"].includes(json.request?.type ?? "");
       undecodable = new (refusable ? Rejection : Failure)("undecodable", `decode the request: ${messageOf(error)}`);
     }
-    const held = new Held(lease, undecodable);
+    const held = new ActiveLease(lease, undecodable);
     this.held.set(lease.leaseToken!, held);
     const run = this.attempt(held).finally(() => this.running.delete(run));
     this.running.add(run);
@@ -243,7 +243,7 @@ export class Worker {
   }
 
   /** Runs a lease from its start to its end. Does not throw. */
-  private async attempt(held: Held): Promise<void> {
+  private async attempt(held: ActiveLease): Promise<void> {
     const attempt: Attempt = { lease: held.lease, outcome: "lost", duration: 0 };
     try {
       await this.execute(held, attempt);
@@ -257,7 +257,7 @@ export class Worker {
   }
 
   /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
-  private async execute(held: Held, attempt: Attempt): Promise<void> {
+  private async execute(held: ActiveLease, attempt: Attempt): Promise<void> {
     const { signal } = held.ending;
     const left = held.localTime(held.lease.request!.deadline!) - now();
     const expire = () => held.ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
@@ -292,7 +292,7 @@ export class Worker {
   }
 
   /** Calls the handler of a lease. */
-  private async handle(held: Held, signal: AbortSignal): Promise<CompleteRequest> {
+  private async handle(held: ActiveLease, signal: AbortSignal): Promise<CompleteRequest> {
     const { job, request } = held.lease;
     if (held.undecodable) throw held.undecodable;
     const handler = job && (this.handlers.get(job.name!) ?? this.others);
@@ -305,7 +305,7 @@ export class Worker {
   }
 
   /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
-  private async complete(held: Held, answer: CompleteRequest, outcome: Outcome): Promise<Outcome> {
+  private async complete(held: ActiveLease, answer: CompleteRequest, outcome: Outcome): Promise<Outcome> {
     const leaseToken = held.lease.leaseToken!;
     const encoded = (value: CompleteRequest) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken }));
     let replaced = false;
@@ -339,13 +339,13 @@ export class Worker {
           return "lost";
         }
         if (failures++ === 0) this.log("sending an answer failed; retrying until its lease expires", { ...held.name, error });
-        await sleep(interval(again, failures));
+        await sleep(interval(outageRetry, failures));
       }
     }
   }
 
   /** Sends the progress of an attempt that has failed or is released, so that the next attempt gets it. */
-  private async sendProgress(held: Held): Promise<void> {
+  private async sendProgress(held: ActiveLease): Promise<void> {
     const beats = [{ leaseToken: held.lease.leaseToken, progress: held.progress }];
     held.progress = undefined;
     await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout: 5000, maxAttempts: 1 }).catch((error: Error) => {
@@ -353,7 +353,7 @@ export class Worker {
     });
   }
 
-  private async release(all: Held[], delay = 0): Promise<void> {
+  private async release(all: ActiveLease[], delay = 0): Promise<void> {
     const leaseTokens = all.map((held) => held.lease.leaseToken!);
     const request = { workerId: this.id, leaseTokens, delay: delay > 0 ? duration(delay) : undefined };
     await this.client.worker.release(request, { timeout: requestTimeout }).catch((error: Error) => {
@@ -425,7 +425,7 @@ export class Worker {
   }
 }
 
-function applyDirective(held: Held, directive: LeaseDirective, sent: Progress | undefined): void {
+function applyDirective(held: ActiveLease, directive: LeaseDirective, sent: Progress | undefined): void {
   held.lastBeat = now();
   if (sent) {
     held.progressSent = held.lastBeat;
@@ -443,12 +443,12 @@ function applyDirective(held: Held, directive: LeaseDirective, sent: Progress | 
   if (directive.heartbeatInterval) held.interval = milliseconds(directive.heartbeatInterval);
 }
 
-function lose(held: Held, why: string): void {
+function lose(held: ActiveLease, why: string): void {
   held.lost = true;
   held.ending.abort(new LeaseLost(`the lease was lost: ${why}`));
 }
 
-function jobOf(held: Held, changed: () => void): Job {
+function jobOf(held: ActiveLease, changed: () => void): Job {
   const { job, request, namespace } = held.lease;
   return {
     namespace: namespace!, id: job!.jobId!, name: job!.name!, args: job!.args, attempt: request!.attempt!,

@@ -104,7 +104,7 @@ test("a request whose response is lost is sent again with its key, and done once
   assert.equal(changing.requests.length, 1);
 });
 
-test("an overloaded engine is asked again, even without a key", async (t) => {
+test("a request to an overloaded engine is sent again, even without a key", async (t) => {
   let asked = 0;
   const url = await listen(t, (_, response) => {
     if (++asked === 3) return response.end("{}");

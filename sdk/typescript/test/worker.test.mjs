@@ -61,7 +61,7 @@ test("heartbeats extend the lease and carry the progress", async (t) => {
   }));
   const options = { leaseDuration: "1s", heartbeatInterval: "0.05s", timeout: "60s" };
   const job = await ended(ns, await enqueue(ns, "long", undefined, options));
-  assert.equal(job.result, 1); // nobody else took it
+  assert.equal(job.result, 1); // no other worker has taken it
 });
 
 test("a cancelled job stops", async (t) => {
@@ -103,7 +103,7 @@ test("an answer whose response is lost is sent again, and counts once", async (t
   assert.deepEqual([job.result, runs, lossy.requests.length, job.attempt], [1, 1, 2, 1]);
 });
 
-test("a worker runs so many jobs at a time", async (t) => {
+test("concurrency limits the jobs that run at a time", async (t) => {
   const ns = await namespace({ pull: {} });
   const running = [];
   let most = 0;

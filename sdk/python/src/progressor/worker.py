@@ -26,7 +26,7 @@ from .errors import (
 )
 from .processor import Processor, duration, response_of, well_formed
 
-MAX_ASKED = 256  # leases per poll
+MAX_POLLED = 256  # leases per poll
 POLL_WAIT = 20.0
 REQUEST_TIMEOUT = 30.0
 QUIET_PAUSE = 1.0  # between two polls of a worker that takes no new tasks
@@ -36,7 +36,7 @@ BEAT_RETRY = 0.25
 MAX_SUMMARY = 4096  # bytes
 MAX_PROGRESS = 64 << 10  # bytes of JSON
 MAX_BEAT = 8 << 20  # bytes of progress in one heartbeat
-AGAIN = Retry(initial=0.1, max=5.0)  # the waits while the engine cannot be reached
+OUTAGE_RETRY = Retry(initial=0.1, max=5.0)  # the waits while the engine cannot be reached
 
 #: Takes the args and the job. What it returns is the result.
 JobHandler = Callable[[Any, "Job"], Any]
@@ -245,7 +245,7 @@ class Worker:
                     self._changed.wait(1.0)
                     continue
             try:
-                body = dump(encode("PollRequest", self._poll_request(min(free, MAX_ASKED)))).encode()
+                body = dump(encode("PollRequest", self._poll_request(min(free, MAX_POLLED)))).encode()
                 response = self._client._post("WorkerService/Poll", body, time.monotonic() + POLL_WAIT + REQUEST_TIMEOUT)
                 accepted = True
                 self._start(response.get("leases", []))
@@ -256,7 +256,7 @@ class Worker:
                 failures += 1
                 if failures == 1 and not self._stopping.is_set():
                     self._logger.warning("polling failed; retrying: %s", message_of(error))
-                self._stopping.wait(AGAIN.interval(failures))
+                self._stopping.wait(OUTAGE_RETRY.interval(failures))
                 continue
             failures = 0
             if self._quiet:
@@ -391,7 +391,7 @@ class Worker:
                     return "lost"
                 if failures == 1:
                     self._logger.warning("%s: sending the answer failed; retrying: %s", job, message_of(error))
-            time.sleep(AGAIN.interval(failures))
+            time.sleep(OUTAGE_RETRY.interval(failures))
 
     def _send_progress(self, job: Job) -> None:
         """Sends the progress of an attempt that has failed or is released, for the next attempt."""

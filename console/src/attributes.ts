@@ -57,8 +57,8 @@ interface Has {
 }
 
 /**
- * Returns the metadata of the rows of a list and, after want, of some other objects: a list that is filtered may have no rows. read returns
- * the latter, too, or what is known if they cannot be read.
+ * Returns the metadata of the rows of a list. After a call of want, it also has the metadata of the newest objects, because a filtered list
+ * may have no rows. read waits for these objects. If they cannot be read, it returns the metadata that is known.
  */
 export function useSample<T extends Has>(list: string, ns: string, rows: T[], newest: (o?: CallOptions) => Promise<T[]>) {
   const [wanted, setWanted] = useState(false);

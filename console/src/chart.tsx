@@ -7,7 +7,7 @@ import { useTheme } from "./theme";
 
 export interface Series {
   name: string;
-  colour: string; // a variable of the stylesheet
+  color: string; // a variable of the stylesheet
   values: (number | null)[];
 }
 
@@ -30,10 +30,10 @@ export function Chart({ title, over, times, series, show, steps }: Props) {
     const element = place.current;
     if (!element) return;
     const style = getComputedStyle(document.documentElement);
-    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const colorOf = (name: string) => style.getPropertyValue(name).trim();
     const axis: uPlot.Axis = {
-      stroke: colour("--dim"),
-      grid: { stroke: colour("--line"), width: 1 },
+      stroke: colorOf("--dim"),
+      grid: { stroke: colorOf("--line"), width: 1 },
       ticks: { show: false },
       font: "11px system-ui, sans-serif",
     };
@@ -45,7 +45,7 @@ export function Chart({ title, over, times, series, show, steps }: Props) {
         const part = document.createElement("span");
         const value = u.data[i + 1]?.[n];
         part.textContent = `${s.name ? s.name + " " : ""}${typeof value === "number" ? show(value) : "–"}`;
-        part.style.color = colour(s.colour);
+        part.style.color = colorOf(s.color);
         return part;
       });
       legend.current.replaceChildren(...(time === undefined ? [] : [at === null || at === undefined ? "now" : exact(time * 1000, false).slice(11), ...parts]));
@@ -63,7 +63,7 @@ export function Chart({ title, over, times, series, show, steps }: Props) {
           { ...axis, space: 60, size: 24, values: (_, ticks) => ticks.map((t) => exact(t * 1000, false).slice(11, 16)) },
           { ...axis, space: 32, size: 62, ...(steps ? { incrs: steps } : {}), values: (_, ticks) => ticks.map(show) },
         ],
-        series: [{}, ...series.map((s) => ({ label: s.name, stroke: colour(s.colour), width: 1.6, fill: colour(s.colour) + "1c", points: { show: (u: uPlot) => u.data[0].length < 3 } }))],
+        series: [{}, ...series.map((s) => ({ label: s.name, stroke: colorOf(s.color), width: 1.6, fill: colorOf(s.color) + "1c", points: { show: (u: uPlot) => u.data[0].length < 3 } }))],
         hooks: { setCursor: [(u) => write(u, u.cursor.idx)], setData: [(u) => write(u, undefined)], ready: [(u) => write(u, undefined)] },
       },
       [times, ...series.map((s) => s.values)] as uPlot.AlignedData,

@@ -27,7 +27,7 @@ const outcomes: Record<string, [Tone, string]> = {
   attempt_failed: ["bad", "failed"],
   timeout: ["bad", "timed out"],
   lease_lost: ["bad", "lost its worker"],
-  released: ["gone", "was given back"],
+  released: ["gone", "was released"],
   cancelled: ["gone", "was cancelled"],
   skipped: ["gone", "was skipped"],
 };

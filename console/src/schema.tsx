@@ -67,7 +67,7 @@ function initial(given: unknown, root: Schema, depth = 0): unknown {
   }
 }
 
-/** The properties in the order that they are asked for: messages do not keep the one of the schema, but the list of what is required is in order. */
+/** Returns the properties in the order of the form: first the required ones, in the order of their list. Messages do not keep the order of the others. */
 function propertiesOf(s: Schema): [string, unknown][] {
   const all = isObject(s.properties) ? s.properties : {};
   const first = requiredOf(s).filter((name) => name in all);

@@ -9,7 +9,7 @@ const spec = specs(() => ({ engine, browser }));
 const run = async (runId) => (await engine.post("FlowService/GetRun", { namespace: "parcels", runId })).run;
 const startRun = (runId, type, payload) => engine.post("FlowService/StartRun", { namespace: "parcels", runId, type, payload });
 
-/** Does a task from the overview of a namespace in at most so many presses of the mouse. Fields are clicked before they are filled in. */
+/** Does a task in at most `most` clicks, beginning at the overview of a namespace. Fields are clicked before they are filled in. */
 const within = (most, name, ns, task) =>
   spec(`${name} in at most ${most} clicks`, async (page, go) => {
     let clicks = 0;
@@ -68,7 +68,7 @@ within(5, "The cause of a failed run is found, and the run retried with another 
   });
 });
 
-within(2, "What a worker is doing is seen", "parcels", async (page) => {
+within(2, "An operator sees what a worker does", "parcels", async (page) => {
   await page.getByRole("navigation").getByRole("link", { name: "Workers" }).click();
   await page.getByRole("link", { name: "printer-1" }).click();
   await page.getByRole("row", { name: /lost\/label/ }).waitFor();

@@ -203,10 +203,10 @@ spec("A slot of a job that no worker has taken is shown as held, not as running"
   for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });
   await eventually("fax-2 waits for its slot", async () => /1 of 1 slots in use/.test((await jobOf("fax-2")).blockedOn ?? ""));
   await go("#/job?ns=mail&id=fax-2");
-  const told = page.locator(".notice").filter({ hasText: "one-fax: 1 of 1 slots in use (fax-1)" });
-  await told.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();
+  const explanation = page.locator(".notice").filter({ hasText: "one-fax: 1 of 1 slots in use (fax-1)" });
+  await explanation.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();
   await page.getByRole("region", { name: "events" }).getByRole("cell", { name: "needs one-fax", exact: true }).waitFor();
-  await told.getByRole("link", { name: "Show constraints" }).click();
+  await explanation.getByRole("link", { name: "Show constraints" }).click();
   await page.getByRole("row", { name: /one-fax/ }).getByText("1, 1 held").waitFor();
   await page.getByRole("progressbar", { name: "1 of 1 slots in use" }).waitFor();
   await page.getByText("no worker has taken yet").waitFor();

@@ -37,7 +37,7 @@ function fieldsOf(rows: Job[], names: string[], attributes: Attributes): FieldHe
     { name: "state", hint: "its state", operators: ["=", "!="], values: Object.keys(jobLook) },
     { name: "name", hint: "its name; * at the end matches any suffix", operators: ["=", "!="], values: names },
     { name: "job_id", hint: "ID; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
-    { name: "priority", hint: "smaller runs first", operators: ordered },
+    { name: "priority", hint: "jobs with a smaller number run first", operators: ordered },
     { name: "worker_id", hint: "worker that runs it, or ran it last", operators: ["=", "!="], values: [...new Set(rows.map((j) => j.workerId).filter(Boolean))] },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
@@ -247,7 +247,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
           <Field label="Retries" name="options.max_retry" error={wrongCount(f.retries)}>
             <input inputMode="numeric" {...text("retries")} />
           </Field>
-          <Field label="Priority" name="options.priority" hint="Smaller runs first." error={wrongWhole(f.priority)}>
+          <Field label="Priority" name="options.priority" hint="Jobs with a smaller number run first." error={wrongWhole(f.priority)}>
             <input inputMode="numeric" {...text("priority")} />
           </Field>
           <Field label="Start in" name="options.run_time" hint="A duration from now, such as 5m." error={wrongSpan(f.runIn)}>

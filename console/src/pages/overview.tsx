@@ -111,7 +111,7 @@ function Charts({ o, range }: { o: GetOverviewResponse; range: string }) {
   const { times, charts } = useMemo(() => {
     const s = o.samples;
     const times = s.map((x) => (millis(x.time) ?? 0) / 1000);
-    const line = (name: string, colour: string, of: (n: number) => number | undefined): Series => ({ name, colour, values: s.map((_, n) => of(n) ?? null) });
+    const line = (name: string, color: string, of: (n: number) => number | undefined): Series => ({ name, color, values: s.map((_, n) => of(n) ?? null) });
     const charts: [string, (v: number) => string, Series[]][] = [
       ["Tasks per second", rate, [line("", "--run", (n) => s[n]?.tasksPerSecond)]],
       ["Processing time", span, [line("p50", "--run", (n) => durationMillis(s[n]?.processingP50)), line("p99", "--hold", (n) => durationMillis(s[n]?.processingP99))]],

@@ -67,7 +67,7 @@ func TestLimits(t *testing.T) {
 			"namespace", "string.max_len"},
 		{"namespace with a line break", start(func(r *progressorv1.StartRequest) { r.Namespace = "demo\n" }),
 			"namespace", "string.pattern"},
-		{"all that a namespace may hold", start(func(r *progressorv1.StartRequest) { r.Namespace = "a/Z-0_9.b" }), "",
+		{"all characters of a namespace", start(func(r *progressorv1.StartRequest) { r.Namespace = "a/Z-0_9.b" }), "",
 			""},
 		{"long key", start(func(r *progressorv1.StartRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }),
 			"idempotency_key", "string.max_bytes"},
@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 		{"largest page", list(1000), "", ""},
 		{"no events", history(&progressorv1.HistoryRange{Limit: new(int32)}), "", ""},
 		{"negative limit", history(&progressorv1.HistoryRange{Limit: proto.Int32(-1)}), "range.limit", "int32.gte"},
-		{"repair without a how", &progressorv1.RepairRequest{Namespace: "demo", ProcessId: "1"}, "how", "required"},
+		{"repair without an action", &progressorv1.RepairRequest{Namespace: "demo", ProcessId: "1"}, "how", "required"},
 		{"await without a key", &progressorv1.AwaitTaskRequest{Namespace: "demo", ProcessId: "1"}, "key", "required"},
 		{"put as running", put(progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING), "", ""},
 		{"put as completed", put(progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED), "status", "enum.in"},
@@ -108,7 +108,7 @@ func TestLimits(t *testing.T) {
 			"result.events[0].payload", "bytes.max_len"},
 		{"timer without a time", setTimer(&progressorv1.SetTimer{}), "result.set_timer.when", "required"},
 		{"longest type of a template", template(strings.Repeat("a", 128)), "", ""},
-		{"all that a type may hold", template("a-0_9.b"), "", ""},
+		{"all characters of a type", template("a-0_9.b"), "", ""},
 		{"long type", template(strings.Repeat("a", 129)), "type", "string.pattern"},
 		{"no type", template(""), "type", "string.pattern"},
 		{"longest step", skip(strings.Repeat("a", 64)), "", ""},
@@ -123,15 +123,15 @@ func TestLimits(t *testing.T) {
 			var invalid *protovalidate.ValidationError
 			switch {
 			case tt.field == "" && err != nil:
-				t.Fatalf("valid, and refused: %v", err)
+				t.Fatalf("a valid message is rejected: %v", err)
 			case tt.field == "":
 			case !errors.As(err, &invalid):
-				t.Fatalf("got %v, want a violation of %s by %s", err, tt.rule, tt.field)
+				t.Fatalf("got %v, want that %s violates %s", err, tt.field, tt.rule)
 			default:
 				first := invalid.Violations[0].Proto
 				if got := protovalidate.FieldPathString(first.GetField()); got != tt.field ||
 					first.GetRuleId() != tt.rule {
-					t.Errorf("got %s by %s, want %s by %s", first.GetRuleId(), got, tt.rule, tt.field)
+					t.Errorf("%s violates %s, want %s violates %s", got, first.GetRuleId(), tt.field, tt.rule)
 				}
 			}
 		})
@@ -141,7 +141,7 @@ func TestLimits(t *testing.T) {
 // Every enum field of every request must be restricted to known values, so that the engine gets no
 // unknown number. (The engine itself sends ProcessRequest.)
 func TestEnumsOfRequestsAreDefined(t *testing.T) {
-	looked := 0
+	fields := 0
 	seen := map[protoreflect.FullName]bool{}
 	var visit func(protoreflect.MessageDescriptor)
 	visit = func(message protoreflect.MessageDescriptor) {
@@ -157,13 +157,13 @@ func TestEnumsOfRequestsAreDefined(t *testing.T) {
 			if field.Enum() == nil || field.Enum().ParentFile().Package() != "progressor.v1" {
 				continue
 			}
-			looked++
+			fields++
 			rules, ok := proto.GetExtension(field.Options(), validate.E_Field).(*validate.FieldRules)
 			if field.IsList() {
 				rules = rules.GetRepeated().GetItems()
 			}
 			if !ok || !rules.GetEnum().GetDefinedOnly() && len(rules.GetEnum().GetIn()) == 0 {
-				t.Errorf("%s takes numbers that its enum does not have", field.FullName())
+				t.Errorf("%s accepts numbers that its enum does not have", field.FullName())
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func TestEnumsOfRequestsAreDefined(t *testing.T) {
 			}
 		}
 	}
-	if looked < 20 {
-		t.Errorf("looked at %d enum fields: the walk misses most of them", looked)
+	if fields < 20 {
+		t.Errorf("found only %d enum fields", fields)
 	}
 }

@@ -42,16 +42,16 @@ func metricNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// known reports each metric of a query that does not exist.
-func known(t *testing.T, names map[string]bool, where, query string) {
+// checkMetrics reports each metric of a query that does not exist.
+func checkMetrics(t *testing.T, names map[string]bool, where, query string) {
 	t.Helper()
 	found := inQuery.FindAllString(query, -1)
 	if len(found) == 0 && !strings.HasPrefix(query, "up{") {
-		t.Errorf("%s asks for nothing of progressor: %s", where, query)
+		t.Errorf("%s: the query has no metric of progressor: %s", where, query)
 	}
 	for _, name := range found {
 		if !names[name] && !names[series.ReplaceAllString(name, "")] {
-			t.Errorf("%s asks for %s, which there is not", where, name)
+			t.Errorf("%s: the metric %s does not exist", where, name)
 		}
 	}
 }
@@ -92,10 +92,10 @@ func TestAlerts(t *testing.T) {
 	seen := map[string]bool{}
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
-			known(t, names, rule.Alert, rule.Expr)
+			checkMetrics(t, names, rule.Alert, rule.Expr)
 			if seen[rule.Alert] || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" ||
 				rule.Annotations["description"] == "" {
-				t.Errorf("%s is there twice, or lacks its severity, summary or description", rule.Alert)
+				t.Errorf("%s is a duplicate, or has no severity, summary or description", rule.Alert)
 			}
 			if !strings.Contains(string(documents), "\n| "+rule.Alert+" |") {
 				t.Errorf("docs/operations.md does not list %s", rule.Alert)
@@ -107,7 +107,7 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	if len(seen) == 0 {
-		t.Error("there are no rules")
+		t.Error("the file has no rules")
 	}
 }
 
@@ -144,12 +144,12 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 	for name := range sections {
-		t.Errorf("docs/runbook.md has a section %s, which is no alert", name)
+		t.Errorf("docs/runbook.md has a section %s, but there is no such alert", name)
 	}
 	names := metricNames(t)
 	queries := promQL.FindAllStringSubmatch(string(text), -1)
 	for _, query := range queries {
-		known(t, names, "docs/runbook.md", query[1])
+		checkMetrics(t, names, "docs/runbook.md", query[1])
 	}
 	if len(queries) == 0 {
 		t.Error("docs/runbook.md has no queries")
@@ -186,12 +186,12 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, p := range board.Panels {
 		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("panel %q has the id of another one, or is wider than the page", p.Title)
+			t.Errorf("panel %q has the ID of another panel, or is wider than the page", p.Title)
 		}
 		ids[p.ID] = true
 		place := [2]int{p.GridPos.X, p.GridPos.Y}
 		if other, taken := places[place]; taken {
-			t.Errorf("panels %q and %q lie on each other", p.Title, other)
+			t.Errorf("panels %q and %q have the same place", p.Title, other)
 		}
 		places[place] = p.Title
 		if p.Type != "row" && (p.Description == "" || len(p.Targets) == 0) {
@@ -204,11 +204,11 @@ func TestDashboard(t *testing.T) {
 					delete(shown, name)
 				}
 			}
-			known(t, names, p.Title, target.Expr)
+			checkMetrics(t, names, p.Title, target.Expr)
 		}
 	}
 	if queries == 0 {
-		t.Error("the dashboard asks for nothing")
+		t.Error("the dashboard has no queries")
 	}
 	for name := range shown {
 		t.Errorf("the dashboard does not show %s", name)
@@ -298,7 +298,7 @@ func TestGraceIsLongerThanDrain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(text), grace) {
-			t.Errorf("%s does not say %s", path, grace)
+			t.Errorf("%s does not contain %q", path, grace)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// What shop.js and queue.js share: clients over the protocol that was asked for, and what helps to look at answers.
+// Code that shop.js and queue.js share: clients for the chosen protocol, and helpers to check responses.
 
 import assert from "node:assert/strict";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
@@ -12,28 +12,28 @@ const transports = { connect: createConnectTransport, grpc: createGrpcTransport,
 assert.ok(transports[chosen], `protocol ${chosen}: want ${Object.keys(transports).join(", ")}`);
 export const protocol = chosen;
 
-// An interceptor sees every request: this one notes which methods were called.
+// An interceptor runs for every request. This one records which methods were called.
 const called = new Set();
 const services = [];
-const note = (next) => (request) => {
+const record = (next) => (request) => {
   called.add(`${request.service.typeName}.${request.method.name}`);
   return next(request);
 };
-const transport = transports[protocol]({ baseUrl, httpVersion: protocol === "grpc" ? "2" : "1.1", interceptors: [note] });
+const transport = transports[protocol]({ baseUrl, httpVersion: protocol === "grpc" ? "2" : "1.1", interceptors: [record] });
 
 export function client(service) {
   services.push(service);
   return createClient(service, transport);
 }
 
-// allCalled returns the number of methods. All of them must have been called.
-export function allCalled() {
+// checkAllCalled checks that every method of every service was called.
+export function checkAllCalled() {
   const methods = services.flatMap((service) => service.methods.map((method) => `${service.typeName}.${method.name}`));
-  assert.deepEqual(methods.filter((method) => !called.has(method)), [], "methods that were not tried");
-  console.log(`${protocol}: ${methods.length} of ${methods.length} methods of ${services.length} services answer as they should`);
+  assert.deepEqual(methods.filter((method) => !called.has(method)), [], "methods that were not called");
+  console.log(`${protocol}: called all ${methods.length} methods of ${services.length} services`);
 }
 
-// Payloads of processes are bytes; the demo's are JSON.
+// Payloads of processes are bytes. Those of the demo are JSON.
 export const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 export const decode = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 
@@ -41,10 +41,11 @@ export const decode = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 export const value = (json) => fromJson(ValueSchema, json);
 export const plain = (message) => toJson(ValueSchema, message);
 
-// refused expects an error and gives its ErrorDetail: decide by its reason, never by the message.
-export async function refused(code, request) {
+// errorOf expects that a request fails with a code, and returns its ErrorDetail. Programs should check
+// the reason in it, and not the message.
+export async function errorOf(code, request) {
   const error = await request.then(
-    () => assert.fail(`want ${Code[code]}, got an answer`),
+    () => assert.fail(`want ${Code[code]}, got a response`),
     (thrown) => ConnectError.from(thrown),
   );
   assert.equal(Code[error.code], Code[code], error.message);

@@ -1,5 +1,5 @@
-// Jobs, workers, crons and flows, from Node: every method of JobService, WorkerService, CronService, FlowService, JobEventService and
-// ChangeService, against a running engine, with clients that protoc-gen-es makes of the contract. It is its own worker, one lease after the other.
+// Calls every method of JobService, WorkerService, CronService, FlowService, JobEventService and ChangeService of a running engine.
+// protoc-gen-es generates the clients from the proto files. The program is also the worker of its jobs.
 //
 //   node queue.js [URL [connect | grpc | grpc-web]]
 
@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { Code } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
 import { durationFromMs, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { allCalled, client, plain, protocol, refused, value } from "./api.js";
+import { checkAllCalled, client, plain, protocol, errorOf, value } from "./api.js";
 import { ChangeService } from "./gen/progressor/v1/change_pb.js";
 import { CronPolicySchema, CronService, Decision, FireStatus, OverlapAction } from "./gen/progressor/v1/cron_pb.js";
 import { FlowService, JobEventService, RunStatus, StepStatus, WaitAction_Kind } from "./gen/progressor/v1/flow_pb.js";
@@ -26,7 +26,7 @@ const changes = client(ChangeService);
 const namespaces = client(NamespaceService);
 
 const namespace = `node-queue-${protocol}-${Date.now().toString(36)}`; // a new one each time
-const workerId = namespace; // a directive is for a worker, in all namespaces
+const workerId = namespace; // unique, because a directive applies to a worker in all namespaces
 const job = (jobId) => ({ namespace, jobId });
 const seconds = (n) => durationFromMs(1000 * n);
 
@@ -43,7 +43,7 @@ async function tryNamespaces() {
   assert.deepEqual([counted.counts.length, counted.namespace.deletion], [0, undefined]);
 }
 
-// lease waits for one job, of the names that are given.
+// lease waits for a job with one of the names, and leases it.
 async function lease(...jobNames) {
   const { leases } = await workers.poll({ namespaces: [namespace], workerId, jobNames, maxLeases: 1, wait: seconds(30) });
   assert.equal(leases.length, 1, `no job of ${jobNames}`);
@@ -60,7 +60,7 @@ async function tryJobs() {
   const add = { ...job("add-1"), name: "add", args: value({ a: 2, b: 3 }), options: { keepResult: true, maxRetry: 0 }, idempotencyKey: "add" };
   const first = await jobs.enqueue(add);
   assert.ok(first.enqueued);
-  assert.ok(!(await jobs.enqueue(add)).enqueued); // the same request has the same answer
+  assert.ok(!(await jobs.enqueue(add)).enqueued); // a repeated request gets the same response
   await jobs.updateJob({ ...job("add-1"), options: { priority: -1 }, updateMask: { paths: ["priority"] } });
 
   const held = await lease("add");
@@ -74,7 +74,7 @@ async function tryJobs() {
   assert.deepEqual([ended.state, plain(ended.result)], [JobState.SUCCEEDED, 5]);
   assert.ok((await jobs.fetchResult(job("add-1"))).dropped); // a result is fetched once
 
-  // One that fails for good comes back by hand. What a worker gives back costs no attempt, and is not its own any more.
+  // A job that has failed permanently is retried by hand. A release uses up no attempt, and ends the lease.
   await jobs.enqueue({ ...job("mail-1"), name: "mail" });
   await workers.complete({ leaseToken: (await lease("mail")).leaseToken, answer: failure("no_address") });
   const failed = (await jobs.getJob({ ...job("mail-1"), awaitEnd: seconds(10) })).job;
@@ -82,12 +82,12 @@ async function tryJobs() {
   await jobs.retryJob(job("mail-1"));
   const { leaseToken } = await lease("mail");
   await workers.release({ workerId, leaseTokens: [leaseToken] });
-  const lost = await refused(Code.FailedPrecondition, workers.complete({ leaseToken, answer: { case: "jobResult", value: {} } }));
+  const lost = await errorOf(Code.FailedPrecondition, workers.complete({ leaseToken, answer: { case: "jobResult", value: {} } }));
   assert.equal(lost.reason, ErrorDetail_Reason.LEASE_LOST);
   await finish(await lease("mail"), null);
   assert.equal((await jobs.getJob({ ...job("mail-1"), awaitEnd: seconds(10) })).job.state, JobState.SUCCEEDED);
 
-  // The worker of a running job is told to stop, and confirms it.
+  // The worker of a running job receives the cancel with a heartbeat, and acknowledges it.
   await jobs.enqueue({ ...job("film-1"), name: "film" });
   const film = await lease("film");
   await jobs.cancelJob({ ...job("film-1"), reason: "not wanted" });
@@ -98,20 +98,20 @@ async function tryJobs() {
 }
 
 async function tryConstraints() {
-  const constraint = { namespace, name: "one a tenant", match: 'job.name == "sync"', key: "job.args.tenant", maxRunning: 1 };
+  const constraint = { namespace, name: "one per tenant", match: 'job.name == "sync"', key: "job.args.tenant", maxRunning: 1 };
   await jobs.putConstraint({ constraint });
   const sync = (tenant) => ({ namespace, name: "sync", args: value({ tenant }) });
   const batch = await jobs.enqueueBatch({ jobs: [sync("acme"), sync("acme"), sync("globex")] });
   const poll = { namespaces: [namespace], workerId, jobNames: ["sync"], maxLeases: 10, wait: seconds(30) };
   const leases = [];
-  while (leases.length < 2) leases.push(...(await workers.poll(poll)).leases); // one of each tenant, of which a poll may meet the first alone
+  while (leases.length < 2) leases.push(...(await workers.poll(poll)).leases); // one job of each tenant; the first poll may return only one of them
   assert.equal(leases.length, 2);
   const { constraints } = await jobs.listConstraints({ namespace });
   assert.deepEqual([constraints[0].running, constraints[0].waiting], [2n, 1n]);
   const blocked = (await jobs.listJobs({ namespace, filter: 'name = "sync" AND state = AVAILABLE' })).jobs;
-  assert.equal(blocked[0].blockedOn.includes("one a tenant"), true, blocked[0].blockedOn);
+  assert.equal(blocked[0].blockedOn.includes("one per tenant"), true, blocked[0].blockedOn);
 
-  // The answers of both, and what comes next, in one request.
+  // One request completes both leases and leases the next job.
   const answers = leases.map(({ leaseToken }) => ({ leaseToken, answer: { case: "jobResult", value: {} } }));
   let { outcomes, next } = await workers.completeBatch({ answers, next: poll });
   assert.deepEqual(outcomes.map(({ error }) => error), [undefined, undefined]);
@@ -132,12 +132,12 @@ async function tryCrons() {
   assert.deepEqual(preview.fireTimes.map(({ seconds: at }) => new Date(1000 * Number(at)).toISOString()), ["2026-03-29T01:00:00.000Z", "2026-03-30T01:00:00.000Z"]);
   const created = (await crons.createCron({ cron })).cron;
   const updated = (await crons.updateCron({ cron: { ...created, policy: create(CronPolicySchema, { overlapAction: OverlapAction.SKIP }) } })).cron;
-  await refused(Code.Aborted, crons.updateCron({ cron: created })); // its etag is old
+  await errorOf(Code.Aborted, crons.updateCron({ cron: created })); // its etag is no longer current
   await crons.pauseCron({ namespace, cronId: "nightly", note: "the disk is full" });
   assert.equal((await crons.getCron({ namespace, cronId: "nightly" })).cron.pauseNote, "the disk is full");
   await crons.resumeCron({ namespace, cronId: "nightly" });
 
-  // A fire by hand: its run is a job, which a worker takes as any other.
+  // A manual fire starts a job, which a worker takes like any other job.
   const { fire } = await crons.triggerCron({ namespace, cronId: "nightly" });
   assert.deepEqual([fire.decision, fire.manual], [Decision.FIRED, true]);
   await finish(await lease("report"), null);
@@ -152,7 +152,7 @@ async function tryCrons() {
   await finish(await lease("report"), null);
   await crons.stopBackfills({ namespace, cronId: "nightly" });
 
-  // A fire is cancelled before a worker has its job, and run again.
+  // A fire is cancelled before a worker takes its job, and is then run again.
   const late = (await crons.triggerCron({ namespace, cronId: "nightly" })).fire;
   const byTime = { namespace, cronId: "nightly", fireTime: late.fireTime };
   await crons.cancelFire({ ...byTime, reason: "too late" });
@@ -177,12 +177,12 @@ async function tryFlows() {
   assert.equal((await flows.putTemplate({ template })).template.version, 1);
   assert.deepEqual((await flows.getTemplate({ namespace, type: "order" })).versions, [1]);
   await flows.disableTemplate({ namespace, type: "order" });
-  await refused(Code.FailedPrecondition, flows.startRun({ ...run("run-0"), type: "order", payload: value({ total: 1 }) }));
+  await errorOf(Code.FailedPrecondition, flows.startRun({ ...run("run-0"), type: "order", payload: value({ total: 1 }) }));
   await flows.enableTemplate({ namespace, type: "order" });
   assert.equal((await flows.listTemplates({ namespace })).templates.length, 1);
-  await refused(Code.InvalidArgument, flows.startRun({ ...run("run-0"), type: "order", payload: value({}) })); // the schema asks for a total
+  await errorOf(Code.InvalidArgument, flows.startRun({ ...run("run-0"), type: "order", payload: value({}) })); // the schema requires a total
 
-  // Its first step fails, and is retried; its second one waits for an answer from outside.
+  // The first step of the run fails and is retried. The second step waits for an external system.
   await flows.startRun({ ...run("run-1"), type: "order", payload: value({ total: 20 }) });
   await workers.complete({ leaseToken: (await lease("charge")).leaseToken, answer: failure("card_declined") });
   assert.equal((await flows.getRun({ ...run("run-1"), awaitEnd: seconds(10) })).run.status, RunStatus.FAILED);
@@ -192,13 +192,13 @@ async function tryFlows() {
   assert.equal(wait.title, "Approve 20");
   const step = { ...run("run-1"), stepId: "approve", token: wait.token };
   await flows.reportStep({ ...step, progress: { percent: 10, summary: "asked" } });
-  await flows.completeStep({ ...step, workerId: "somebody", outcome: { case: "result", value: value("yes") } });
+  await flows.completeStep({ ...step, workerId: "auditor", outcome: { case: "result", value: value("yes") } });
   const done = (await flows.getRun({ ...run("run-1"), awaitEnd: seconds(10) })).run;
   assert.deepEqual([done.status, plain(done.result)], [RunStatus.SUCCEEDED, "yes"]);
   const { steps } = await flows.listSteps(run("run-1"));
   assert.deepEqual(steps.map((one) => StepStatus[one.status]), ["SUCCEEDED", "SUCCEEDED"]);
 
-  // Once more, with the wait skipped by hand; and once more, cancelled.
+  // In a second run, the wait is skipped. A third run is cancelled.
   const again = (await flows.repeatRun(run("run-1"))).run;
   await finish(await lease("charge"), null);
   await openWait(again.runId);
@@ -210,13 +210,13 @@ async function tryFlows() {
   const { runs } = await flows.listRuns({ namespace, filter: "status = SUCCEEDED" });
   assert.equal(runs.length, 2);
   await flows.removeRun(run("run-2"));
-  await refused(Code.NotFound, flows.getRun(run("run-2")));
+  await errorOf(Code.NotFound, flows.getRun(run("run-2")));
 
   await flows.putTemplate({ template: { ...template, type: "unused" } });
   await flows.deleteTemplate({ namespace, type: "unused" });
 }
 
-// openWait asks for the wait of a run until it is open.
+// openWait waits until the wait of a run is open, and returns it.
 async function openWait(runId) {
   for (;;) {
     const { waits } = await flows.listOpenWaits({ namespace });
@@ -229,9 +229,9 @@ async function tryEvents() {
   const { events } = await jobEvents.listJobEvents({ namespace, filter: 'job_id = "mail-1"' });
   assert.deepEqual(events.map((event) => event.to).filter((to) => ["failed", "succeeded"].includes(to)).sort(), ["failed", "succeeded"]);
 
-  // A watch returns its first position, then new events.
+  // A watch first returns a cursor, and then new events.
   const seen = [];
-  const enough = new AbortController(); // to leave the loop does not end the stream
+  const enough = new AbortController(); // leaving the loop does not end the stream
   for await (const { event } of jobEvents.watchJobEvents({ namespace, filter: 'job_id = "add-2"' }, { signal: enough.signal })) {
     if (!event) await jobs.enqueue({ ...job("add-2"), name: "add" }).then(() => lease("add")).then((held) => finish(held, 0));
     else seen.push(event.to);
@@ -245,7 +245,7 @@ async function tryEvents() {
   const { paused } = await jobs.listPausedJobs({ namespace });
   assert.deepEqual(paused.map((one) => [one.name, one.reason]), [["add", "maintenance"]]);
   assert.ok((await jobs.resumeJobs({ namespace, name: "add" })).wasPaused);
-  await refused(Code.NotFound, jobs.getJob(job("add-2")));
+  await errorOf(Code.NotFound, jobs.getJob(job("add-2")));
 }
 
 async function tryChanges() {
@@ -264,7 +264,7 @@ async function trySinks() {
   const named = { namespace, sinkId: "audit" };
   const put = (sink) => changes.putSink({ sink: { ...named, kinds: [ChangeKind.JOB], target: { case: "webhook", value: webhook }, ...sink } });
   assert.equal((await put({})).sink.target.value.signed, true);
-  await refused(Code.InvalidArgument, put({ filter: "change.typo" }));
+  await errorOf(Code.InvalidArgument, put({ filter: "change.typo" }));
   assert.equal((await changes.pauseSink(named)).sink.status.state, SinkState.PAUSED);
   assert.match((await changes.explainSink(named)).unblock, /^progressor sink resume /);
   assert.deepEqual((await changes.listSinks({ namespace })).sinks.map((one) => one.sinkId), ["audit"]);
@@ -272,11 +272,11 @@ async function trySinks() {
   assert.ok(sink.status.lagChanges > 0n);
   assert.deepEqual((await changes.getSink(named)).sink.target.value.secrets, []);
   assert.deepEqual((await changes.retrySinkDeadLetters({ ...named, all: true })).deadLetters, []);
-  await refused(Code.InvalidArgument, changes.retrySinkDeadLetters(named));
+  await errorOf(Code.InvalidArgument, changes.retrySinkDeadLetters(named));
   await changes.rewindSink({ ...named, toTime: timestampFromMs(Date.now() + 60_000) });
   assert.equal((await changes.resumeSink(named)).sink.status.state, SinkState.ACTIVE);
   await changes.deleteSink(named);
-  await refused(Code.NotFound, changes.getSink(named));
+  await errorOf(Code.NotFound, changes.getSink(named));
 }
 
 async function tryWorkers() {
@@ -284,7 +284,7 @@ async function tryWorkers() {
   assert.equal(list.workers[0].workerId, workerId);
   const { worker, leases } = await workers.getWorker({ namespace, workerId });
   assert.equal(worker.workerId, workerId);
-  assert.deepEqual(leases, []); // all of them were answered
+  assert.deepEqual(leases, []); // all leases were completed
   await workers.stopWorker({ namespace, workerId, directive: WorkerDirective.QUIET, reason: "that was all" });
   assert.equal((await workers.heartbeat({ workerId })).worker, WorkerDirective.QUIET);
 }
@@ -298,4 +298,4 @@ await tryEvents();
 await tryChanges();
 await trySinks();
 await tryWorkers();
-allCalled();
+checkAllCalled();

@@ -1,5 +1,5 @@
-// Orders of the demo shop, from Node: every method of ProcessService, NamespaceService, BulkService and InsightService against a running
-// engine, with clients that protoc-gen-es makes of the contract.
+// Calls every method of ProcessService, NamespaceService, BulkService and InsightService of a running engine, with orders of the demo shop.
+// protoc-gen-es generates the clients from the proto files.
 //
 //   node shop.js [URL [connect | grpc | grpc-web]]
 
@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code } from "@connectrpc/connect";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
-import { allCalled, client, decode, encode, protocol, refused } from "./api.js";
+import { checkAllCalled, client, decode, encode, protocol, errorOf } from "./api.js";
 import { BulkService, BulkVerb, InsightService } from "./gen/progressor/v1/admin_pb.js";
 import { HealthStatus, HistoryMode, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
 import { ErrorDetail_Reason, HistoryRange_Direction, ProcessService, ProcessStatus, TaskStatus, TaskType, Wait } from "./gen/progressor/v1/process_pb.js";
@@ -41,7 +41,7 @@ async function tryNamespaces() {
   assert.deepEqual([counted.counts.length, counted.namespace.deletion], [0, undefined]);
   const { namespace: deleting } = await namespaces.deleteNamespace({ namespace: gone });
   assert.equal(deleting.deletion.withData, false); // the engine deletes it within a few seconds
-  const detail = await refused(Code.NotFound, namespaces.getNamespace({ namespace: "nowhere" }));
+  const detail = await errorOf(Code.NotFound, namespaces.getNamespace({ namespace: "nowhere" }));
   assert.equal(detail.reason, ErrorDetail_Reason.NAMESPACE_NOT_FOUND);
 }
 
@@ -49,11 +49,11 @@ async function tryAnOrder() {
   const start = { ...order("order-1"), args: encode({ order: "A-1", customer: "ada", items }), metadata: { tenant: "acme" }, idempotencyKey: "new" };
   const started = await processes.start(start);
   assert.equal(decode(started.response).total, 200);
-  assert.deepEqual(await processes.start(start), started); // the same request has the same answer
+  assert.deepEqual(await processes.start(start), started); // a repeated request gets the same response
 
-  const no = await refused(Code.FailedPrecondition, processes.call({ ...order("order-1"), args: encode({ pay: 1 }) }));
+  const no = await errorOf(Code.FailedPrecondition, processes.call({ ...order("order-1"), args: encode({ pay: 1 }) }));
   assert.equal(no.reason, ErrorDetail_Reason.TASK_REJECTED);
-  const exists = await refused(Code.AlreadyExists, processes.start({ ...start, idempotencyKey: "" }));
+  const exists = await errorOf(Code.AlreadyExists, processes.start({ ...start, idempotencyKey: "" }));
   assert.equal(exists.reason, ErrorDetail_Reason.PROCESS_EXISTS);
 
   // A watch returns new events and statuses until the process ends.
@@ -65,7 +65,7 @@ async function tryAnOrder() {
   })();
   const paid = await processes.call({ ...order("order-1"), args: encode({ pay: 200 }), idempotencyKey: "pay" });
   assert.equal(decode(paid.response).state, "paid");
-  await watch; // a second later it is shipped
+  await watch; // the order is shipped a second later
   assert.equal(seen[0], "reserved");
   assert.equal(seen.at(-1), "COMPLETED");
   assert.ok(seen.includes("shipped"), seen.join());
@@ -80,7 +80,7 @@ async function tryAnOrder() {
 async function tryRepairs() {
   for (const id of ["order-2", "order-3"]) {
     await processes.start({ ...order(id), args: encode({ order: id, items: [{ sku: "broken" }] }) });
-    const failed = await refused(Code.Aborted, processes.call({ ...order(id), args: encode({ pay: 100 }) }));
+    const failed = await errorOf(Code.Aborted, processes.call({ ...order(id), args: encode({ pay: 100 }) }));
     assert.equal(failed.reason, ErrorDetail_Reason.TASK_FAILED);
     assert.equal(failed.processStatus, ProcessStatus.ERROR);
   }
@@ -106,19 +106,19 @@ async function tryOperators() {
   const ended = await processes.awaitTask({ ...order("order-3"), key: { case: "taskId", value: waiting.task.taskId }, timeout: durationFromMs(10_000) });
   assert.equal(ended.task.status, TaskStatus.FINISHED);
 
-  const held = await processes.suspendProcess({ ...order("order-3"), reason: "a look at it" });
-  assert.equal(held.process.status, ProcessStatus.SUSPENDED);
-  const status = await refused(Code.FailedPrecondition, processes.call({ ...order("order-3"), args: encode({ status: true }) }));
+  const suspended = await processes.suspendProcess({ ...order("order-3"), reason: "inspection" });
+  assert.equal(suspended.process.status, ProcessStatus.SUSPENDED);
+  const status = await errorOf(Code.FailedPrecondition, processes.call({ ...order("order-3"), args: encode({ status: true }) }));
   assert.equal(status.reason, ErrorDetail_Reason.PROCESS_STATUS);
-  const goesOn = await processes.resumeProcess(order("order-3"));
-  assert.equal(goesOn.process.status, ProcessStatus.RUNNING);
+  const resumed = await processes.resumeProcess(order("order-3"));
+  assert.equal(resumed.process.status, ProcessStatus.RUNNING);
   const restarted = await processes.restartHistory(order("order-3"));
   assert.ok(restarted.process.firstEventId >= 1n);
   await processes.cancelProcess({ ...order("order-3"), reason: "enough", grace: durationFromMs(0) });
   await processes.removeProcess(order("order-2"));
-  const gone = await refused(Code.NotFound, processes.getProcess(order("order-2")));
+  const gone = await errorOf(Code.NotFound, processes.getProcess(order("order-2")));
   assert.equal(gone.reason, ErrorDetail_Reason.PROCESS_NOT_FOUND);
-  const erased = await processes.eraseProcess(order("order-2")); // also what the engine still had of it
+  const erased = await processes.eraseProcess(order("order-2")); // also removes what other tables still have about it
   assert.equal(erased.nextPageToken, "");
   assert.ok(erased.rows.audit >= 1n);
 
@@ -137,7 +137,7 @@ async function tryInsight() {
   assert.ok(overview.nodes.length > 0);
   const { nodes } = await insight.listNodes({});
   assert.equal(nodes.length, overview.nodes.length);
-  await refused(Code.NotFound, insight.drainNode({ nodeId: "999999999" })); // one that is there would take nothing more
+  await errorOf(Code.NotFound, insight.drainNode({ nodeId: "999999999" })); // an existing node would accept no more work
   const { entries } = await insight.listAudit({ namespace });
   assert.ok(entries.some((entry) => entry.method === "CancelProcess" && entry.subject === "order-3"));
 }
@@ -147,22 +147,22 @@ async function tryBulks() {
   for (const id of ["order-b1", "order-b2"]) await processes.start({ ...order(id), args: encode({ order: id, items }) });
   const suspend = { namespace, filter, verb: BulkVerb.SUSPEND, reason: "stocktaking" };
   const dry = await bulks.startBulk({ ...suspend, dryRun: true });
-  assert.equal(dry.bulk.expected, 2n); // nothing was changed
+  assert.equal(dry.bulk.expected, 2n); // a dry run changes nothing
   const { bulk } = await bulks.startBulk(suspend);
-  const ended = await ends(bulk.bulkId);
+  const ended = await endOf(bulk.bulkId);
   assert.deepEqual([ended.status, ended.done], [ProcessStatus.COMPLETED, 2n]);
 
-  // A slow one is called off. What it has done stays done, the rest is left.
+  // A slow bulk is cancelled. Changes that it made are kept.
   const slow = await bulks.startBulk({ namespace, filter, verb: BulkVerb.RESUME, rate: 0.01 });
   await bulks.cancelBulk({ namespace, bulkId: slow.bulk.bulkId });
-  assert.equal((await ends(slow.bulk.bulkId)).status, ProcessStatus.CANCELLED);
+  assert.equal((await endOf(slow.bulk.bulkId)).status, ProcessStatus.CANCELLED);
   const list = await bulks.listBulks({ namespace });
   assert.equal(list.bulks.length, 2);
-  await ends((await bulks.startBulk({ namespace, filter, verb: BulkVerb.REMOVE })).bulk.bulkId);
+  await endOf((await bulks.startBulk({ namespace, filter, verb: BulkVerb.REMOVE })).bulk.bulkId);
 }
 
-// ends asks for a bulk operation until it has come to its end.
-async function ends(bulkId) {
+// endOf waits for the end of a bulk and returns it.
+async function endOf(bulkId) {
   for (;;) {
     const { bulk } = await bulks.getBulk({ namespace, bulkId });
     if (bulk.finishedTime) return bulk;
@@ -177,4 +177,4 @@ await tryOperators();
 await tryInsight();
 await tryBulks();
 
-allCalled();
+checkAllCalled();

@@ -1,4 +1,4 @@
-// A worker in Node, by JSON alone: it leases jobs by long polls, keeps them alive by heartbeats, and answers. It needs no package.
+// A worker without packages: it leases jobs by long polls, and sends heartbeats and answers. All requests are JSON.
 //
 //   node worker.js [URL [NAMESPACE [SLOTS]]]
 
@@ -31,7 +31,7 @@ async function ask(method, request, signal = new AbortController().signal) {
   }
 }
 
-// A Failure names its reason; whatever else a handler throws has the reason "error".
+// Handlers throw a Failure to name its reason. Any other error has the reason "error".
 class Failure extends Error {
   constructor(reason, message, nonRetryable = false) {
     super(message);
@@ -59,14 +59,14 @@ async function run(message) {
       await ask("Complete", answer);
       console.log(`${lease.job.name} ${lease.job.jobId}: ${answer.jobResult ? "done" : JSON.stringify(answer)}`);
     }
-  } catch (error) { // failed_precondition: the lease was lost in this moment
+  } catch (error) { // failed_precondition: the lease was lost in the meantime
     console.log(`${lease.job.name} ${lease.job.jobId}: not answered: ${error.message}`);
   } finally {
     held.delete(lease.token);
   }
 }
 
-// One slot: a job after the other.
+// work runs one job after the other.
 async function work() {
   const poll = { namespaces: [namespace], workerId, jobNames: Object.keys(handlers), maxLeases: 1, wait: "20s" };
   while (!stopping.signal.aborted) {
@@ -79,7 +79,7 @@ async function work() {
   }
 }
 
-// Keeps all leases alive, in one request, at the shortest of their intervals.
+// beat extends all leases with one request, at the shortest of their intervals.
 async function beat() {
   for (;;) {
     const all = [...held.values()];
@@ -87,22 +87,22 @@ async function beat() {
     const due = [...held.values()].filter((lease) => !lease.lost && (lease.progress || Date.now() - (lease.beaten ?? 0) >= lease.interval));
     if (due.length === 0) continue;
     const beats = due.map(({ token, progress }) => ({ leaseToken: token, ...(progress && { progress }) }));
-    // The next round repeats a heartbeat that failed, with the leases of that moment.
+    // After a failed heartbeat, the next one has all leases of that time.
     const timeout = AbortSignal.timeout(Math.max(1000, Math.min(...due.map((lease) => lease.interval))));
     const { directives = [], worker } = await ask("Heartbeat", { workerId, beats }, timeout).catch((error) => (console.log(`heartbeat: ${error.message}`), {}));
-    directives.forEach((told, n) => {
+    directives.forEach((directive, n) => {
       const lease = due[n];
       lease.beaten = Date.now();
       if (lease.progress === beats[n].progress) lease.progress = undefined;
-      if (told.heartbeatInterval) lease.interval = seconds(told.heartbeatInterval);
-      if (told.directive === "DIRECTIVE_LOST") lease.lost = true;
-      if (told.directive !== "DIRECTIVE_CONTINUE") lease.over.abort(told.cancelReason ?? "the lease was lost");
+      if (directive.heartbeatInterval) lease.interval = seconds(directive.heartbeatInterval);
+      if (directive.directive === "DIRECTIVE_LOST") lease.lost = true;
+      if (directive.directive !== "DIRECTIVE_CONTINUE") lease.over.abort(directive.cancelReason ?? "the lease was lost");
     });
     if (worker === "WORKER_DIRECTIVE_STOP") stopping.abort();
   }
 }
 
-// What the jobs do is yours.
+// Replace these by your own jobs.
 const handlers = {
   count({ text } = {}) {
     if (typeof text !== "string") throw new Failure("bad_args", "text must be a string", true);
@@ -124,7 +124,7 @@ working.catch((error) => { console.error(error.message); process.exit(1); });
 console.log(`worker ${workerId} takes jobs named ${Object.keys(handlers).join(", ")}`);
 if (!stopping.signal.aborted) await new Promise((stop) => stopping.signal.addEventListener("abort", stop));
 await Promise.race([working, sleep(grace)]);
-if (held.size > 0) { // no attempt is used up by that
+if (held.size > 0) { // a release uses up no attempt
   const leaseTokens = [...held.keys()];
   held.clear();
   await ask("Release", { workerId, leaseTokens }, AbortSignal.timeout(5000));

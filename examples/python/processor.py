@@ -1,4 +1,4 @@
-"""A processor of jobs in Python's standard library: the engine posts each job to it, as JSON or as MessagePack.
+"""A processor of jobs with Python's standard library only. The engine posts each job to it, as JSON or MessagePack.
 
     python3 processor.py [PORT]
 """
@@ -69,14 +69,14 @@ def unpack(data):
 
 
 def decide(task):
-    """Takes a ProcessRequest and returns a ProcessResponse. The engine calls it again where its answer was lost."""
+    """Takes a ProcessRequest and returns a ProcessResponse. If the response is lost, the engine sends the request again."""
     match task.get("jobName"), task.get("jobArgs"):
         case "count", {"text": str(text)}:
             return {"result": {"jobResult": {"words": len(text.split())}, "complete": {}}}
         case "count", args:
             return {"failure": {"reason": "bad_args", "message": f"text must be a string, not {args!r}", "nonRetryable": True}}
         case name, _:
-            return {"rejection": {"reason": "not_handled", "message": f"there are no jobs named {name}"}}
+            return {"rejection": {"reason": "not_handled", "message": f"jobs named {name} are not handled"}}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,5 +1,8 @@
-"""Answers waits of flows in Python's standard library: it lists those that are open, does the work, tells how far it is, and answers with the token
-of the wait. It holds no lease: until it answers, or the wait is due, the run waits. All it speaks is JSON by POST.
+"""Answers waits of flows with Python's standard library only.
+
+It lists the open waits, does the work, reports progress, and completes each step with the token of
+its wait. All requests are JSON by POST. It has no lease: the run waits for the answer until the wait
+is due.
 
     python3 waits.py [URL [NAMESPACE]]
 
@@ -20,18 +23,18 @@ import urllib.request
 WORDS = {"gut": "good", "guten": "good", "tag": "day", "welt": "world", "und": "and"}
 
 
-class Over(Exception):
-    """Nobody waits for the answer any more, or the run was cancelled."""
+class WaitEnded(Exception):
+    """The engine does not accept the answer, or this program stops."""
 
 
-class Outside:
+class ExternalWorker:
     def __init__(self, url, namespace):
         self.url, self.namespace = url, namespace
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self.stopping = threading.Event()
 
     def ask(self, method, request):
-        """One request. It is repeated until the engine has answered it: whatever was said twice counts once, because the token is used up."""
+        """Sends a request until the engine has answered it. A repeated answer counts once."""
         body = json.dumps(request).encode()
         wait = 0.1
         while True:
@@ -46,15 +49,15 @@ class Outside:
                         refused = json.loads(text)
                     except ValueError:
                         refused = {"code": "unknown", "message": repr(text[:200])}
-                    raise Over(f"{refused.get('code')}: {refused.get('message')}") from error
+                    raise WaitEnded(f"{refused.get('code')}: {refused.get('message')}") from error
             except (OSError, http.client.HTTPException):
                 pass  # there is no response
             if self.stopping.wait(wait):
-                raise Over("the worker stops")
+                raise WaitEnded("the worker stops")
             wait = min(2 * wait, 5)
 
-    def place(self, wait):
-        """What names a wait: its run, its step, the item where the step has items, and the token of this attempt."""
+    def key_of(self, wait):
+        """Returns the fields that identify a wait: its run, step, item (of a for_each) and token."""
         return {name: wait[name] for name in ("namespace", "runId", "stepId", "index", "token") if name in wait}
 
     def serve(self, template, step, work):
@@ -67,19 +70,19 @@ class Outside:
             for wait in waits:
                 try:
                     self.answer(wait, work)
-                except Over as over:  # failed_precondition: it was answered, was due, or is of an attempt that is over
-                    print(f"{wait['runId']} {step}: {over}", flush=True)
+                except WaitEnded as error:  # failed_precondition: it was answered, was due, or its attempt has ended
+                    print(f"{wait['runId']} {step}: {error}", flush=True)
             if not waits:
                 self.stopping.wait(1)
 
     def answer(self, wait, work):
-        place = self.place(wait)
+        key = self.key_of(wait)
 
         def report(percent, summary=""):
-            told = self.ask("ReportStep", {**place, "progress": {"percent": percent, "summary": summary}})["directive"]
-            return told.get("directive") == "DIRECTIVE_CANCEL"
+            response = self.ask("ReportStep", {**key, "progress": {"percent": percent, "summary": summary}})
+            return response["directive"].get("directive") == "DIRECTIVE_CANCEL"
 
-        outcome = {"cancelled": {"message": "stopped at the last word"}}  # the acknowledgement of a cancel
+        outcome = {"cancelled": {"message": "the translation was stopped"}}  # acknowledges a cancel
         if not wait.get("cancelRequested"):
             try:
                 result = work(wait.get("input"), report)
@@ -87,15 +90,15 @@ class Outside:
                     outcome = {"result": result}
             except (TypeError, KeyError, ValueError) as error:
                 outcome = {"failure": {"reason": "bad_input", "message": repr(error)}}
-        self.ask("CompleteStep", {**place, "workerId": self.id, **outcome})
+        self.ask("CompleteStep", {**key, "workerId": self.id, **outcome})
         print(f"{wait['runId']} {wait['stepId']}: {', '.join(outcome)}", flush=True)
 
 
-# What the work is is yours.
+# Replace this by your own work.
 
 
 def translate(job, report):
-    """Translates word by word. None: the run was cancelled."""
+    """Translates word by word. Returns None if the run was cancelled."""
     words = job["text"].split()
     done = []
     for word in words:
@@ -107,11 +110,11 @@ def translate(job, report):
 
 
 if __name__ == "__main__":
-    outside = Outside(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080", sys.argv[2] if len(sys.argv) > 2 else "flows")
-    signal.signal(signal.SIGTERM, lambda *_: outside.stopping.set())
-    signal.signal(signal.SIGINT, lambda *_: outside.stopping.set())
-    print(f"{outside.id} answers waits of {outside.namespace}", flush=True)
+    worker = ExternalWorker(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080", sys.argv[2] if len(sys.argv) > 2 else "flows")
+    signal.signal(signal.SIGTERM, lambda *_: worker.stopping.set())
+    signal.signal(signal.SIGINT, lambda *_: worker.stopping.set())
+    print(f"{worker.id} answers waits of {worker.namespace}", flush=True)
     try:
-        outside.serve("external_worker_task", "translate", translate)
-    except Over as over:
-        print(over, flush=True)
+        worker.serve("external_worker_task", "translate", translate)
+    except WaitEnded as error:
+        print(error, flush=True)

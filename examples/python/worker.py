@@ -1,4 +1,6 @@
-"""A worker with Python's standard library only. It leases jobs by long polls, sends heartbeats and answers, all as JSON by POST.
+"""A worker with Python's standard library only.
+
+It leases jobs by long polls, and sends heartbeats and answers. All requests are JSON by POST.
 
     python3 worker.py [URL [NAMESPACE [THREADS]]]
 """
@@ -19,15 +21,15 @@ GRACE = 10  # seconds for running jobs after SIGTERM; the rest are released
 
 
 class Failure(Exception):
-    """A handler raises it to name the reason of its failure; whatever else it raises has the reason "error"."""
+    """Handlers raise it to name the reason of a failure. Any other error has the reason "error"."""
 
     def __init__(self, reason, message, non_retryable=False):
         super().__init__(message)
         self.answer = {"failure": {"reason": reason, "message": message, "nonRetryable": non_retryable}}
 
 
-class Over(Exception):
-    """The lease is over: cancelled, or lost. A handler lets it pass."""
+class LeaseEnded(Exception):
+    """The job was cancelled, the lease was lost, or the worker stops. Handlers must not catch it."""
 
 
 class Refused(Exception):
@@ -47,10 +49,10 @@ class Lease:
         self.progress = None  # not sent yet
 
     def report(self, percent, summary=""):
-        """Sets the progress, which the next heartbeat carries. Raises Over if the job must stop."""
+        """Sets the progress, which the next heartbeat carries. Raises LeaseEnded if the job must stop."""
         self.progress = {"percent": min(max(0, percent), 100), "summary": summary}
         if self.directive != "DIRECTIVE_CONTINUE":
-            raise Over(self.cancel_reason)
+            raise LeaseEnded(self.cancel_reason)
 
 
 class Worker:
@@ -59,7 +61,7 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.held, self.lock, self.stopping = {}, threading.Lock(), threading.Event()
         self.polls = set()  # the connections that wait for jobs
-        self.refused = None  # why the engine gives it no jobs
+        self.refused = None  # why the engine refused a poll
 
     def post(self, method, request, timeout):
         """Sends a request once."""
@@ -70,7 +72,7 @@ class Worker:
             if method == "Poll":
                 self.polls.add(connection)
                 if self.stopping.is_set():
-                    raise Over("the worker stops")
+                    raise LeaseEnded("the worker stops")
             path = f"{self.url.path.rstrip('/')}/progressor.v1.WorkerService/{method}"
             connection.request("POST", path, json.dumps(request).encode(), {"Content-Type": "application/json"})
             response = connection.getresponse()
@@ -99,7 +101,7 @@ class Worker:
             if method != "Poll":
                 time.sleep(wait)
             elif self.stopping.wait(wait):
-                raise Over("the worker stops")
+                raise LeaseEnded("the worker stops")
             wait = min(2 * wait, 5)
 
     def work(self):
@@ -109,9 +111,9 @@ class Worker:
                 polled = self.ask("Poll", {
                     "namespaces": [self.namespace], "workerId": self.id, "jobNames": list(self.handlers), "maxLeases": 1, "wait": "20s",
                 })
-            except Over:
+            except LeaseEnded:
                 return
-            except Refused as error:  # no such namespace, or one that no workers poll
+            except Refused as error:  # the namespace is missing, or its processor is not pull
                 self.refused = f"poll: {error}"
                 self.stopping.set()
                 return
@@ -136,8 +138,8 @@ class Worker:
             result = self.handlers[name](lease, lease.job.get("args"))
             json.dumps(result, allow_nan=False)  # an error fails the job
             request["jobResult"] = {"result": result}
-        except Over as over:
-            request["cancelled"] = {"message": str(over)}
+        except LeaseEnded as ended:
+            request["cancelled"] = {"message": str(ended)}
         except Failure as failure:
             request["response"] = failure.answer
         except Exception as error:
@@ -160,7 +162,7 @@ class Worker:
             if due:
                 try:
                     self.beat_once(due)
-                except Exception as error:  # the next round repeats it, with the leases of that moment
+                except Exception as error:  # the next heartbeat follows soon, with all leases of that time
                     print(f"heartbeat: {error!r}", flush=True)
             time.sleep(min([0.5] + [l.interval for l in held]))
 
@@ -188,7 +190,7 @@ class Worker:
             thread.start()
         print(f"worker {self.id} takes jobs named {', '.join(self.handlers)}", flush=True)
         self.stopping.wait()
-        for connection in list(self.polls):  # otherwise the engine could still grant jobs to it
+        for connection in list(self.polls):  # otherwise the engine could still lease jobs to them
             try:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             except (OSError, AttributeError):
@@ -201,7 +203,7 @@ class Worker:
         if left:  # a release uses up no attempt
             try:
                 self.post("Release", {"workerId": self.id, "leaseTokens": left}, timeout=5)
-            except (OSError, http.client.HTTPException, Refused) as error:  # they go to other workers when they expire
+            except (OSError, http.client.HTTPException, Refused) as error:  # other workers get the jobs when the leases expire
                 print(f"release: {error}", flush=True)
         if self.refused:
             sys.exit(self.refused)

@@ -49,9 +49,9 @@ func read(t *testing.T) (document, any) {
 	return d, tree
 }
 
-// TestEveryMethodIsThere checks that each method of every service has an operation with its request
-// and its response.
-func TestEveryMethodIsThere(t *testing.T) {
+// TestEveryMethodIsDocumented checks that each method of every service has an operation with its
+// request and its response.
+func TestEveryMethodIsDocumented(t *testing.T) {
 	d, _ := read(t)
 	if d.OpenAPI != "3.1.0" {
 		t.Errorf("openapi: %s", d.OpenAPI)
@@ -123,7 +123,7 @@ func TestEveryReferenceResolves(t *testing.T) {
 			if ref, ok := v["$ref"].(string); ok {
 				references++
 				if !resolves(tree, ref) {
-					t.Errorf("%s: %s points to nothing", path, ref)
+					t.Errorf("%s: the target of %s does not exist", path, ref)
 				}
 			}
 			for key, child := range v {

@@ -20,22 +20,22 @@ func TestReferenceIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, looked := string(text), 0
+	page, rowCount := string(text), 0
 	need := func(heading string, rows ...string) {
 		t.Helper()
 		_, section, found := strings.Cut(page, "\n### "+heading+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
 		if !found {
-			t.Errorf("there is no %s", heading)
+			t.Errorf("there is no section %s", heading)
 		}
 		for _, row := range rows {
-			looked++
+			rowCount++
 			if !strings.Contains(section, "\n| `"+row+"` |") {
-				t.Errorf("%s has no row of %s", heading, row)
+				t.Errorf("section %s has no row %s", heading, row)
 			}
 		}
 	}
-	told := map[protoreflect.FullName]bool{} // with their methods
+	documented := map[protoreflect.FullName]bool{} // messages that the sections of methods include
 	eachFile(func(file protoreflect.FileDescriptor) {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
@@ -43,7 +43,7 @@ func TestReferenceIsComplete(t *testing.T) {
 				method := service.Methods().Get(j)
 				need(fmt.Sprintf("%s.%s", service.Name(), method.Name()),
 					append(fieldsOf(method.Input()), fieldsOf(method.Output())...)...)
-				told[method.Input().FullName()], told[method.Output().FullName()] = true, true
+				documented[method.Input().FullName()], documented[method.Output().FullName()] = true, true
 			}
 		}
 	})
@@ -58,7 +58,7 @@ func TestReferenceIsComplete(t *testing.T) {
 		}
 	}
 	message = func(m protoreflect.MessageDescriptor) {
-		if !m.IsMapEntry() && !told[m.FullName()] {
+		if !m.IsMapEntry() && !documented[m.FullName()] {
 			need(titleOf(m), fieldsOf(m)...)
 		}
 		enums(m.Enums())
@@ -72,8 +72,8 @@ func TestReferenceIsComplete(t *testing.T) {
 			message(file.Messages().Get(i))
 		}
 	})
-	if looked < 500 {
-		t.Errorf("only %d rows looked for", looked)
+	if rowCount < 500 {
+		t.Errorf("the test has checked only %d rows", rowCount)
 	}
 }
 
@@ -90,19 +90,19 @@ func TestAPIPageIsComplete(t *testing.T) {
 			_, part, found := strings.Cut(page, "\n## "+string(service.Name())+"\n")
 			part, _, _ = strings.Cut(part, "\n## ")
 			if !found {
-				t.Errorf("docs/api.md has no part of %s", service.Name())
+				t.Errorf("docs/api.md has no section %s", service.Name())
 			}
 			for j := range service.Methods().Len() {
 				name := string(service.Methods().Get(j).Name())
 				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(part) {
-					t.Errorf("docs/api.md: the part of %s does not name %s", service.Name(), name)
+					t.Errorf("docs/api.md: section %s does not name %s", service.Name(), name)
 				}
 			}
 		}
 	})
 	for name, number := range progressorv1.ErrorDetail_Reason_value {
 		if number != 0 && !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("docs/api.md does not have %s", name)
+			t.Errorf("docs/api.md does not list %s", name)
 		}
 	}
 }

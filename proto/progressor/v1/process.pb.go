@@ -1070,8 +1070,9 @@ func (x *Task) GetFirstScheduledTime() *timestamppb.Timestamp {
 }
 
 // Failure reports that the processor could not do its work. Either the task is retried, or it fails
-// and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
-// bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+// and the process goes to ERROR. The engine itself uses these reasons for tasks and jobs: timeout,
+// unavailable, bad_response, panic, zombie, lease_lost, no_workers, start_deadline, cancelled,
+// cancel_grace_expired, history_too_large, newer_state.
 type Failure struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name, compared with non_retryable_errors
@@ -1275,7 +1276,7 @@ type StartRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The INIT task does not run before this time.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // among the waiting processes of a namespace; smaller runs first
+	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // among the waiting processes of a namespace; smaller numbers run first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -268,7 +268,9 @@ type ProcessResponse_Result struct {
 }
 
 type ProcessResponse_Rejection struct {
-	// Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process.
+	// Allowed for INIT, CALL, NOTIFY and REPAIR. A rejected INIT removes the process, or the job is
+	// FAILED. A rejected NOTIFY is not retried. An attempt that rejects a TIMEOUT or CANCEL fails
+	// with the reason bad_response.
 	Rejection *Rejection `protobuf:"bytes,2,opt,name=rejection,proto3,oneof"`
 }
 

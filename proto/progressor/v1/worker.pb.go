@@ -2248,7 +2248,7 @@ func (x *Job) GetFairnessKey() string {
 
 type JobOptions struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // smaller runs first; default: 0
+	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // jobs with a smaller number run first; default: 0
 	// Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
 	// lease, see max_takeovers.
 	MaxRetry int32    `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`

@@ -1110,8 +1110,9 @@ export interface Task {
 }
 /**
  * Failure reports that the processor could not do its work. Either the task is retried, or it fails
- * and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
- * bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+ * and the process goes to ERROR. The engine itself uses these reasons for tasks and jobs: timeout,
+ * unavailable, bad_response, panic, zombie, lease_lost, no_workers, start_deadline, cancelled,
+ * cancel_grace_expired, history_too_large, newer_state.
  */
 export interface Failure {
     /** a short, stable name, compared with non_retryable_errors */
@@ -1169,7 +1170,7 @@ export interface StartRequest {
     timeout?: Duration;
     /** The INIT task does not run before this time. */
     startTime?: Timestamp;
-    /** among the waiting processes of a namespace; smaller runs first */
+    /** among the waiting processes of a namespace; smaller numbers run first */
     priority?: number;
 }
 export interface StartResponse {
@@ -2285,7 +2286,11 @@ export interface ProcessRequest {
 }
 export interface ProcessResponse {
     result?: Result;
-    /** Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process. */
+    /**
+     * Allowed for INIT, CALL, NOTIFY and REPAIR. A rejected INIT removes the process, or the job is
+     * FAILED. A rejected NOTIFY is not retried. An attempt that rejects a TIMEOUT or CANCEL fails
+     * with the reason bad_response.
+     */
     rejection?: Rejection;
     failure?: Failure;
 }
@@ -2624,7 +2629,7 @@ export interface Job {
     fairnessKey?: string;
 }
 export interface JobOptions {
-    /** smaller runs first; default: 0 */
+    /** jobs with a smaller number run first; default: 0 */
     priority?: number;
     /**
      * Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost

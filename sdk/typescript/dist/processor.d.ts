@@ -38,7 +38,7 @@ export interface ProcessorOptions {
 export declare function processor(handlers: TaskHandlers, options?: ProcessorOptions): RequestListener;
 /** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
 export declare function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void;
-/** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
+/** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
 export declare function runTask(handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void): Promise<ProcessResponse>;
 /** Returns why a signal was aborted if an error only says that it was. */
 export declare function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined;

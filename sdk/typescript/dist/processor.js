@@ -69,7 +69,7 @@ async function read(request) {
     }
     return Buffer.concat(chunks);
 }
-/** Calls the function for a task, and returns the response. Throws only what ends with the signal. */
+/** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
 export async function runTask(handlers, task, signal, log) {
     try {
         return { result: (await handlerOf(handlers, task)(task, { signal })) ?? {} };

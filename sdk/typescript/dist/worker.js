@@ -5,7 +5,7 @@ import { interval, maxTimer } from "./client.js";
 import { AttemptTimeout, JobCancelled, LeaseLost, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped, } from "./errors.js";
 import { decode, encode } from "./json.js";
 import { duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, } from "./processor.js";
-const maxAsked = 256; // leases per poll
+const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
 const requestTimeout = 30_000;
 const quietPause = 1000; // between two polls of a worker that takes no new tasks
@@ -15,10 +15,10 @@ const beatRetry = 250;
 const maxSummary = 4096;
 const maxProgress = 64 << 10; // bytes of JSON
 const maxBeat = 8 << 20; // bytes of progress in one heartbeat
-const again = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
+const outageRetry = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
 const now = () => performance.now();
 /** A lease, from the poll that returned it until its answer is settled. */
-class Held {
+class ActiveLease {
     lease;
     undecodable;
     began = now();
@@ -131,7 +131,7 @@ export class Worker {
                 continue;
             }
             try {
-                const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxAsked))));
+                const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxPolled))));
                 const { leases = [], worker } = await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, signal);
                 [accepted, failures] = [true, 0];
                 for (const lease of leases)
@@ -147,7 +147,7 @@ export class Worker {
                     throw error;
                 if (failures++ === 0)
                     this.log("engine unreachable; retrying", { workerId: this.id, error: error.message });
-                await sleep(interval(again, failures), undefined, { signal }).catch(() => { });
+                await sleep(interval(outageRetry, failures), undefined, { signal }).catch(() => { });
             }
         }
     }
@@ -176,7 +176,7 @@ export class Worker {
             const refusable = ["TASK_TYPE_CALL", "TASK_TYPE_REPAIR"].includes(json.request?.type ?? "");
             undecodable = new (refusable ? Rejection : Failure)("undecodable", `decode the request: ${messageOf(error)}`);
         }
-        const held = new Held(lease, undecodable);
+        const held = new ActiveLease(lease, undecodable);
         this.held.set(lease.leaseToken, held);
         const run = this.attempt(held).finally(() => this.running.delete(run));
         this.running.add(run);
@@ -291,7 +291,7 @@ export class Worker {
                 }
                 if (failures++ === 0)
                     this.log("sending an answer failed; retrying until its lease expires", { ...held.name, error });
-                await sleep(interval(again, failures));
+                await sleep(interval(outageRetry, failures));
             }
         }
     }

@@ -872,8 +872,9 @@ class Task(TypedDict, total=False):
 
 class Failure(TypedDict, total=False):
     """Failure reports that the processor could not do its work. Either the task is retried, or it fails
-    and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
-    bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+    and the process goes to ERROR. The engine itself uses these reasons for tasks and jobs: timeout,
+    unavailable, bad_response, panic, zombie, lease_lost, no_workers, start_deadline, cancelled,
+    cancel_grace_expired, history_too_large, newer_state.
     """
     # a short, stable name, compared with non_retryable_errors
     reason: str
@@ -925,7 +926,7 @@ class StartRequest(TypedDict, total=False):
     timeout: Duration
     # The INIT task does not run before this time.
     start_time: Timestamp
-    # among the waiting processes of a namespace; smaller runs first
+    # among the waiting processes of a namespace; smaller numbers run first
     priority: int
 
 
@@ -2046,7 +2047,9 @@ class ProcessRequest(TypedDict, total=False):
 
 class ProcessResponse(TypedDict, total=False):
     result: Result
-    # Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process.
+    # Allowed for INIT, CALL, NOTIFY and REPAIR. A rejected INIT removes the process, or the job is
+    # FAILED. A rejected NOTIFY is not retried. An attempt that rejects a TIMEOUT or CANCEL fails
+    # with the reason bad_response.
     rejection: Rejection
     failure: Failure
 
@@ -2403,7 +2406,7 @@ class Job(TypedDict, total=False):
 
 
 class JobOptions(TypedDict, total=False):
-    # smaller runs first; default: 0
+    # jobs with a smaller number run first; default: 0
     priority: int
     # Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
     # lease, see max_takeovers.

@@ -414,8 +414,9 @@ export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
 
 /**
  * Failure reports that the processor could not do its work. Either the task is retried, or it fails
- * and the process goes to ERROR. The engine itself uses these reasons: timeout, unavailable,
- * bad_response, panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
+ * and the process goes to ERROR. The engine itself uses these reasons for tasks and jobs: timeout,
+ * unavailable, bad_response, panic, zombie, lease_lost, no_workers, start_deadline, cancelled,
+ * cancel_grace_expired, history_too_large, newer_state.
  *
  * @generated from message progressor.v1.Failure
  */
@@ -594,7 +595,7 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   startTime?: Timestamp | undefined;
 
   /**
-   * among the waiting processes of a namespace; smaller runs first
+   * among the waiting processes of a namespace; smaller numbers run first
    *
    * @generated from field: int32 priority = 11;
    */

@@ -130,7 +130,9 @@ export type ProcessResponse = Message<"progressor.v1.ProcessResponse"> & {
     case: "result";
   } | {
     /**
-     * Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process.
+     * Allowed for INIT, CALL, NOTIFY and REPAIR. A rejected INIT removes the process, or the job is
+     * FAILED. A rejected NOTIFY is not retried. An attempt that rejects a TIMEOUT or CANCEL fails
+     * with the reason bad_response.
      *
      * @generated from field: progressor.v1.Rejection rejection = 2;
      */

@@ -1064,7 +1064,7 @@ export const JobSchema: GenMessage<Job> = /*@__PURE__*/
  */
 export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   /**
-   * smaller runs first; default: 0
+   * jobs with a smaller number run first; default: 0
    *
    * @generated from field: int32 priority = 1;
    */

@@ -307,7 +307,7 @@ func TestLogoutDuringARead(t *testing.T) {
 }
 
 // A login replaces the previous login of the browser, even on an engine that has cached that login.
-// It does not replace a login of which a client knows only the ID.
+// A client that knows only the ID of a login cannot replace it.
 func TestLoginsInOneBrowser(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

@@ -73,8 +73,8 @@ func (a *Authenticator) Run(ctx context.Context) {
 	}
 }
 
-// isJWT reports whether a token looks like a JSON Web Token: three parts, the first of which begins
-// with the base64 of {".
+// isJWT reports whether a token looks like a JSON Web Token: it has three parts, and begins with
+// the base64 of {".
 func isJWT(token string) bool {
 	return strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") == 2
 }

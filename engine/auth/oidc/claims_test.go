@@ -89,8 +89,8 @@ func TestNameClaim(t *testing.T) {
 	}
 }
 
-// The token of a service account of Kubernetes, with the claims of its documentation. It was not
-// tested with a cluster.
+// TestKubernetesClaims checks a token of a Kubernetes service account, with the claims that the
+// Kubernetes documentation shows. It does not use a cluster.
 func TestKubernetesClaims(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)

@@ -55,8 +55,8 @@ func visit(t *testing.T, to string) url.Values {
 	return back.Query()
 }
 
-// A user logs in with PKCE, state and nonce, at an issuer with a client without a secret, or with
-// one that is sent in the way that the issuer supports.
+// A user logs in with PKCE, state and nonce. The client has no secret, or its secret is sent in a
+// way that the issuer supports.
 func TestCodeFlow(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")

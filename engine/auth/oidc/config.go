@@ -37,7 +37,7 @@ const (
 // nameRule matches the name of an issuer, which is a part of a URL.
 var nameRule = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// Config says which tokens of an issuer are accepted.
+// Config describes an issuer and which of its tokens are accepted.
 type Config struct {
 	Issuer      string // URL in the claim iss
 	Audience    string // must be in the claim aud

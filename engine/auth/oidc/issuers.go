@@ -99,8 +99,8 @@ func (i *Issuers) Find(token string) (*Issuer, error) {
 }
 
 // Verify returns the user and the groups in a token. It returns an error with ErrUnreachable if the
-// keys of the issuer cannot be read, a ClaimError if the issuer has signed the token, and another
-// error if it has not signed it.
+// keys of the issuer cannot be read, a ClaimError if the issuer has signed the token but a claim is
+// not accepted, and another error if the issuer has not signed the token.
 func (i *Issuer) Verify(ctx context.Context, token string) (Identity, error) {
 	verified, err := i.verify(ctx, token, i.config.Audience)
 	if err != nil {

@@ -220,11 +220,11 @@ func TestRotatedKeys(t *testing.T) {
 	for range 20 {
 		foreign := testissuer.Sign(t, testissuer.NewKey(t, rand.Text()), i.Claims(nil))
 		if _, err := all.Verify(t.Context(), foreign); !errors.Is(err, errUnknownKey) {
-			t.Errorf("a foreign key: %v", err)
+			t.Errorf("a key of another issuer: %v", err)
 		}
 	}
 	if i.Reads() != retryBurst {
-		t.Errorf("%d reads after foreign keys", i.Reads())
+		t.Errorf("%d reads after keys of another issuer", i.Reads())
 	}
 	now = now.Add(retryTime)
 	i.Rotate()

@@ -76,7 +76,7 @@ func (b *Bulks) Start(
 	key := keyOf(r.GetNamespace(), newID(r))
 	err = b.store(ctx, key, &o, r.GetIdempotencyKey(), by)
 	if errors.Is(err, process.ErrProcessExists) && r.GetIdempotencyKey() != "" {
-		err = b.sameAs(ctx, key, &o) // its key is deleted after a day, while the bulk may still exist
+		err = b.checkSame(ctx, key, &o) // its key is deleted after a day, while the bulk may still exist
 	}
 	if err != nil {
 		return nil, err
@@ -109,14 +109,14 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	return err
 }
 
-// sameAs reports whether an existing bulk has the same request.
-func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *command) error {
+// checkSame returns an error if an existing bulk has a different request.
+func (b *Bulks) checkSame(ctx context.Context, key process.Key, o *command) error {
 	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err != nil {
 		return err
 	}
-	there, err := commandOf(p)
-	if err == nil && string(there.args()) != string(o.args()) {
+	existing, err := commandOf(p)
+	if err == nil && string(existing.args()) != string(o.args()) {
 		err = fmt.Errorf("%s: %w", key, process.ErrIdempotencyMismatch)
 	}
 	return err

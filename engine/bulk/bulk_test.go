@@ -46,10 +46,10 @@ func TestVerbs(t *testing.T) {
 		t.Run(tt.verb.String(), func(t *testing.T) {
 			t.Parallel()
 			n := start(t, storagetest.DSN(t))
-			n.have(t, "", ids("runs", 4)...)
-			n.have(t, "", ids("held", 4)...)
-			n.have(t, "fail", ids("broken", 2)...)
-			n.have(t, "complete", "done")
+			n.startAll(t, "", ids("runs", 4)...)
+			n.startAll(t, "", ids("held", 4)...)
+			n.startAll(t, "fail", ids("broken", 2)...)
+			n.startAll(t, "complete", "done")
 			for _, id := range ids("held", 4) {
 				if _, err := n.SuspendProcess(t.Context(), key(id), "", process.Actor{Name: "lee"}); err != nil {
 					t.Fatal(err)
@@ -110,9 +110,9 @@ func TestOwnProcessesAreLeftAlone(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "fail", ids("broken", 3)...)
+	n.startAll(t, "fail", ids("broken", 3)...)
 	for _, id := range ids("runs", 25) {
-		n.have(t, "", id)
+		n.startAll(t, "", id)
 	}
 	before := n.Count(t, "SELECT count(*) FROM processes")
 	r := request(repair, `process_id = "runs-*" OR process_id = "broken-*"`)
@@ -135,13 +135,13 @@ func TestCountIsBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn)
-	n.have(t, "", ids("p", 1001)...)
+	n.startAll(t, "", ids("p", 1001)...)
 	r := request(suspend, "status = RUNNING")
 	r.DryRun = true
 	if b := n.begun(t, r); b.GetMatched() != 1001 || b.GetExpectedMore() {
 		t.Errorf("%v", b)
 	}
-	n.Hurry()
+	n.StopCounting()
 	if b := n.begun(t, r); b.GetMatched() != 1000 || !b.GetExpectedMore() {
 		t.Errorf("%v", b)
 	}
@@ -194,7 +194,7 @@ func rated(rate float64) *progressorv1.StartBulkRequest {
 func TestStartedTwice(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 5)...)
+	n.startAll(t, "", ids("p", 5)...)
 	r := request(suspend, "status = RUNNING")
 	r.IdempotencyKey = "k"
 	first := n.ended(t, n.begun(t, r))
@@ -282,7 +282,7 @@ func TestNoBulk(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.FailSoon(); b.KeepFailures(2) })
-	n.have(t, "", ids("p", 20)...)
+	n.startAll(t, "", ids("p", 20)...)
 	storagetest.Begin(t, n.DB,
 		"SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE")
 	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
@@ -330,7 +330,7 @@ func TestFailuresFitIntoAHistory(t *testing.T) {
 func TestFaultThatPasses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 5)...)
+	n.startAll(t, "", ids("p", 5)...)
 	held := storagetest.Begin(t, n.DB, "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE")
 	b := n.begun(t, request(suspend, "status = RUNNING"))
 	eventually(t, "the others are done", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
@@ -348,7 +348,7 @@ func TestFaultThatPasses(t *testing.T) {
 func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 5)...)
+	n.startAll(t, "", ids("p", 5)...)
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestTenThousand(t *testing.T) {
 	t.Parallel()
 	const many = 10_000
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", many)...)
+	n.startAll(t, "", ids("p", many)...)
 	b := n.begun(t, request(suspend, "status = RUNNING"))
 	b = n.ended(t, b)
 	if b.GetDone() != many || b.GetMatched() != many || b.GetExpected() != many ||
@@ -392,7 +392,7 @@ func TestTenThousand(t *testing.T) {
 func TestListsAndCountsHaveBulks(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 3)...)
+	n.startAll(t, "", ids("p", 3)...)
 	n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
 	counts, err := n.CountProcesses(t.Context(), "ns")
 	if err != nil || counts["suspended"] != 3 || counts["completed"] != 1 {

@@ -129,11 +129,11 @@ type progress struct {
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
-	Again   []again       `json:"again,omitempty"` // to be retried
+	Again   []postponed   `json:"again,omitempty"` // to be retried
 }
 
-// again is a process for which the verb failed temporarily.
-type again struct {
+// postponed is a process for which the verb failed temporarily.
+type postponed struct {
 	search.Cursor
 	Tries int `json:"tries"`
 }

@@ -31,8 +31,8 @@ func (b *Bulks) Page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 	return w.Result.Done()
 }
 
-// Hurry makes counting end after its first page.
-func (b *Bulks) Hurry() { b.limits.expectTime, b.limits.dryRunTime = 0, 0 }
+// StopCounting makes counting end after its first page.
+func (b *Bulks) StopCounting() { b.limits.expectTime, b.limits.dryRunTime = 0, 0 }
 
 // FailureEvent returns the stored event of a failure.
 func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }

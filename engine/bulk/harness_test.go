@@ -56,7 +56,7 @@ func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch string(r.GetArgs()) {
 	case "fail":
-		return nil, processor.Fail("broken", "as told")
+		return nil, processor.Fail("broken", "as asked")
 	case "complete":
 		return processor.Result().Complete().Done()
 	}
@@ -65,8 +65,8 @@ func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Proc
 
 func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
 
-// have starts processes concurrently.
-func (n *node) have(t testing.TB, args string, ids ...string) {
+// startAll starts processes concurrently.
+func (n *node) startAll(t testing.TB, args string, ids ...string) {
 	t.Helper()
 	var group sync.WaitGroup
 	places := make(chan struct{}, 100)

@@ -18,8 +18,8 @@ import (
 // limits are the limits of a bulk.
 type limits struct {
 	page int // processes of a page
-	// pageTime is how long a page begins with further processes. It is short, because a cancel
-	// waits for the end of the page.
+	// pageTime is how long a page takes up further processes. It is short, because a cancel waits
+	// for the end of the page.
 	pageTime   time.Duration
 	side       int           // concurrent processes
 	pause      time.Duration // before a retry
@@ -53,7 +53,7 @@ type work struct {
 	recorded int64     // recorded failures
 	created  time.Time // when the bulk was started
 	began    time.Time
-	over     time.Time // the page begins with no further process after this time
+	over     time.Time // the page takes up no further process after this time
 	acted    int       // processes that the verb was applied to
 	stopped  bool      // the node drains
 }
@@ -106,7 +106,7 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
 	w.progress.Again = nil
-	did := w.all(waiting, func(a again) error { return w.restart(ctx, a) })
+	did := w.forEach(waiting, func(a postponed) error { return w.retry(ctx, a) })
 	w.progress.Again = append(w.progress.Again, waiting[did:]...)
 	switch {
 	case w.progress.Walked:
@@ -119,11 +119,11 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 	if err != nil {
 		return false, w.keep(err)
 	}
-	fresh := make([]again, len(found))
+	fresh := make([]postponed, len(found))
 	for n, s := range found {
-		fresh[n] = again{Cursor: s.Cursor}
+		fresh[n] = postponed{Cursor: s.Cursor}
 	}
-	did = w.all(fresh, func(a again) error { return w.verb(ctx, a) })
+	did = w.forEach(fresh, func(a postponed) error { return w.verb(ctx, a) })
 	if w.command.Kind != "" { // a position within a page cannot be stored
 		w.progress.Again = append(w.progress.Again, fresh[did:]...)
 		did = len(fresh)
@@ -166,31 +166,31 @@ func (w *work) size() int {
 func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 
 // verb applies the verb to a process.
-func (w *work) verb(ctx context.Context, a again) error {
+func (w *work) verb(ctx context.Context, a postponed) error {
 	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
 	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key, w.command.Reason, w.by)
 }
 
-// errOther reports a process that no longer matches.
-var errOther = errors.New("it no longer matches")
+// errNoMatch reports a process that no longer matches.
+var errNoMatch = errors.New("it no longer matches")
 
-// restart applies the verb to a process that was found earlier, if it still matches. In the
+// retry applies the verb to a process that was found earlier, if it still matches. In the
 // meantime, the namespace may have been paused, or an operator may have repaired a process that
 // would be removed.
-func (w *work) restart(ctx context.Context, a again) error {
+func (w *work) retry(ctx context.Context, a postponed) error {
 	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
 	case err != nil:
 		return err
 	case !matches:
-		return errOther
+		return errNoMatch
 	}
 	return w.verb(ctx, a)
 }
 
-// all calls do for the elements of a list, a few at a time, until the time of the page is over, but
-// for at least one element. It returns the number of calls.
-func (w *work) all(list []again, do func(again) error) (did int) {
+// forEach calls do for the elements of a list, a few at a time, until the time of the page is over.
+// It handles at least one element, and returns the number of calls.
+func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
 		side := list[did:min(did+w.bulks.limits.side, len(list))]
 		errs := make([]error, len(side))
@@ -208,7 +208,7 @@ func (w *work) all(list []again, do func(again) error) (did int) {
 }
 
 // account records the result for one process.
-func (w *work) account(a again, err error) {
+func (w *work) account(a postponed, err error) {
 	var status *process.WrongStatusError
 	w.acted++
 	switch {
@@ -216,12 +216,12 @@ func (w *work) account(a again, err error) {
 		w.progress.Done++
 	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrJobNotFound),
 		errors.Is(err, process.ErrRunNotFound),
-		errors.Is(err, errOther), errors.As(err, &status):
+		errors.Is(err, errNoMatch), errors.As(err, &status):
 		w.progress.Skipped++
 	case errors.Is(err, process.ErrDraining):
 		w.stopped = true
 		w.progress.Again = append(w.progress.Again, a)
-	case passes(err) && a.Tries+1 < w.bulks.limits.tries:
+	case isTemporary(err) && a.Tries+1 < w.bulks.limits.tries:
 		a.Tries++
 		w.progress.Again = append(w.progress.Again, a)
 	default:
@@ -230,8 +230,8 @@ func (w *work) account(a again, err error) {
 	}
 }
 
-// passes reports whether the cause of an error may pass.
-func passes(err error) bool {
+// isTemporary reports whether a repeat may succeed after an error.
+func isTemporary(err error) bool {
 	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -35,7 +35,7 @@ func (n *node) begins(t testing.TB, b *progressorv1.Bulk) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 6)...)
+	n.startAll(t, "", ids("p", 6)...)
 	b := n.ended(t, n.begun(t, paged(suspend, "status = RUNNING", 2)))
 	if b.GetDone() != 6 {
 		t.Errorf("%v", b)
@@ -54,7 +54,7 @@ func TestRate(t *testing.T) {
 func TestCancelInTheMiddle(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 60)...)
+	n.startAll(t, "", ids("p", 60)...)
 	b := n.begun(t, paged(suspend, "status = RUNNING", 5))
 	n.begins(t, b)
 	if c, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), process.Actor{Name: "lee"}); err != nil ||
@@ -79,14 +79,14 @@ func TestCancelInTheMiddle(t *testing.T) {
 
 // If the node that runs a bulk dies or stops, another node continues with the page that was not
 // stored.
-func TestAnotherNodeGoesOn(t *testing.T) {
+func TestAnotherNodeContinues(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "stopped"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			dsn := storagetest.DSN(t)
 			a := start(t, dsn)
-			a.have(t, "", ids("p", 600)...)
+			a.startAll(t, "", ids("p", 600)...)
 			b := a.begun(t, paged(suspend, "status = RUNNING", 100))
 			a.begins(t, b)
 			if how == "killed" {
@@ -118,7 +118,7 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 func TestPageTwice(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 10)...)
+	n.startAll(t, "", ids("p", 10)...)
 	r := request(suspend, `process_id = "p-*"`)
 	b := n.ended(t, n.begun(t, r))
 	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), &progressorv1.HistoryRange{Limit: new(int32)}, 0)
@@ -145,7 +145,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	all := ids("p", 40)
 	for _, id := range all { // one after the other, so that their order is that of the pages
-		n.have(t, "", id)
+		n.startAll(t, "", id)
 	}
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 func TestStateOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 2)...)
+	n.startAll(t, "", ids("p", 2)...)
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.have(t, "", ids("p", 4)...)
+	n.startAll(t, "", ids("p", 4)...)
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestPageEndsEarly(t *testing.T) {
 	t.Parallel()
 	const many = 60
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.EndEarly() })
-	n.have(t, "", ids("p", many)...)
+	n.startAll(t, "", ids("p", many)...)
 	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
 	if b.GetDone() != many || n.statuses(t) != "SUSPENDED 60" {
 		t.Errorf("%v; %s", b, n.statuses(t))

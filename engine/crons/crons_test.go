@@ -55,12 +55,12 @@ func TestFires(t *testing.T) {
 	}
 	k := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'")
 	if k != 1 {
-		t.Errorf("the order was recorded %d times, want once", k)
+		t.Errorf("the command was recorded %d times, want once", k)
 	}
 }
 
-// A trigger obeys overlap and concurrency, with the action that it names.
-func TestOrders(t *testing.T) {
+// A trigger obeys the overlap action that it names, and the concurrency policy.
+func TestTriggers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	ctx := t.Context()
@@ -272,7 +272,7 @@ func TestDelete(t *testing.T) {
 	}
 	if k := n.Count(t, `SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron')
 		AND source = '10.0.0.7:4711'`); k != 6 {
-		t.Errorf("%d orders are recorded", k)
+		t.Errorf("%d commands are recorded", k)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestList(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	for field, spoil := range map[string]func(*progressorv1.Cron){
+	for field, change := range map[string]func(*progressorv1.Cron){
 		"cron.spec.expressions[1]": func(c *progressorv1.Cron) {
 			c.Spec.Expressions = append(c.Spec.Expressions, "61 * * * *")
 		},
@@ -379,7 +379,7 @@ func TestRefused(t *testing.T) {
 		"cron.target": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },
 	} {
 		c := starts("c", never, "")
-		spoil(c)
+		change(c)
 		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim)
 		var wrong *process.InvalidError
 		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Message == "" {

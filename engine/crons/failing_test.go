@@ -71,7 +71,7 @@ func TestFailingCrons(t *testing.T) {
 	run("bad", progressorv1.FireStatus_FIRE_STATUS_FAILED)
 	run("bad", progressorv1.FireStatus_FIRE_STATUS_FAILED)
 	run("late", progressorv1.FireStatus_FIRE_STATUS_TIMEOUT)
-	same(seen(), `["2 bad failed as told" "1 late timeout too long"]`)
+	same(seen(), `["2 bad failed as asked" "1 late timeout too long"]`)
 	corrected := &progressorv1.UpdateCronRequest{Cron: starts("bad", never, "complete")}
 	if _, err := n.Update(ctx, corrected, kim); err != nil {
 		t.Fatal(err)

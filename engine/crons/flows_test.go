@@ -85,7 +85,7 @@ func (n *node) complete(t testing.TB, runID, reason string) {
 	}
 	if reason != "" {
 		r.Outcome = &progressorv1.CompleteStepRequest_Failure{
-			Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+			Failure: &progressorv1.Failure{Reason: reason, Message: "as asked"},
 		}
 	}
 	if _, err := n.Flows.Complete(context.Background(), r, kim); err != nil {
@@ -152,7 +152,7 @@ func TestEndsOfFlows(t *testing.T) {
 	run := runOf(t, n.trigger(t, "fails"))
 	n.waits(t, run)
 	n.complete(t, run, "broken")
-	if f := n.awaits(t, "fails", "FIRED FAILED 1")[0]; f.GetDetail() != "as told" {
+	if f := n.awaits(t, "fails", "FIRED FAILED 1")[0]; f.GetDetail() != "as asked" {
 		t.Errorf("failed: %v", f)
 	}
 	_, err := n.Flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim)

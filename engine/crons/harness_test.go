@@ -59,7 +59,7 @@ func obey(gate <-chan struct{}) processor.Processor {
 		case "complete":
 			return processor.Result().Complete().Done()
 		case "fail":
-			return nil, processor.Fail("broken", "as told")
+			return nil, processor.Fail("broken", "as asked")
 		case "timeout":
 			return nil, processor.Fail(process.ReasonTimeout, "too long")
 		case "hold":

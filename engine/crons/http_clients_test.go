@@ -19,7 +19,7 @@ import (
 )
 
 // Crons with the same TLS settings share connections, and other crons do not.
-func TestHTTPClientsAreOfTLSSettings(t *testing.T) {
+func TestHTTPClientsByTLSSettings(t *testing.T) {
 	t.Parallel()
 	ca := testca.New(t)
 	var connections atomic.Int32

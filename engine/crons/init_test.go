@@ -89,7 +89,7 @@ func TestRunEndsBeforeInit(t *testing.T) {
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
 	close(n.gate)
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED SUCCESS 1")
-	eventually(t, "those that were to end have, and the other one lives", func() bool {
+	eventually(t, "two processes are cancelled, and the third one runs", func() bool {
 		return status(late, "CANCELLED") && status(first, "CANCELLED") && status(second, "RUNNING")
 	})
 }

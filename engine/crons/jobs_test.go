@@ -97,12 +97,12 @@ func TestEndsOfJobs(t *testing.T) {
 	for id, want := range map[string]struct {
 		reason, ledger, detail string
 	}{
-		"fail":    {"broken", "FIRED FAILED 1", "as told"},
-		"timeout": {process.ReasonTimeout, "FIRED TIMEOUT 1", "as told"},
+		"fail":    {"broken", "FIRED FAILED 1", "as asked"},
+		"timeout": {process.ReasonTimeout, "FIRED TIMEOUT 1", "as asked"},
 	} {
 		n.create(t, enqueues(id, nil))
 		run := n.trigger(t, id).GetProcessId()
-		n.answer(t, n.take(t, run), &progressorv1.Failure{Reason: want.reason, Message: "as told"})
+		n.answer(t, n.take(t, run), &progressorv1.Failure{Reason: want.reason, Message: "as asked"})
 		if f := n.awaits(t, id, want.ledger)[0]; f.GetDetail() != want.detail {
 			t.Errorf("%s: %v", id, f)
 		}

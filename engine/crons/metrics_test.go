@@ -160,7 +160,7 @@ func TestMetrics(t *testing.T) {
 	if fired < 2 {
 		t.Errorf("%v fire times were caught up", fired)
 	}
-	moved("what was made up is not late", map[string]float64{
+	moved("fire times that were caught up are not late", map[string]float64{
 		"fires_total{decision=fired}": fired, "runs_total{status=success}": fired,
 	})
 
@@ -179,7 +179,7 @@ func TestMetrics(t *testing.T) {
 	if missed < 2 {
 		t.Errorf("%v fire times were missed", missed)
 	}
-	moved("what was missed", map[string]float64{
+	moved("missed fire times", map[string]float64{
 		"fires_total{decision=missed}": missed, "runs_total{status=skipped}": missed, "misfires_total": missed,
 	})
 }

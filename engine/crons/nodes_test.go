@@ -73,7 +73,7 @@ func TestNodeDies(t *testing.T) {
 	if _, err := b.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what runs has ended", func() bool {
+	eventually(t, "no run continues", func() bool {
 		return b.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0
 	})
 	b.once(t, "c")
@@ -183,7 +183,7 @@ func TestMisfires(t *testing.T) {
 	b := start(t, dsn)
 	for id := range policies {
 		var missed, fired, skipped int
-		eventually(t, "the first look is stored", func() bool {
+		eventually(t, "the first check is stored", func() bool {
 			// This step decided the most fire times. Later steps decide one or two.
 			return b.DB.QueryRow(t.Context(),
 				`SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER
@@ -217,7 +217,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	c := starts("c", "* * * * * *", "complete")
 	c.Policy.MaxConcurrency = 100
 	n.create(t, c)
-	spoil := func(from, to string) {
+	replaceStart := func(from, to string) {
 		t.Helper()
 		_, err := n.DB.Exec(t.Context(),
 			`UPDATE processes SET aux_state = convert_to($1, 'UTF8') || substring(aux_state FROM length($2) + 1)
@@ -234,10 +234,10 @@ func TestResumeOfABrokenCron(t *testing.T) {
 		return p.GetStatus().String()
 	}
 	eventually(t, "it is broken", func() bool {
-		spoil(`{"v":1,`, `{"v":!,`) // not JSON
+		replaceStart(`{"v":1,`, `{"v":!,`) // not JSON
 		return status() == "PROCESS_STATUS_ERROR"
 	})
-	spoil(`{"v":!,`, `{"v":1,`)
+	replaceStart(`{"v":!,`, `{"v":1,`)
 	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestPausedNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaits(t, "held", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1") // one after the other
-	eventually(t, "the changed one fires, as it was changed", func() bool {
+	eventually(t, "the changed cron fires with its new definition", func() bool {
 		return n.Count(t, `SELECT count(*) FROM processes WHERE starts_with(process_id, 'made/')
 			AND status = 'RUNNING'`) == 1
 	})
@@ -91,7 +91,7 @@ func TestPausedNamespace(t *testing.T) {
 			(SELECT max(fire_time) FROM cron_fires WHERE cron_id = 'before'), interval '1 s') s
 			WHERE NOT EXISTS (SELECT 1 FROM cron_fires f WHERE f.cron_id = 'before' AND f.fire_time = s)`)
 	}
-	eventually(t, "what passed is decided", func() bool {
+	eventually(t, "the fire times of the pause are decided", func() bool {
 		return n.Count(t, `SELECT count(*) FROM cron_fires WHERE cron_id = 'before'
 			AND fire_time > now() - interval '3 s'`) > 0
 	})

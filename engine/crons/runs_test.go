@@ -132,7 +132,7 @@ func TestQueue(t *testing.T) {
 	fires := n.awaits(t, "c", "FIRED RUNNING 1, QUEUED SCHEDULED, DROPPED SKIPPED")
 	n.call(t, fires[0].GetProcessId(), "complete")
 	fires = n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED RUNNING 1, DROPPED SKIPPED")
-	eventually(t, "the one that waited runs", func() bool {
+	eventually(t, "the queued run starts", func() bool {
 		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'",
 			fires[1].GetProcessId()) == 1
 	})

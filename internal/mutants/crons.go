@@ -19,7 +19,7 @@ var cronMutants = []mutant{
 		name: "cron-row-missing", breaks: "every fire time that comes has a row in the ledger",
 		file: cronTask, old: "		t.row(row)\n",
 		planted:  "		if fire.Decision == cron.Fired {\n			t.row(row)\n		}\n",
-		packages: "./engine/crons", run: "Orders|Misfires",
+		packages: "./engine/crons", run: "Triggers|Misfires",
 	},
 	{
 		name: "cron-row-of-fenced-result", breaks: "a refused result does not change the ledger",

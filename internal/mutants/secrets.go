@@ -165,7 +165,7 @@ var secretMutants = []mutant{
 	{
 		name: "crons-share-connections", breaks: "crons with other client certificates use other connections",
 		file: "engine/crons/http_clients.go", old: "len(ca), ca, certificate))", planted: "len(ca), ca, nil))",
-		packages: "./engine/crons", run: "TestHTTPClientsAreOfTLSSettings",
+		packages: "./engine/crons", run: "TestHTTPClientsByTLSSettings",
 	},
 	{
 		name: "webhook-without-certificate", breaks: "a webhook gets a client certificate",

@@ -18,8 +18,8 @@ import (
 const threeJobs = `{"type": "line", "result": "${steps.third.result}", "steps": [{"step_id": "first", "job": {}},
 	{"step_id": "second", "job": {}, "input": "${steps.first.result}"}, {"step_id": "third", "job": {}}]}`
 
-// Jobs in sequence need one transaction each: it stores the end of a job, the decision of its run
-// and the start of the next job.
+// Jobs in sequence need one transaction each. The transaction stores the end of a job, the decision
+// of its run and the start of the next job.
 func TestRunAdvancesWithTheEndsOfItsJobs(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -37,7 +37,7 @@ func TestRunAdvancesWithTheEndsOfItsJobs(t *testing.T) {
 	same(t, runSummary(n.ended(t, "ns", "timers")), "SUCCEEDED: first SUCCEEDED second SUCCEEDED third SUCCEEDED")
 }
 
-// failsAtTimes is a processor of jobs of which some always fail.
+// failsAtTimes is a processor for which some jobs always fail.
 func failsAtTimes(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	h := fnv.New32()
 	_, _ = fmt.Fprint(h, r.GetJobName(), string(r.GetArgs())) // cannot fail
@@ -47,8 +47,8 @@ func failsAtTimes(ctx context.Context, r *progressorv1.ProcessRequest) (*progres
 	return obey(ctx, r)
 }
 
-// story returns the end of a run, its tasks and its events.
-func (n *node) story(t testing.TB, runID string) string {
+// summary returns the end of a run, its tasks and its events.
+func (n *node) summary(t testing.TB, runID string) string {
 	t.Helper()
 	r := n.ended(t, "ns", runID)
 	var rows string
@@ -64,7 +64,7 @@ func (n *node) story(t testing.TB, runID string) string {
 }
 
 // Runs of random templates without concurrent steps have the same steps, results, tasks and events
-// with and without the fast path, without which no run advances with the end of its job.
+// with and without the fast path. Without the fast path, no run advances with the end of its job.
 func TestWithoutFastPath(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -84,14 +84,14 @@ func TestWithoutFastPath(t *testing.T) {
 			for concurrent(template) {
 				template = m.template()
 			}
-			payload, stories := m.payload(), []string{}
+			payload, summaries := m.payload(), []string{}
 			for _, n := range nodes {
 				n.put(t, "ns", fmt.Sprintf(`{"type": "t%d", %s}`, i, template))
 				n.run(t, "ns", fmt.Sprint("t", i), fmt.Sprintf("r%d.", i), payload)
-				stories = append(stories, n.story(t, fmt.Sprintf("r%d.", i)))
+				summaries = append(summaries, n.summary(t, fmt.Sprintf("r%d.", i)))
 			}
-			if stories[0] != stories[1] {
-				t.Fatalf("seed %d: %s\nwith the fast path: %s\nwithout: %s", seed, template, stories[0], stories[1])
+			if summaries[0] != summaries[1] {
+				t.Fatalf("seed %d: %s\nwith the fast path: %s\nwithout: %s", seed, template, summaries[0], summaries[1])
 			}
 		}
 	}})

@@ -178,7 +178,7 @@ func waitingProcess(cancels chan<- time.Duration) processor.Func {
 		case progressorv1.TaskType_TASK_TYPE_CANCEL:
 			cancels <- time.Until(r.GetDeadline().AsTime())
 		case progressorv1.TaskType_TASK_TYPE_CALL:
-			return nil, processor.Fail("broken", "as told").NonRetryable()
+			return nil, processor.Fail("broken", "as asked").NonRetryable()
 		default:
 		}
 		return processor.Result().Done()

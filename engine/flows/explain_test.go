@@ -42,6 +42,6 @@ func TestExplainRun(t *testing.T) {
 	says("~flow/r1", "Worker w has the job of step ship.")
 	n.answer(t, l, "", "no_address")
 	n.ended(t, "pull", "r1")
-	says("~flow/r1", "The run is FAILED: no_address: as told.", "progressor run retry pull r1 retries it")
+	says("~flow/r1", "The run is FAILED: no_address: as asked.", "progressor run retry pull r1 retries it")
 	says("~job/r1/ship", "progressor run retry pull r1 retries its run")
 }

@@ -22,7 +22,8 @@ func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	return list
 }
 
-func (n *node) letGo(t testing.TB, inError, cancelled string) {
+// awaitJobs waits until these jobs, and no others, are in ERROR and CANCELLED.
+func (n *node) awaitJobs(t testing.TB, inError, cancelled string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled),
 		func() bool {
@@ -44,23 +45,23 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	n.answer(t, n.lease(t, "ship"), "", "broken")
 	n.answer(t, n.lease(t, "ship"), "", "broken")
 	n.ended(t, "pull", "r1")
-	n.letGo(t, "~job/r1/ship~2", "~job/r1/ship")
+	n.awaitJobs(t, "~job/r1/ship~2", "~job/r1/ship")
 
 	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.letGo(t, "", "~job/r1/ship ~job/r1/ship~2")
+	n.awaitJobs(t, "", "~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "ship"), "", "")
 	// Too many items fail and run again. Then one item fails, which is allowed, and stays until the
 	// run has succeeded without it.
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
-	n.letGo(t, "~job/r1/each.0~4", "~job/r1/each.0~3 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
+	n.awaitJobs(t, "~job/r1/each.0~4", "~job/r1/each.0~3 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "each"), "", "")
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: ship SUCCEEDED 3 each SUCCEEDED 2")
-	n.letGo(t, "", "~job/r1/each.0~3 ~job/r1/each.0~4 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
+	n.awaitJobs(t, "", "~job/r1/each.0~3 ~job/r1/each.0~4 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
 }
 
 // TestFailedJobsThatAreIgnored checks that ignored failed jobs are CANCELLED as soon as their run
@@ -72,7 +73,7 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 		{"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "ignores", "r1", "")
 	n.answer(t, n.lease(t, "a"), "", "broken")
-	n.letGo(t, "", "~job/r1/a")
+	n.awaitJobs(t, "", "~job/r1/a")
 
 	// The end of a job is ignored if an operator has skipped its step in the meantime.
 	n.run(t, "pull", "ignores", "r2", "")
@@ -84,5 +85,5 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.answer(t, l, "", "broken")
-	n.letGo(t, "", "~job/r1/a ~job/r2/a")
+	n.awaitJobs(t, "", "~job/r1/a ~job/r2/a")
 }

@@ -302,7 +302,7 @@ func (f *Flows) Retry(
 		return nil, &StatusError{
 			Run: r.GetRunId(),
 			Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried",
-				word(row.Status)),
+				statusName(row.Status)),
 		}
 	}
 	f.engine.WakePollers()

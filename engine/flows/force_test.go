@@ -39,7 +39,7 @@ func TestForceCancel(t *testing.T) {
 	r := n.force(t, "r1")
 	same(t, runSummary(r)+" "+r.GetFailure().GetReason(),
 		"FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
-	n.letGo(t, "~job/r1/c", "~job/r1/b.undo")
+	n.awaitJobs(t, "~job/r1/c", "~job/r1/b.undo")
 
 	_, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim)
 	if err != nil {

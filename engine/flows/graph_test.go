@@ -50,9 +50,9 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestItemsGiveTheNextStepTheirResults checks that the decision that ends a for_each can begin a
+// TestForEachEndBeginsTheNextStep checks that the decision that ends a for_each can begin a
 // step that uses the result.
-func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
+func TestForEachEndBeginsTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload"}},
@@ -135,9 +135,9 @@ func TestUndoneAsItSucceeds(t *testing.T) {
 	}
 }
 
-// TestRetryWaitsForWhatWasUndone retries a run whose first step was undone while the second stays
+// TestRetryWaitsForUndoneSteps retries a run whose first step was undone while the second stays
 // done. The third step waits until the first has run again, and sees its new result.
-func TestRetryWaitsForWhatWasUndone(t *testing.T) {
+func TestRetryWaitsForUndoneSteps(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "saga", "step_order": "STEP_ORDER_GRAPH", "steps": [
@@ -264,9 +264,9 @@ func TestNestedRunFails(t *testing.T) {
 	same(t, r.GetFailure().GetReason()+": "+r.GetFailure().GetMessage(), "not_started: there is no template nothing")
 }
 
-// TestStepFailsForNoFaultOfTheDatabase terminates the connection on which a run reads the values
+// TestDatabaseFaultDoesNotFailAStep terminates the connection on which a run reads the values
 // for the next step. The step begins a moment later.
-func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
+func TestDatabaseFaultDoesNotFailAStep(t *testing.T) {
 	t.Parallel()
 	n, ctx := start(t, storagetest.DSN(t)), context.Background()
 	n.put(t, "pull", `{"type": "join", "step_order": "STEP_ORDER_GRAPH", "steps": [
@@ -312,12 +312,12 @@ func TestFailedItemsSayWhy(t *testing.T) {
 	n.answer(t, byRun["~job/i1/each.1"], "", "bad")
 	n.acknowledge(t, byRun["~job/i1/each.0"])
 	n.answer(t, byRun["~job/i2/each.0"], "", "bad")
-	same(t, n.ended(t, "pull", "i1").GetFailure().GetMessage(), "1 of 2 items of step each failed, item 1: as told")
-	same(t, n.ended(t, "pull", "i2").GetFailure().GetMessage(), "the only item of step each failed, item 0: as told")
+	same(t, n.ended(t, "pull", "i1").GetFailure().GetMessage(), "1 of 2 items of step each failed, item 1: as asked")
+	same(t, n.ended(t, "pull", "i2").GetFailure().GetMessage(), "the only item of step each failed, item 0: as asked")
 }
 
-// TestNothingOfThatName checks the errors for unknown steps and versions of templates.
-func TestNothingOfThatName(t *testing.T) {
+// TestUnknownNames checks the errors for unknown steps and versions of templates.
+func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "line", "steps": [{"step_id": "a", "wait": {}}, {"step_id": "b", "job": {}}]}`)
@@ -337,7 +337,7 @@ func TestNothingOfThatName(t *testing.T) {
 		Namespace: "pull", Type: "line", Version: 9,
 	})
 	if !errors.Is(err, process.ErrTemplateNotFound) ||
-		!strings.Contains(err.Error(), "version 9 of template pull/line, the newest of which is 1") {
+		!strings.Contains(err.Error(), "version 9 of template pull/line (the newest is 1)") {
 		t.Fatalf("a version that does not exist: %v", err)
 	}
 }

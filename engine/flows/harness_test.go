@@ -181,7 +181,7 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string
 	}
 	if reason != "" {
 		resp.Outcome = &progressorv1.ProcessResponse_Failure{
-			Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+			Failure: &progressorv1.Failure{Reason: reason, Message: "as asked"},
 		}
 	}
 	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: resp}); err != nil {

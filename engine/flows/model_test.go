@@ -376,13 +376,13 @@ func (m *model) end() {
 func (m *model) fail(r *modelRun, format string, args ...any) {
 	m.t.Helper()
 	run, _ := m.node.Get(context.Background(), "pull", r.id, 0)
-	m.t.Errorf("seed %d, run %s: %s\n%s\n%s", m.seed, r.id, fmt.Sprintf(format, args...), toldShort(run), r.template)
+	m.t.Errorf("seed %d, run %s: %s\n%s\n%s", m.seed, r.id, fmt.Sprintf(format, args...), shortText(run), r.template)
 	for _, e := range m.events(r) {
 		m.t.Log(e)
 	}
 }
 
-func toldShort(r *progressorv1.Run) string {
+func shortText(r *progressorv1.Run) string {
 	s := runSummary(r)
 	if f := r.GetFailure(); f != nil {
 		text, _ := protojson.Marshal(f)

@@ -14,9 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestRunsLeaveWhole checks that the jobs of a run are kept as long as the run and removed with it.
-// The jobs of a run whose ID begins with the same text stay.
-func TestRunsLeaveWhole(t *testing.T) {
+// TestRunsAreRemovedCompletely checks that the jobs of a run are kept as long as the run and
+// removed with it. The jobs of a run whose ID begins with the same text stay.
+func TestRunsAreRemovedCompletely(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	n := start(t, storagetest.DSN(t))

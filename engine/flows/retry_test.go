@@ -250,8 +250,8 @@ func TestStepTimeouts(t *testing.T) {
 	}
 }
 
-// TestPartOfItemsIsUndone checks the compensation of a step of which only some items succeeded. The
-// compensation gets the results of these items.
+// TestPartOfItemsIsUndone checks the compensation of a step if only some of its items succeeded.
+// The compensation gets the results of these items.
 func TestPartOfItemsIsUndone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -214,9 +214,9 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
 }
 
-// TestStartIsAskedAgain checks that a repeated start returns the existing run, even if it uses
+// TestRepeatedStart checks that a repeated start returns the existing run, even if it uses
 // another connection and the template has a new version.
-func TestStartIsAskedAgain(t *testing.T) {
+func TestRepeatedStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.putScoped(t, "ALLOW", "")
@@ -248,9 +248,9 @@ func TestStartIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestWhySteps checks that the reason of a step that ends with its run names the step that failed
-// the run and its failure, or the reason of the cancel.
-func TestWhySteps(t *testing.T) {
+// TestStepReasons checks that the reason of a step that ends with its run names the step that
+// failed the run and its failure, or the reason of the cancel.
+func TestStepReasons(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "pull", `{"type": "why", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "job": {}},
@@ -264,7 +264,7 @@ func TestWhySteps(t *testing.T) {
 	}
 	n.run(t, "pull", "why", "failed", "")
 	n.answer(t, n.lease(t, "a"), "", "broken")
-	same(t, reasons(n.ended(t, "pull", "failed")), "|step a failed: as told|step a failed: as told|")
+	same(t, reasons(n.ended(t, "pull", "failed")), "|step a failed: as asked|step a failed: as asked|")
 	n.run(t, "pull", "why", "stopped", "")
 	n.answer(t, n.lease(t, "a"), "", "")
 	n.cancel(t, "pull", "stopped")

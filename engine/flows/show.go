@@ -416,7 +416,7 @@ func (f *Flows) ListSteps(
 	}
 	rows, more, err := flows.Steps(ctx, f.store, q)
 	if err == nil && len(rows) == 0 && q.StepID != "" {
-		err = f.knowsStep(ctx, &row, q.StepID)
+		err = f.checkStep(ctx, &row, q.StepID)
 	}
 	for n := range rows {
 		m, err := stepOf(&rows[n])
@@ -432,9 +432,9 @@ func (f *Flows) ListSteps(
 	return list, next, err
 }
 
-// knowsStep returns an error if the template of a run does not have a step. It is used if the step
+// checkStep returns an error if the template of a run does not have a step. It is used if the step
 // has no row.
-func (f *Flows) knowsStep(ctx context.Context, row *flows.Run, stepID string) error {
+func (f *Flows) checkStep(ctx context.Context, row *flows.Run, stepID string) error {
 	k, err := keptOf(row)
 	if err != nil {
 		return err

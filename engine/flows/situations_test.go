@@ -49,7 +49,7 @@ var situations = map[string]func(testing.TB, *scene){
 		s.begin(t, "QUEUED", rejects, strings.Replace(jobA, `"a",`, `"a", "cancelable": false,`, 1), jobB)
 		s.lease(t, "a")
 	},
-	"RUNNING, its template supports no cancel": func(t testing.TB, s *scene) {
+	"RUNNING, without cancel support": func(t testing.TB, s *scene) {
 		s.begin(t, "QUEUED", rejects+`"cancel_policy": {"supported": false},`, jobA, jobB)
 		s.lease(t, "a")
 	},
@@ -101,7 +101,7 @@ var situations = map[string]func(testing.TB, *scene){
 		s.request = &progressorv1.StartRunRequest{RunTime: timestamppb.New(time.Now().Add(time.Hour))}
 		s.begin(t, "PENDING", rejects, waitA, jobB)
 	},
-	"step PENDING, its run rests": func(t testing.TB, s *scene) {
+	"step PENDING, its run is between two attempts": func(t testing.TB, s *scene) {
 		s.waiting(t, rests, waitA)
 		s.verb(t, "fail", "PENDING")
 	},
@@ -119,7 +119,7 @@ var situations = map[string]func(testing.TB, *scene){
 		}
 	},
 	"step RUNNING, a wait": func(t testing.TB, s *scene) { s.waiting(t, rejects, waitA) },
-	"step RUNNING, a wait, with the token of another": func(t testing.TB, s *scene) {
+	"step RUNNING, a wait, with the token of another wait": func(t testing.TB, s *scene) {
 		s.waiting(t, rejects, waitA)
 		s.token = "guessed"
 	},
@@ -131,12 +131,12 @@ var situations = map[string]func(testing.TB, *scene){
 		s.waiting(t, rejects, personA)
 		s.token = ""
 	},
-	"step RUNNING, a wait that is to end": func(t testing.TB, s *scene) {
+	"step RUNNING, a wait that was asked to end": func(t testing.TB, s *scene) {
 		s.waiting(t, rejects, waitA)
 		s.verb(t, "cancel", "CANCEL_REQUESTED")
 	},
 	"step RUNNING, a wait for each item": func(t testing.TB, s *scene) { s.items(t) },
-	"step RUNNING, an item of it":        func(t testing.TB, s *scene) { s.items(t); s.item(t, 1) },
+	"step RUNNING, one of its items":     func(t testing.TB, s *scene) { s.items(t); s.item(t, 1) },
 	"step RUNNING, an item that has ended": func(t testing.TB, s *scene) {
 		s.items(t)
 		s.item(t, 0)
@@ -146,7 +146,7 @@ var situations = map[string]func(testing.TB, *scene){
 		s.items(t)
 		s.index = new(int32(2))
 	},
-	"step RUNNING, an item that there is not": func(t testing.TB, s *scene) {
+	"step RUNNING, an item that does not exist": func(t testing.TB, s *scene) {
 		s.items(t)
 		s.index = new(int32(3))
 	},
@@ -164,7 +164,7 @@ var situations = map[string]func(testing.TB, *scene){
 		s.waiting(t, rejects, `{"step_id": "a", "wait": {}, "ignore_failure": true}`)
 		s.verb(t, "fail", "QUEUED: a FAILED b PENDING")
 	},
-	"step FAILED, its run, too": func(t testing.TB, s *scene) {
+	"step FAILED with its run": func(t testing.TB, s *scene) {
 		s.waiting(t, rejects, waitA)
 		s.verb(t, "fail", "FAILED")
 	},
@@ -176,11 +176,11 @@ var situations = map[string]func(testing.TB, *scene){
 		s.waiting(t, rejects, personA)
 		s.verb(t, "cancel", "CANCELLED")
 	},
-	"step that there is not": func(t testing.TB, s *scene) {
+	"step that does not exist": func(t testing.TB, s *scene) {
 		s.running(t)
 		s.target = "nothing"
 	},
-	"step of a run that there is not": func(t testing.TB, s *scene) {
+	"step of a run that does not exist": func(t testing.TB, s *scene) {
 		s.begin(t, "QUEUED", rejects, jobA, jobB)
 		s.verb(t, "remove", "gone")
 	},

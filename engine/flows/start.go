@@ -57,27 +57,27 @@ func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (
 // of such a run, which follows at once, need not read the template again.
 type starting struct {
 	mu  sync.Mutex
-	all map[process.Key]read
+	all map[process.Key]readTemplate
 }
 
-// read is a template with the time when it was read.
-type read struct {
+// readTemplate is a template with the time when it was read.
+type readTemplate struct {
 	*template
 	at time.Time
 }
 
-// stillRead is how long a cached template may be used. An INIT task that had to wait longer for a
+// maxReadAge is the maximum age of a cached template. An INIT task that had to wait longer for a
 // slot reads the template again, because it may have been deleted.
-const stillRead = time.Second
+const maxReadAge = time.Second
 
 // put caches the template that a request has read, until the returned function is called.
 func (s *starting) put(key process.Key, t *template) (answered func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[process.Key]read{}
+		s.all = map[process.Key]readTemplate{}
 	}
-	s.all[key] = read{t, time.Now()}
+	s.all[key] = readTemplate{t, time.Now()}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *starting) get(key process.Key, o *command) *template {
 	s.mu.Lock()
 	t, known := s.all[key]
 	s.mu.Unlock()
-	if !known || time.Since(t.at) > stillRead || t.Source.GetType() != o.Type || t.Source.GetVersion() != o.Version {
+	if !known || time.Since(t.at) > maxReadAge || t.Source.GetType() != o.Type || t.Source.GetVersion() != o.Version {
 		return nil
 	}
 	return t.template

@@ -30,8 +30,8 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// TestInputsAsLongAsTheyMayBe passes the largest payload to a process and a run.
-func TestInputsAsLongAsTheyMayBe(t *testing.T) {
+// TestLargestInputs passes the largest payload to a process and a run.
+func TestLargestInputs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "a", "delay": {"duration": "0s"}}]}`)

@@ -208,7 +208,7 @@ func (f *Flows) GetTemplate(
 	if err != nil {
 		newest, other := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0)
 		if r.GetVersion() != 0 && other == nil && errors.Is(err, process.ErrTemplateNotFound) {
-			return nil, fmt.Errorf("version %d of template %s/%s, the newest of which is %d: %w", r.GetVersion(),
+			return nil, fmt.Errorf("version %d of template %s/%s (the newest is %d): %w", r.GetVersion(),
 				r.GetNamespace(), r.GetType(), newest.Version, err)
 		}
 		return nil, f.missingTemplate(ctx, r.GetNamespace(), r.GetType(), err)

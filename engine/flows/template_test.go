@@ -69,9 +69,9 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreNoted checks that the audit records who has changed a template, or whether its
+// TestTemplatesAreAudited checks that the audit records who has changed a template, or whether its
 // runs may start, and that it does not record requests without a change.
-func TestTemplatesAreNoted(t *testing.T) {
+func TestTemplatesAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	put := func(steps string) {

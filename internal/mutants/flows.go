@@ -55,7 +55,7 @@ var flowMutants = []mutant{
 	{
 		name: "flow-one-attempt-more", breaks: "a run has max_attempts attempts",
 		file: flowDecide, old: "d.State.Attempt >= d.plan.MaxAttempts", planted: "d.State.Attempt > d.plan.MaxAttempts",
-		packages: "./engine/flows", run: "WhySteps|ItemsFail",
+		packages: "./engine/flows", run: "StepReasons|ItemsFail",
 	},
 	{
 		name: "flow-any-token", breaks: "only a client with the token of a wait can answer it",
@@ -164,7 +164,7 @@ var flowMutants = []mutant{
 		name: "flow-fails-for-the-database", breaks: "a step does not fail because a read failed",
 		file: "engine/flows/facts.go", old: "	if err != nil {\n		return readError(err)\n	}\n	for _, row",
 		planted:  "	_ = err\n	for _, row",
-		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
+		packages: "./engine/flows", run: "DatabaseFaultDoesNotFailAStep",
 	},
 	{
 		name:   "flow-undone-before-its-end",

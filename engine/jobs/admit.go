@@ -23,21 +23,21 @@ type admission struct {
 
 	mu      sync.Mutex
 	rules   map[string]*rules // rules of namespaces that have or had constraints, as this node knows them
-	pending map[string]*look
+	pending map[string]*checks
 	next    map[string]time.Time     // when a namespace has timed work
 	from    map[string]string        // where the next check of all queues continues
 	held    map[string]jobs.HeldKeys // where the next check of held keys continues
 }
 
-// look is the pending checks of a namespace.
-type look struct {
+// checks are the pending checks of a namespace.
+type checks struct {
 	keys map[string]struct{}
 	all  bool // also check the queues that were not reported
 }
 
 func newAdmission(q *Jobs) *admission {
 	return &admission{
-		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{},
+		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*checks{},
 		next: map[string]time.Time{}, from: map[string]string{},
 		held: map[string]jobs.HeldKeys{},
 	}
@@ -99,7 +99,7 @@ func (a *admission) notify(namespace string, all bool, lines ...string) {
 	a.mu.Lock()
 	l := a.pending[namespace]
 	if l == nil {
-		l = &look{keys: map[string]struct{}{}}
+		l = &checks{keys: map[string]struct{}{}}
 		a.pending[namespace] = l
 	}
 	l.all = l.all || all
@@ -113,11 +113,11 @@ func (a *admission) notify(namespace string, all bool, lines ...string) {
 	}
 }
 
-func (a *admission) take() map[string]*look {
+func (a *admission) take() map[string]*checks {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	taken := a.pending
-	a.pending = map[string]*look{}
+	a.pending = map[string]*checks{}
 	return taken
 }
 
@@ -131,7 +131,7 @@ func (a *admission) due(now time.Time) {
 		}
 		delete(a.next, namespace)
 		if a.pending[namespace] == nil {
-			a.pending[namespace] = &look{keys: map[string]struct{}{}}
+			a.pending[namespace] = &checks{keys: map[string]struct{}{}}
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (a *admission) remember(namespace string, r *rules) {
 }
 
 // serve checks key queues of a namespace, some of them in each transaction.
-func (a *admission) serve(ctx context.Context, namespace string, l *look) {
+func (a *admission) serve(ctx context.Context, namespace string, l *checks) {
 	if !a.jobs.engine.CanHandOut(namespace) {
 		return // the check of all queues finds them
 	}

@@ -402,8 +402,8 @@ func TestStoppedWorkerLosesItsID(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
-	squatter, owner := ownedBy(t, "key:b"), ownedBy(t, "key:a")
-	_, err := n.pollAs(squatter, t, "w", "pull")
+	intruder, owner := ownedBy(t, "key:b"), ownedBy(t, "key:a")
+	_, err := n.pollAs(intruder, t, "w", "pull")
 	must(t, err)
 	_, err = n.pollAs(owner, t, "w", "pull")
 	wantDenied(t, err, "worker_id", "is used by another client")
@@ -414,18 +414,18 @@ func TestStoppedWorkerLosesItsID(t *testing.T) {
 	_, err = n.pollAs(owner, t, "w", "pull")
 	wantDenied(t, err, "worker_id", "is used by another client")
 	n.tell(t, "w", stops, durationpb.New(0))
-	if d, err := n.pollAs(squatter, t, "w", "pull"); err != nil || d != stops {
+	if d, err := n.pollAs(intruder, t, "w", "pull"); err != nil || d != stops {
 		t.Errorf("before another client takes the ID: %v, %v", d, err)
 	}
-	_, err = other.pollAs(squatter, t, "w", "pull")
+	_, err = other.pollAs(intruder, t, "w", "pull")
 	must(t, err)
 	_, err = n.pollAs(owner, t, "w", "pull")
 	must(t, err)
-	_, err = other.pollAs(squatter, t, "w", "pull") // this node does not know yet
+	_, err = other.pollAs(intruder, t, "w", "pull") // this node does not know yet
 	must(t, err)
 	other.workers(t, "pull") // stores which workers were seen
 	for _, at := range []*node{n, other} {
-		_, err = at.pollAs(squatter, t, "w", "pull")
+		_, err = at.pollAs(intruder, t, "w", "pull")
 		wantDenied(t, err, "worker_id", "is used by another client")
 	}
 	if list := n.workers(t, "pull"); len(list) != 1 || list[0].GetDirective() != goesOn {

@@ -28,8 +28,8 @@ func (n *node) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// letter waits for the dead letter of a message to a job.
-func (n *node) letter(t testing.TB, kind, id, outcome string) {
+// deadLetter waits for the dead letter of a message to a job.
+func (n *node) deadLetter(t testing.TB, kind, id, outcome string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the "+kind+" to "+id+" is dropped", func() bool {
 		return n.Count(t, `SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2
@@ -81,7 +81,7 @@ func TestCancelByMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel("failed")
-	n.letter(t, "cancel", "failed", "ended")
+	n.deadLetter(t, "cancel", "failed", "ended")
 	if _, err := n.Retry(t.Context(), key("pull", "failed"), false); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestNotForJobs(t *testing.T) {
 		}
 		if n.Count(t, "SELECT count(*) FROM running") == 1 {
 			n.exec(t, "SELECT progressor.notify('pull', 'j', 'x')")
-			n.letter(t, "notify", "j", "ended")
+			n.deadLetter(t, "notify", "j", "ended")
 			if err := n.fail(l, "broken"); err != nil {
 				t.Fatal(err)
 			}
@@ -196,9 +196,9 @@ func (n *node) parentNotified(t testing.TB, id, status string) {
 // If the creator of a job has requested it, it is notified once of the end of the job, for every
 // kind of end. This also applies if the job would have been retried or was released, and a cancel
 // ended it first. Only the first end is reported, not the end after a RetryJob.
-func TestParentIsTold(t *testing.T) {
+func TestParentIsNotified(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), tellStatus())
+	n := start(t, storagetest.DSN(t), reportStatus())
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("ns", "parent")}); err != nil {
 		t.Fatal(err)
 	}
@@ -473,13 +473,14 @@ func TestJobIsExplained(t *testing.T) {
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed its attempt 2 (broken: as told). `+
+	explain(`Job "work" failed its attempt 2 (broken: as asked). `+
 		`It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
-	shows("RETRYABLE time 2 1 w2 as told")
+	shows("RETRYABLE time 2 1 w2 as asked")
 	n.exec(t, "UPDATE schedule SET scheduled_time = now()")
 	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed permanently in attempt 3 (broken: as told)`, "progressor job retry pull j runs it again")
-	shows("FAILED 3 1 w3 as told as told")
+	explain(`Job "work" failed permanently in attempt 3 (broken: as asked)`,
+		"progressor job retry pull j runs it again")
+	shows("FAILED 3 1 w3 as asked as asked")
 }

@@ -236,7 +236,7 @@ func TestBlockedOnRate(t *testing.T) {
 }
 
 // A bucket that permits a start is not due, and is deleted once it is full. The bucket of a deleted
-// rate is deleted, too. Before, such a bucket stayed due and was read a hundred times a second.
+// rate is deleted, too. Otherwise, it would stay due and be read a hundred times a second.
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -261,7 +261,7 @@ func TestBucketsRest(t *testing.T) {
 
 // The audit records who has put or deleted a constraint. It does not record a delete that has found
 // none.
-func TestConstraintsAreNoted(t *testing.T) {
+func TestConstraintsAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	kim := process.Actor{Name: "kim", Source: "10.0.0.7:1"}

@@ -427,7 +427,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 
 // Keys that are held by jobs that no longer exist become free, regardless of their number. A key of
 // an existing job stays held.
-func TestKeysOfNobody(t *testing.T) {
+func TestKeysOfRemovedJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})

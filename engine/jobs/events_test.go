@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// story returns the events of a job, oldest first, one per line.
-func (n *node) story(t testing.TB, namespace, id string) string {
+// history returns the events of a job, oldest first, one per line.
+func (n *node) history(t testing.TB, namespace, id string) string {
 	t.Helper()
 	list, next, err := n.ListEvents(context.Background(), &progressorv1.ListJobEventsRequest{
 		Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id),
@@ -71,11 +71,11 @@ func TestJobEvents(t *testing.T) {
 			must(t, n.fail(n.one(t, "w"), "no"))
 			must(t, n.fail(n.one(t, "w2"), "no"))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "attempt_failed running>retryable 1 w no: as told",
+			"enqueued >available", "started available>running 1 w", "attempt_failed running>retryable 1 w no: as asked",
 			"due retryable>available",
-			"started available>running 2 w2", "attempt_failed running>failed 2 w2 no: as told",
+			"started available>running 2 w2", "attempt_failed running>failed 2 w2 no: as asked",
 		}},
-		{"is given back", nil, func(t *testing.T, _ string) {
+		{"is released", nil, func(t *testing.T, _ string) {
 			l := n.one(t, "w")
 			must(t, n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}, 0))
 			must(t, n.succeed(n.one(t, "w2"), nil))
@@ -129,7 +129,7 @@ func TestJobEvents(t *testing.T) {
 			must(t, n.fail(l, "no"))
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "cancel_requested running>cancel_requested 1 kim",
-			"attempt_failed 1 w no: as told", "cancelled cancel_requested>cancelled",
+			"attempt_failed 1 w no: as asked", "cancelled cancel_requested>cancelled",
 		}},
 		{"does not heed its cancel", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)},
 			func(t *testing.T, id string) {
@@ -166,7 +166,7 @@ func TestJobEvents(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n.enqueue(t, "pull", c.name, c.options)
 			c.run(t, c.name)
-			if got, want := n.story(t, "pull", c.name), strings.Join(c.want, "\n"); got != want {
+			if got, want := n.history(t, "pull", c.name), strings.Join(c.want, "\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -188,21 +188,21 @@ func TestKeptJobEvents(t *testing.T) {
 		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = 'sql'") == 1
 	})
 	n.job(t, "ns", "sql", succeeded)
-	if got := n.story(t, "ns", "sql"); got != "enqueued >available from SQL\nstarted available>running 1\nsucceeded "+
+	if got := n.history(t, "ns", "sql"); got != "enqueued >available from SQL\nstarted available>running 1\nsucceeded "+
 		"running>succeeded 1" {
 		t.Error(got)
 	}
 	n.enqueue(t, "pull", "message", nil)
 	sql("SELECT progressor.cancel('pull', 'message', 'by SQL')")
 	n.job(t, "pull", "message", cancelled)
-	if got := n.story(t, "pull", "message"); got != "enqueued >available\ncancelled available>cancelled by SQL" {
+	if got := n.history(t, "pull", "message"); got != "enqueued >available\ncancelled available>cancelled by SQL" {
 		t.Error(got)
 	}
 	for _, c := range []struct {
 		keeps progressorv1.JobEvents
 		want  string
 	}{
-		{progressorv1.JobEvents_JOB_EVENTS_ENDS, "attempt_failed running>failed 2 w no: as told"},
+		{progressorv1.JobEvents_JOB_EVENTS_ENDS, "attempt_failed running>failed 2 w no: as asked"},
 		{progressorv1.JobEvents_JOB_EVENTS_NONE, ""},
 	} {
 		n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.JobEvents = c.keeps }))
@@ -210,7 +210,7 @@ func TestKeptJobEvents(t *testing.T) {
 		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
 		must(t, n.fail(n.one(t, "w"), "no"))
 		must(t, n.fail(n.one(t, "w"), "no"))
-		if got := n.story(t, "pull", id); got != c.want {
+		if got := n.history(t, "pull", id); got != c.want {
 			t.Errorf("%s: %s", id, got)
 		}
 	}
@@ -258,20 +258,21 @@ func TestWatchJobEvents(t *testing.T) {
 	defer stop()
 	nodes[0].enqueue(t, "pull", "before", nil)
 	openTransaction(t, nodes[0])
-	history, stays, goes, some := &watched{cursor: "0.0"}, &watched{}, &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
+	history, open := &watched{cursor: "0.0"}, &watched{}
+	reconnecting, some := &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
 	var watches, work sync.WaitGroup
 	watches.Go(func() { _ = history.from(ctx, nodes[0], "", 0) })
-	watches.Go(func() { _ = stays.from(ctx, nodes[1], "", 0) })
+	watches.Go(func() { _ = open.from(ctx, nodes[1], "", 0) })
 	watches.Go(func() { _ = some.from(ctx, nodes[1], "type = started", 0) })
 	watches.Go(func() {
 		for k := 0; ctx.Err() == nil; k++ {
-			_ = goes.from(ctx, nodes[k%2], "", time.Millisecond)
+			_ = reconnecting.from(ctx, nodes[k%2], "", time.Millisecond)
 		}
 	})
-	enginetest.Eventually(t, testTimeout, "the watch that stays has begun", func() bool {
-		stays.mu.Lock()
-		defer stays.mu.Unlock()
-		return stays.cursor != "" && history.count() > 0
+	enginetest.Eventually(t, testTimeout, "the open watch has begun", func() bool {
+		open.mu.Lock()
+		defer open.mu.Unlock()
+		return open.cursor != "" && history.count() > 0
 	})
 	const jobs = 200
 	for k := range 4 {
@@ -293,13 +294,13 @@ func TestWatchJobEvents(t *testing.T) {
 	if all != 3*(jobs+1) {
 		t.Errorf("%d events are written, want %d", all, 3*(jobs+1))
 	}
-	for name, w := range map[string]*watched{"with the history": history, "that comes and goes": goes} {
-		enginetest.Eventually(t, testTimeout, "the watch "+name+" brings all", func() bool { return w.count() >= all })
+	for name, w := range map[string]*watched{"with the history": history, "that reconnects": reconnecting} {
+		enginetest.Eventually(t, testTimeout, "the watch "+name+" returns all", func() bool { return w.count() >= all })
 	}
-	enginetest.Eventually(t, testTimeout, "the watch that stays brings what came since", func() bool {
-		return stays.count() >= all-1
+	enginetest.Eventually(t, testTimeout, "the open watch has returned all newer events", func() bool {
+		return open.count() >= all-1
 	})
-	enginetest.Eventually(t, testTimeout, "the watch with a filter brings its part", func() bool {
+	enginetest.Eventually(t, testTimeout, "the watch with a filter has returned its events", func() bool {
 		return some.count() >= jobs+1
 	})
 	stop()
@@ -307,7 +308,8 @@ func TestWatchJobEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		w    *watched
 		want int
-	}{"history": {history, all}, "stays": {stays, all - 1}, "goes": {goes, all}, "some": {some, jobs + 1}} {
+	}{"history": {history, all}, "open": {open, all - 1}, "reconnecting": {reconnecting, all},
+		"some": {some, jobs + 1}} {
 		seen := map[int64]bool{}
 		for _, id := range c.w.ids {
 			seen[id] = true
@@ -343,7 +345,7 @@ func openTransaction(t *testing.T, n *node) {
 
 // A long transaction of an application does not delay a watch. A watch whose events were deleted
 // ends with the cursor at which it can continue.
-func TestWatchBesideALongTransaction(t *testing.T) {
+func TestWatchDuringALongTransaction(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	openTransaction(t, n)

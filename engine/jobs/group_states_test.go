@@ -79,7 +79,7 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			want := "enqueued >available\nstarted available>running 1 w1\nwaiting running>available 1 no worker runs " +
 				"it\n" +
 				"started available>running 1 w2\nsucceeded running>succeeded 1"
-			if got := n.story(t, "pull", "two"); got != want {
+			if got := n.history(t, "pull", "two"); got != want {
 				t.Errorf("events:\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -116,7 +116,7 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 	_, err := n.Cancel(t.Context(), key("pull", "idle"), "not needed", kim)
 	must(t, err)
 	n.inState(t, "idle", cancelled)
-	got := n.story(t, "pull", "idle")
+	got := n.history(t, "pull", "idle")
 	if !strings.HasPrefix(got, "enqueued >available\ncancel_requested available>cancel_requested") {
 		t.Error(got)
 	}

@@ -262,7 +262,7 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	_, err = n.Retry(t.Context(), key("pull", "late"), false)
 	must(t, err)
 	n.job(t, "pull", "late", succeeded)
-	got := n.story(t, "pull", "late")
+	got := n.history(t, "pull", "late")
 	if !strings.HasSuffix(got, "\nretried failed>available\nsucceeded available>succeeded 1") {
 		t.Error(got)
 	}
@@ -287,7 +287,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 	k := n.Count(t, `SELECT count(*) FROM processes WHERE process_id = 'any'
-		AND detail = '1 workers failed, at most 0 may fail: w2: as told'`)
+		AND detail = '1 workers failed, at most 0 may fail: w2: as asked'`)
 	if k != 1 {
 		t.Error("its detail does not say why")
 	}
@@ -475,5 +475,5 @@ func TestGroupThatWasLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, testTimeout, "it was looked at, and waits for its members again", rests)
+	enginetest.Eventually(t, testTimeout, "it was checked, and waits for its members again", rests)
 }

@@ -103,7 +103,7 @@ func (n *node) fail(l *progressorv1.Lease, reason string) error {
 	return n.CompleteLease(context.Background(), l.GetLeaseToken(),
 		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
 			Outcome: &progressorv1.ProcessResponse_Failure{
-				Failure: &progressorv1.Failure{Reason: reason, Message: "as told"},
+				Failure: &progressorv1.Failure{Reason: reason, Message: "as asked"},
 			},
 		}})
 }
@@ -149,8 +149,8 @@ func holding(held chan<- string, free <-chan struct{}) processor.Processor {
 	})
 }
 
-// tellStatus is a processor that responds to the end of a child with the status of the child.
-func tellStatus() processor.Processor {
+// reportStatus is a processor that responds to the end of a child with the status of the child.
+func reportStatus() processor.Processor {
 	return processor.Func(func(
 		_ context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {

@@ -172,7 +172,7 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 		}
 		if k := n.Count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+
 			"'"); k != 1 {
-			t.Errorf("%s: job_list does not tell %s", id, worker)
+			t.Errorf("%s: job_list does not show %s", id, worker)
 		}
 	}
 	if k := n.Count(t, `SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN
@@ -239,7 +239,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("attempt %d", again.GetJob().GetAttempt())
 	}
 	if err := n.succeed(l, nil); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("answer under the lease that was given back: %v", err)
+		t.Errorf("answer under the released lease: %v", err)
 	}
 	if err := n.fail(again, "broken"); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// lateJobs ends jobs of which no attempt has begun by their start deadline. It runs on every node.
-// Each pass of the collector wakes it if there are such jobs. No claim takes such a job in the
-// meantime.
+// lateJobs ends jobs whose start deadline has passed before their first attempt began. It runs on
+// every node. Each pass of the collector wakes it if there are such jobs. No claim takes such a job
+// in the meantime.
 type lateJobs struct {
 	jobs  *Jobs
 	woken chan struct{}

@@ -44,8 +44,8 @@ func (n *node) isLate(t testing.TB, namespace, id string) *progressorv1.Job {
 	return job
 }
 
-// A job of which no attempt has begun by its start deadline fails with a specific reason, event and
-// metric. No worker gets it, and max_retry does not apply. RetryJob begins a new wait.
+// A job whose start deadline passes before its first attempt fails with a specific reason, event
+// and metric. No worker gets it, and max_retry does not apply. RetryJob begins a new wait.
 func TestStartDeadline(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -58,7 +58,7 @@ func TestStartDeadline(t *testing.T) {
 		t.Errorf("a job that never ran: %v", job)
 	}
 	want := "enqueued >available\nstart_deadline available>failed " + job.GetFailures()[0].GetMessage()
-	if got := n.story(t, "pull", "j"); got != want {
+	if got := n.history(t, "pull", "j"); got != want {
 		t.Errorf("events:\n%s\nwant:\n%s", got, want)
 	}
 	r, err := n.FetchResult(t.Context(), key("pull", "j"), 0)
@@ -170,7 +170,7 @@ func TestStartDeadlineOfPushedJobs(t *testing.T) {
 
 // An attempt that was counted ends the wait. An attempt that was released counts as not begun, so
 // the deadline applies again. A delay of the release moves it.
-func TestStartDeadlineIsOfTheFirstAttempt(t *testing.T) {
+func TestStartDeadlineAppliesToTheFirstAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	wait := func(id string) string {

@@ -51,8 +51,8 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	}
 }
 
-// A heartbeat that names a lease twice is rejected. Before, the second occurrence was reported as
-// lost, and the worker stopped a task that it still held.
+// A heartbeat that names a lease twice is rejected. Otherwise, the second occurrence would be
+// reported as lost, and the worker would stop a task that it still holds.
 func TestLeaseBeatsOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

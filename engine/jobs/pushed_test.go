@@ -52,8 +52,8 @@ func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 			if job := n.job(t, "ns", "j", cancelled); job.GetCancelReason() != "enough" || job.GetAttempt() != 1 {
 				t.Errorf("%v", job)
 			}
-			if story := n.story(t, "ns", "j"); !strings.Contains(story, "cancel_acknowledged") {
-				t.Errorf("%s", story)
+			if history := n.history(t, "ns", "j"); !strings.Contains(history, "cancel_acknowledged") {
+				t.Errorf("%s", history)
 			}
 			if len(began) != 0 {
 				t.Error("the job ran again")
@@ -125,7 +125,7 @@ func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 	}
 }
 
-// A job whose processor is busy gives its slot back while it waits, so that another job runs. Its
+// A job whose processor is busy releases its slot while it waits, so that another job runs. Its
 // attempt is not used up, and it runs when its processor accepts it.
 func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	}
 	if want, got := "enqueued >available\nstarted available>running 1\nreleased running>scheduled 1 unavailable: it "+
 		"answered HTTP 503\nstarted scheduled>running 1\nsucceeded running>succeeded 1",
-		n.story(t, "ns", "busy"); got != want {
+		n.history(t, "ns", "busy"); got != want {
 		t.Errorf("events %s\nwant %s", got, want)
 	}
 }

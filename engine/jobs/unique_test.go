@@ -73,8 +73,8 @@ func TestRetryOfUnique(t *testing.T) {
 		n.retried(t, first, second)
 		n.done(t, l)
 		n.retried(t, first, "")
-		if twin := n.unique(t, third, u); twin != first {
-			t.Errorf("%s runs at the same time as the retried %s", twin, first)
+		if other := n.unique(t, third, u); other != first {
+			t.Errorf("%s runs at the same time as the retried %s", other, first)
 		}
 		n.done(t, n.one(t, "w"))
 	}
@@ -101,14 +101,14 @@ func TestRetryOfUniqueByScope(t *testing.T) {
 	n.retried(t, "waiting-1", "waiting-2")
 	n.one(t, "w")
 	n.retried(t, "waiting-1", "")
-	if twin := n.unique(t, "waiting-3", waiting); twin != "waiting-1" {
-		t.Errorf("%s waits behind the retried waiting-1", twin)
+	if other := n.unique(t, "waiting-3", waiting); other != "waiting-1" {
+		t.Errorf("%s waits behind the retried waiting-1", other)
 	}
 }
 
 // A repeated request with an idempotency key gets the same job again, even if the unique key is
 // free.
-func TestKeyedTwinOfUnique(t *testing.T) {
+func TestRepeatedRequestOfUnique(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	u := &progressorv1.Unique{Key: "k"}

@@ -45,11 +45,11 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 // sent it again after the response was lost. It returns process.ErrFenced if a different answer of
 // the worker or of the engine is stored, or if the caller may not take the task.
 func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
-	stands, err := pull.LeaseAnswered(ctx, s.store, t)
-	if err == nil && callerOf(ctx).checkJob("", t.Key.Namespace, stands.KindName) != nil {
+	stored, err := pull.LeaseAnswered(ctx, s.store, t)
+	if err == nil && callerOf(ctx).checkJob("", t.Key.Namespace, stored.KindName) != nil {
 		err = process.ErrFenced // the salt is not checked, so the error must not name the job
 	}
-	if err == nil && !s.engine.IsStored(a, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}, &stands) {
+	if err == nil && !s.engine.IsStored(a, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}, &stored) {
 		err = process.ErrFenced
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // A node caches its newest leases even if the cache is full of leases that were never completed, or
 // were completed on another node.
-func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
+func TestNewLeasesAreCachedWhenTheCacheIsFull(t *testing.T) {
 	t.Parallel()
 	l := newLeased()
 	for token := int64(1); token <= maxLeased+10; token++ {

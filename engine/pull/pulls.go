@@ -135,7 +135,7 @@ func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	}
 }
 
-// changeCount returns number of changes of namespaces so far.
+// changeCount returns the number of changes of namespaces so far.
 func (p *pulls) changeCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,17 +27,17 @@ const (
 	idleWorkersRest = 10 * time.Second
 	// stoppingCacheTime is how long a poll may use the result of that query.
 	stoppingCacheTime = 2 * workersRest
-	// notedEvery is the minimum interval between writes of the time at which a worker was last
-	// seen. Without it, each poll would cause a write.
-	notedEvery = 5 * time.Second
-	// heardFor is how long a node remembers a worker after its last request.
-	heardFor = time.Minute
+	// seenWriteInterval is the minimum interval between writes of the time at which a worker was
+	// last seen. Without it, each poll would cause a write.
+	seenWriteInterval = 5 * time.Second
+	// seenCacheTime is how long a node remembers a worker after its last request.
+	seenCacheTime = time.Minute
 	// defaultStopGrace is how long a stopped worker keeps its leases by default.
 	defaultStopGrace = 30 * time.Second
 	// pruneEvery is the interval between two passes over the cached leases.
 	pruneEvery = 30 * time.Second
-	// takenBack is the maximum number of leases of stopped workers that one pass releases.
-	takenBack = 256
+	// maxReleased is the maximum number of leases of stopped workers that one pass releases.
+	maxReleased = 256
 )
 
 // workers holds the workers that this node has seen recently, and the commands to all stopping
@@ -112,15 +112,15 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 }
 
 // notOwned returns the workers for which this node does not know whether the client owns their IDs.
-// It records that the others were seen. What was stored within heardFor is still valid, because
-// heardFor is shorter than pull.OwnedFor.
+// It records that the others were seen. What was stored within seenCacheTime is still valid,
+// because seenCacheTime is shorter than pull.OwnedFor.
 func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull.WorkerSeen) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range seen {
 		s := w.seen[key]
-		if s != nil && s.owner == owner && now.Sub(s.noted) < heardFor {
+		if s != nil && s.owner == owner && now.Sub(s.noted) < seenCacheTime {
 			s.heard = now
 		} else {
 			unknown = append(unknown, key)
@@ -228,7 +228,7 @@ func (w *workers) runOnce(ctx context.Context) error {
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	noted := w.storeSeen(limit, notedEvery)
+	noted := w.storeSeen(limit, seenWriteInterval)
 	over, err := w.readCommands(limit)
 	if err == nil && len(over) > 0 {
 		err = w.releaseLeases(limit, over)
@@ -236,12 +236,12 @@ func (w *workers) runOnce(ctx context.Context) error {
 	return errors.Join(noted, err)
 }
 
-// forget drops workers that were not seen for heardFor. It reports whether any are left.
+// forget drops workers that were not seen for seenCacheTime. It reports whether any are left.
 func (w *workers) forget() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, s := range w.seen {
-		if time.Since(s.heard) > heardFor {
+		if time.Since(s.heard) > seenCacheTime {
 			delete(w.seen, key)
 		}
 	}
@@ -285,7 +285,7 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 // answers are no longer stored.
 func (w *workers) releaseLeases(ctx context.Context, stopped []pull.WorkerOf) error {
 	s := w.server
-	tokens, err := pull.LeasesOf(ctx, s.store, stopped, takenBack)
+	tokens, err := pull.LeasesOf(ctx, s.store, stopped, maxReleased)
 	if err != nil {
 		return err
 	}

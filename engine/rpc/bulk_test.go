@@ -17,7 +17,7 @@ import (
 // A client starts a bulk with a dry run, and follows it to its end.
 func TestBulk(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	ctx := t.Context()
 	processes := progressorv1connect.NewProcessServiceClient(http.DefaultClient, w.url)
 	bulks := progressorv1connect.NewBulkServiceClient(http.DefaultClient, w.url)
@@ -72,7 +72,7 @@ func TestBulk(t *testing.T) {
 // Errors of invalid requests name the field.
 func TestBadBulks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	for field, bodies := range map[string][]string{
 		"namespace": {`{"filter":"status = ERROR","verb":"BULK_VERB_REMOVE"}`},
 		"verb": {

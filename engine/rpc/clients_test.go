@@ -15,13 +15,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// patient holds every AwaitTask and every stream until the client disconnects.
-type patient struct {
+// blocking holds every AwaitTask and every stream until the client disconnects.
+type blocking struct {
 	script
 	waiting chan struct{}
 }
 
-func (p *patient) AwaitTask(
+func (p *blocking) AwaitTask(
 	ctx context.Context, _ *progressorv1.AwaitTaskRequest,
 ) (*progressorv1.AwaitTaskResponse, error) {
 	p.waiting <- struct{}{}
@@ -59,7 +59,7 @@ const awaitBody = `{"namespace":"n","processId":"p","taskId":1,"timeout":"600s"}
 func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	t.Parallel()
 	const share = 5
-	p := &patient{script: *echo(), waiting: make(chan struct{}, 100)}
+	p := &blocking{script: *echo(), waiting: make(chan struct{}, 100)}
 	refused := &refusals{by: map[string]int{}}
 	h, err := newHandler(Config{
 		Registerer: prometheus.NewRegistry(), Limits: Limits{ClientRequests: share, refused: refused.count},

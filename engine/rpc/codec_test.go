@@ -30,7 +30,7 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		want               string // expected in the response; "" for status 200
 	}{
 		{"sound", "Call", `{"namespace":"n","processId":"p","args":"aGk="}`, ""},
-		{"names of the contract", "Call", `{"namespace":"n","process_id":"p"}`, ""},
+		{"names of the proto files", "Call", `{"namespace":"n","process_id":"p"}`, ""},
 		{"unknown field", "Call", `{"namespace":"n","processId":"p","nonsense":1}`, `unknown field \"nonsense\"`},
 		{"unknown field within", "Call", `{"namespace":"n","processId":"p","range":{"limt":1}}`,
 			`unknown field \"limt\"`},

@@ -29,16 +29,16 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// world is an engine with its own database, behind the real handler on a real port.
-type world struct {
+// servedEngine is an engine with its own database, behind the real handler on a real port.
+type servedEngine struct {
 	url     string
 	dsn     string
 	release chan struct{} // releases the tasks with the args "hold"
 }
 
-func newWorld(t *testing.T) *world {
+func newServedEngine(t *testing.T) *servedEngine {
 	t.Helper()
-	w := &world{dsn: storagetest.DSN(t), release: make(chan struct{})}
+	w := &servedEngine{dsn: storagetest.DSN(t), release: make(chan struct{})}
 	var bulks *bulk.Bulks
 	n := enginetest.Start(t, w.dsn, processor.Func(w.process), enginetest.Kinds,
 		enginetest.Add(func(n *enginetest.Node) []engine.Kind {
@@ -69,15 +69,19 @@ func newWorld(t *testing.T) *world {
 }
 
 // process follows the args and stores one event with them.
-func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (w *servedEngine) process(
+	ctx context.Context, r *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	switch string(r.GetArgs()) {
 	case "fail":
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
-			Failure: &progressorv1.Failure{Reason: "broken", Message: "as told", Details: structpb.NewStringValue("d")},
+			Failure: &progressorv1.Failure{
+				Reason: "broken", Message: "as asked", Details: structpb.NewStringValue("d"),
+			},
 		}}, nil
 	case "reject":
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{
-			Rejection: &progressorv1.Rejection{Reason: "no", Message: "as told", Details: []byte("d")},
+			Rejection: &progressorv1.Rejection{Reason: "no", Message: "as asked", Details: []byte("d")},
 		}}, nil
 	case "hold":
 		select {
@@ -105,7 +109,7 @@ func TestWithoutFastPath(t *testing.T) {
 // such metadata before they checked JSON.
 func TestListsSurviveEveryRow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	all := protocols(w.url)
 	for _, id := range []string{"poisoned", "sound"} {
 		if _, err := all["connect"].Start(t.Context(),
@@ -137,7 +141,7 @@ func TestListsSurviveEveryRow(t *testing.T) {
 
 func TestALifeOverEveryProtocol(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	for name, client := range protocols(w.url) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +196,7 @@ func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id stri
 	}
 	listed(t, client, id)
 	repaired(t, client, id)
-	looked(t, client, id)
+	readEverywhere(t, client, id)
 	removed(t, client, id)
 }
 
@@ -241,8 +245,8 @@ func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id 
 	}
 }
 
-// looked reads a process in every way.
-func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+// readEverywhere reads a process in every way.
+func readEverywhere(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
 	got, err := client.GetProcess(ctx,
@@ -327,7 +331,7 @@ func removed(t *testing.T, client progressorv1connect.ProcessServiceClient, id s
 
 func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	client := protocols(w.url)["grpc"]
 	a, err := client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "n"})
 	if err != nil || a.GetProcessId() == "" {
@@ -368,7 +372,7 @@ func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
 
 func TestNamespacesAndTheirErrors(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	client := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	ctx := t.Context()
 	got, err := client.PauseNamespace(ctx, &progressorv1.PauseNamespaceRequest{Namespace: "n"})
@@ -399,7 +403,7 @@ func TestNamespacesAndTheirErrors(t *testing.T) {
 
 func TestCurlAndPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	path := w.url + "/progressor.v1.ProcessService/"
 	status, body := post(t, path+"Start", "application/json",
 		`{"namespace":"n","process_id":"p","args":"`+base64.StdEncoding.EncodeToString([]byte("hi"))+`"}`)

@@ -158,7 +158,7 @@ func (s *flowService) SkipStep(
 	return &progressorv1.SkipStepResponse{Run: run}, err
 }
 
-// flowAnswer maps the errors of runs.
+// flowErrorOf maps the errors of runs.
 func flowErrorOf(err error) (a clientError, known bool) {
 	if scope, ok := errors.AsType[*flows.ScopeError](err); ok {
 		return clientError{code: connect.CodeAlreadyExists, detail: &progressorv1.ErrorDetail{

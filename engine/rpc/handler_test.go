@@ -223,7 +223,7 @@ func TestHealthOfNamespaces(t *testing.T) {
 	}
 }
 
-func TestReflectionTellsTheContract(t *testing.T) {
+func TestReflectionShowsTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
@@ -277,7 +277,7 @@ func TestServeLetsRequestsEnd(t *testing.T) {
 	}
 }
 
-func TestServeCutsWhatOutlivesTheDrain(t *testing.T) {
+func TestServeEndsRequestsAfterTheDrain(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ func packedWorker(t *testing.T, details *structpb.Value) (url string, began, clo
 // Data that JSON cannot represent arrives unchanged, through the database.
 func TestMessagePackBothWays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	value := func(text string) *structpb.Value {
 		v := &structpb.Value{}
 		if err := protojson.Unmarshal([]byte(text), v); err != nil {

@@ -13,7 +13,7 @@ import (
 // share series, and the series of a deleted namespace disappear.
 func TestMetricsOfManyNamespaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	service := w.url + "/progressor.v1.NamespaceService/"
 	names := func(page string) map[string]int {
 		found := map[string]int{}

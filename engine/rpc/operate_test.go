@@ -13,7 +13,7 @@ import (
 
 func TestOperatorsOverEveryProtocol(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	for name, client := range protocols(w.url) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

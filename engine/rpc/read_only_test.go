@@ -103,7 +103,7 @@ var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGr
 // same requests succeed: no connection stays read-only.
 func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	path := w.url + "/progressor.v1."
 	for _, o := range objects {
 		if status, body := post(t, path+o[0], "application/json", o[1]); status != http.StatusOK {
@@ -150,7 +150,7 @@ func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 
 // setReadOnly makes new sessions of the database read-only or writable, and ends those that exist
 // if it becomes read-only.
-func (w *world) setReadOnly(t *testing.T, on bool) {
+func (w *servedEngine) setReadOnly(t *testing.T, on bool) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.dsn)
 	if err != nil {

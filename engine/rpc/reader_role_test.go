@@ -38,7 +38,7 @@ var secretObjects = [][2]string{
 // data must not contain headers, keys of sinks, salts of leases or tokens of waits.
 func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	for _, o := range secretObjects {
 		if status, body := post(t, w.url+"/progressor.v1."+o[0], "application/json", o[1]); status != http.StatusOK {
 			t.Fatalf("%s: %d %s", o[0], status, body)

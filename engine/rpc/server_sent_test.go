@@ -17,7 +17,7 @@ import (
 )
 
 // serverSentEvents reads a stream of /changes to its end, or until it has n events.
-func (w *world) serverSentEvents(t *testing.T, query, lastID string, n int) (events []string, id string) {
+func (w *servedEngine) serverSentEvents(t *testing.T, query, lastID string, n int) (events []string, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -64,7 +64,7 @@ func (w *world) serverSentEvents(t *testing.T, query, lastID string, n int) (eve
 // event.
 func TestServerSentChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err := namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n", Changes: &progressorv1.ChangeSettings{Kinds: []progressorv1.ChangeKind{

@@ -187,14 +187,14 @@ func TestSlowReadersAreServed(t *testing.T) {
 	}
 }
 
-// deafConn reads nothing after the first part of what the server sends.
-type deafConn struct {
+// stalledConn reads nothing after the first part of what the server sends.
+type stalledConn struct {
 	net.Conn
 	left int
 	gone chan struct{}
 }
 
-func (c *deafConn) Read(p []byte) (int, error) {
+func (c *stalledConn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		<-c.gone
 		return 0, net.ErrClosed
@@ -223,7 +223,7 @@ func TestConnectionsThatAreNotRead(t *testing.T) {
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			return &deafConn{Conn: conn, left: 64 << 10, gone: gone}, err
+			return &stalledConn{Conn: conn, left: 64 << 10, gone: gone}, err
 		}}}
 	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
 	answer, err := h2c.Get("http://" + ln.Addr().String())

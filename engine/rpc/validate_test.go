@@ -138,7 +138,7 @@ func TestRequestsThatBreakARule(t *testing.T) {
 	}
 }
 
-func TestARuleOnAnEnumTellsNames(t *testing.T) {
+func TestRulesOnEnumsListNames(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 func TestWatchOverEveryProtocol(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	for name, client := range protocols(w.url) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

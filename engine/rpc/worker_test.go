@@ -17,7 +17,7 @@ import (
 // Each answer of a batch has its own outcome: stored, lost, or invalid.
 func TestCompleteBatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	ctx := t.Context()
 	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(ctx,
 		&progressorv1.PutNamespaceRequest{
@@ -124,7 +124,7 @@ func TestCompleteBatch(t *testing.T) {
 // engine for the batch.
 func TestLeasesAreNotCompressed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServedEngine(t)
 	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(t.Context(),
 		&progressorv1.PutNamespaceRequest{
 			Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{

@@ -179,7 +179,7 @@ func (d *delivery) readFailed(err error) error {
 		text := "changes were deleted before they were delivered: rewind the sink to continue with those that are " +
 			"left (" + lost.Message + ")"
 		d.log.Error("the sink is broken", "error", text)
-		return d.stored(changes.SinkFailure{State: "BROKEN", Error: text})
+		return d.storeFailure(changes.SinkFailure{State: "BROKEN", Error: text})
 	}
 	if d.ctx.Err() != nil {
 		return context.Cause(d.ctx)
@@ -194,8 +194,8 @@ func (d *delivery) readFailed(err error) error {
 	return d.pause(d.sinks.limits.storeRetry)
 }
 
-// stored stores a final failure.
-func (d *delivery) stored(f changes.SinkFailure) error {
+// storeFailure stores a final failure.
+func (d *delivery) storeFailure(f changes.SinkFailure) error {
 	err := d.store(func(ctx context.Context) error { return changes.FailSink(ctx, d.sinks.store, d.lease, f) })
 	if err == nil {
 		err = errEnded
@@ -249,12 +249,12 @@ func (d *delivery) advance(to changes.Cursor, delivered int) error {
 		return changes.AdvanceSink(ctx, d.sinks.store, d.lease, to, delivered)
 	})
 	if err == nil {
-		d.advanced(to)
+		d.recordAdvance(to)
 	}
 	return err
 }
 
-func (d *delivery) advanced(to changes.Cursor) {
+func (d *delivery) recordAdvance(to changes.Cursor) {
 	if d.failures > 0 {
 		d.log.Info("the sink delivers again", "failures", d.failures)
 	}
@@ -302,7 +302,7 @@ func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	labels := d.sinks.labels(d.lease.Namespace, d.lease.SinkID)
 	d.sinks.metrics.rejected.WithLabelValues(labels...).Add(float64(len(rejected)))
 	d.log.Warn("changes became dead letters", "changes", len(rejected), "error", rejected[0].Reason)
-	d.advanced(next)
+	d.recordAdvance(next)
 	return d.pause(0)
 }
 
@@ -376,7 +376,7 @@ func rejection(c *changes.Change, err error) changes.Rejection {
 func (d *delivery) fail(err error) error {
 	if errors.Is(err, ErrGone) {
 		d.log.Warn("the sink is disabled", "error", err)
-		return d.stored(changes.SinkFailure{State: "DISABLED", Error: shorten(err.Error())})
+		return d.storeFailure(changes.SinkFailure{State: "DISABLED", Error: shorten(err.Error())})
 	}
 	d.failures++
 	d.sinks.metrics.failures.WithLabelValues(d.sinks.labels(d.lease.Namespace, d.lease.SinkID)...).Inc()

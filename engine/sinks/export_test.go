@@ -2,8 +2,8 @@ package sinks
 
 import "time"
 
-// Hurry shortens the times of the runner. It must be called before the engine runs.
-func (s *Sinks) Hurry() {
+// ShortenTimes shortens the times of the runner. It must be called before the engine runs.
+func (s *Sinks) ShortenTimes() {
 	s.limits.lease, s.limits.renew, s.limits.margin = 2*time.Second, 300*time.Millisecond, 500*time.Millisecond
 	s.limits.poll, s.limits.stop = 50*time.Millisecond, time.Second
 	s.limits.retry.Initial, s.limits.retry.Max = 10*time.Millisecond, 100*time.Millisecond

@@ -80,7 +80,7 @@ func (s *site) startWith(config func(*engine.Config), change ...func(*sinks.Sink
 		n.Sinks = sinks.New(e.Engine, e.Store, sinks.Config{
 			Open: targets.Open(&remote.Egress{}), Registerer: e.Registry, Logger: discard,
 		})
-		n.Hurry()
+		n.ShortenTimes()
 		for _, f := range change {
 			f(n.Sinks)
 		}

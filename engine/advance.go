@@ -68,7 +68,7 @@ func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decisio
 	run.claim.ScheduledTime = run.claim.RunningTime
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(errReadsAhead)
-	next, _, released := e.decided(ctx, ns, run.claim, nil)
+	next, _, released := e.attemptAndDecide(ctx, ns, run.claim, nil)
 	next.completion.Continuation = c.Continuation
 	if released || !next.completion.MayAdvance() {
 		return nil
@@ -78,9 +78,9 @@ func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decisio
 	return next
 }
 
-// advanced notifies everything that depends on the result of a run that was stored with the end of
-// its job. began is when it was to be stored.
-func (e *Engine) advanced(ns *namespace, run *waitingRun, d *decision, saved *storage.Saved, began time.Time) {
+// afterAdvance notifies everything that depends on the result of a run that was stored with the end
+// of its job. began is when storing it began.
+func (e *Engine) afterAdvance(ns *namespace, run *waitingRun, d *decision, saved *storage.Saved, began time.Time) {
 	if saved.ResponseLost { // only the database knows whether the result is stored
 		e.waiters.recheck(d.completion.Key)
 		e.watchers.recheck(d.completion.Key)
@@ -92,5 +92,5 @@ func (e *Engine) advanced(ns *namespace, run *waitingRun, d *decision, saved *st
 	if d.completion.Outcome == storage.Completed {
 		own.Status = process.StatusCompleted
 	}
-	e.stored(ns, run.claim, d, own, began)
+	e.afterSave(ns, run.claim, d, own, began)
 }

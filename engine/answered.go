@@ -33,28 +33,28 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 }
 
 // IsStored reports whether an answer has the outcome that is stored for its attempt.
-func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage.Answered) bool {
-	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
-		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType,
+func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stored *storage.Answered) bool {
+	end := attemptEnd{kind: e.kinds[stored.Kind], claim: &storage.Claim{
+		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stored.TaskType,
 		FencingToken: ref.FencingToken,
-		Kind:         stands.Kind, KindName: stands.KindName, KindOptions: stands.KindOptions,
+		Kind:         stored.Kind, KindName: stored.KindName, KindOptions: stored.KindOptions,
 	}}
 	a.into(&end)
-	return sameOutcome(&decide(end).completion, stands)
+	return sameOutcome(&decide(end).completion, stored)
 }
 
 // sameOutcome reports whether a completion has the stored outcome of the attempt. It ignores
 // whether the task was retried, because that depends on what was stored before. It also ignores
 // results that are not kept, the state and the events.
-func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
+func sameOutcome(c *storage.Completion, stored *storage.Answered) bool {
 	switch {
-	case stands.Finished == (len(c.Failure) > 0):
+	case stored.Finished == (len(c.Failure) > 0):
 		return false
-	case c.Kept != nil && stands.Result != nil && !bytes.Equal(c.Kept, stands.Result):
+	case c.Kept != nil && stored.Result != nil && !bytes.Equal(c.Kept, stored.Result):
 		return false
 	}
-	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) &&
-		equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
+	return bytes.Equal(c.Response, stored.Response) && equalJSON(wire.Failure, c.Failure, stored.Failure) &&
+		equalJSON(wire.Rejection, c.Rejection, stored.Rejection)
 }
 
 // equalJSON reports whether two texts are the same message. The database formats JSON in its own

@@ -79,7 +79,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	defer held.Release()
 	ctx, span := e.traces.begin(budget.In(ctx, held), ns, c, from.asked)
 	began := time.Now()
-	d, history, released := e.decided(ctx, ns, c, t.known)
+	d, history, released := e.attemptAndDecide(ctx, ns, c, t.known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
@@ -96,7 +96,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	saved, err := e.save(ns, c, d)
 	endSpan(span, d, time.Time{}, err)
 	if err == nil && ahead != nil {
-		e.advanced(ns, t.run, ahead, &saved, storing)
+		e.afterAdvance(ns, t.run, ahead, &saved, storing)
 	}
 	switch {
 	case err != nil || saved.Next == nil:
@@ -111,13 +111,13 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	}, true
 }
 
-// decided makes the attempt and decides the result. released reports that the attempt was not made
-// and its task is released. A panic here is due to a defect of the engine or a corrupt row. It
-// fails only this task.
+// attemptAndDecide makes the attempt and decides the result. released reports that the attempt was
+// not made and its task is released. A panic here is due to a defect of the engine or a corrupt
+// row. It fails only this task.
 //
 // The functions that decide are not inlined, so that the frames above a waiting processor stay
 // small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
-func (e *Engine) decided(
+func (e *Engine) attemptAndDecide(
 	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
 ) (d *decision, history *knownHistory, released bool) {
 	ns = e.effectiveConfig(ns, c.Kind)
@@ -216,12 +216,12 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 		e.waiters.recheck(key)
 		return saved, err
 	}
-	e.stored(ns, c, d, saved, began)
+	e.afterSave(ns, c, d, saved, began)
 	return saved, nil
 }
 
-// stored notifies everything that depends on a stored result. began is when it was to be stored.
-func (e *Engine) stored(
+// afterSave notifies everything that depends on a stored result. began is when storing it began.
+func (e *Engine) afterSave(
 	ns *namespace, c *storage.Claim, d *decision, saved storage.Saved, began time.Time,
 ) {
 	ns.metrics.completed(&d.completion, saved, began)

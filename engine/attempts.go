@@ -29,7 +29,7 @@ type running struct {
 	cancel      context.CancelCauseFunc
 	failedTries int32  // number of tries that did not reach the processor
 	cause       string // error of the last such try
-	cancelled   bool   // already cancelled by cancelThese or cancelAll
+	cancelled   bool   // already cancelled by cancelRefs or cancelAll
 }
 
 func newAttempts(kinds map[string]Kind) *attempts {
@@ -205,8 +205,8 @@ func (a *attempts) of(key process.Key) []*running {
 	return found
 }
 
-// cancelThese cancels the attempts in refs that still run, and returns how many it cancelled.
-func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
+// cancelRefs cancels the attempts in refs that still run, and returns how many it cancelled.
+func (a *attempts) cancelRefs(refs []storage.AttemptRef, cause error) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ref := range refs {

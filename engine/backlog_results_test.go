@@ -116,7 +116,7 @@ func TestScansDoNotWaitForStuckResults(t *testing.T) {
 }
 
 // More results may wait while nothing else waits to be stored.
-func TestScansWaitForFewerResultsBesideRequests(t *testing.T) {
+func TestScansWaitForFewerResultsDuringRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var pending atomic.Int64

@@ -39,7 +39,7 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 		case err != nil:
 			return err
 		case state.Ended:
-			e.cancelled(p.Key)
+			e.afterCancel(p.Key)
 		case !state.Busy:
 			e.calls.wake()
 		default:
@@ -64,8 +64,9 @@ func acknowledged(end attemptEnd) attemptEnd {
 	return end
 }
 
-// cancelled cancels the attempts of a process that has ended and notifies its waiters and watchers.
-func (e *Engine) cancelled(key process.Key) {
+// afterCancel cancels the attempts of a process that has ended, and notifies its waiters and
+// watchers.
+func (e *Engine) afterCancel(key process.Key) {
 	e.attempts.cancelOf(key, errCancelled)
 	e.waiters.recheck(key)
 	e.watchers.recheck(key)
@@ -89,7 +90,7 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 			if ended, errs[n] = e.store.EndOverdueCancel(key); ended {
 				e.log.Warn("process cancelled after its grace period", "namespace", key.Namespace, "process_id",
 					key.ProcessID)
-				e.cancelled(key)
+				e.afterCancel(key)
 			}
 		})
 	}
@@ -101,7 +102,7 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 // endOverdueCancels ends it.
 func (e *Engine) endOverdueCancel(key process.Key) {
 	if ended, err := e.store.EndOverdueCancel(key); err == nil && ended {
-		e.cancelled(key)
+		e.afterCancel(key)
 	}
 }
 

@@ -32,8 +32,8 @@ type checkpoints struct {
 }
 
 // callProcessor calls the processor with an attempt that may store checkpoints. Afterwards, c and
-// history contain what they have stored. If it is unknown whether one was stored, the task is
-// released, because the numbers of the next events are unknown, too.
+// history contain what the checkpoints have stored. If it is unknown whether one was stored, the
+// task is released, because the numbers of the next events are unknown, too.
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {
@@ -76,12 +76,12 @@ func (p *checkpoints) Checkpoint(ctx context.Context, r *progressorv1.Result) (y
 		}
 		return false, err
 	}
-	p.stored(&done, saved)
+	p.record(&done, saved)
 	return saved.Yield || p.engine.draining.Load(), nil
 }
 
-// stored adds a checkpoint to the state of the attempt, and notifies watchers.
-func (p *checkpoints) stored(done *storage.Completion, saved storage.Checkpointed) {
+// record adds a checkpoint to the state of the attempt, and notifies watchers.
+func (p *checkpoints) record(done *storage.Completion, saved storage.Checkpointed) {
 	if saved.Now.IsZero() {
 		p.gaps = true
 		p.engine.watchers.recheck(done.Key)

@@ -195,7 +195,7 @@ func TestCheckpointsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A checkpoint tells the attempt to end when a call waits, and the call follows its result.
+// A checkpoint asks the attempt to end if a call waits. The call runs after the attempt.
 func TestCheckpointYields(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})

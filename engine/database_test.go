@@ -289,7 +289,7 @@ func TestDatabaseRestarts(t *testing.T) {
 // While the database is unavailable, requests fail at once. Results of running attempts are stored
 // when the database is available again, even after a long time. A node that could not send
 // heartbeats because of the database is not declared dead.
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	line, slow := through(t, dsn)
@@ -337,7 +337,7 @@ func TestLostScans(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	line, slow := through(t, dsn)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, slow, c.processor())
 	const timers = 400
 	for k := range timers {

@@ -348,8 +348,8 @@ func TestDecideZombies(t *testing.T) {
 	}
 }
 
-// A released task reaches another node unchanged.
-func TestGiveBack(t *testing.T) {
+// A released task is stored unchanged for another node.
+func TestReleaseOfATask(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {
 		c := releaseCompletion(End{Claim: claimOf(taskType, 3)}, Kind{})

@@ -21,7 +21,7 @@ func drains(d time.Duration) func(*engine.Config) {
 
 // A task that does not end during the drain is released when its processor returns, and the attempt
 // is not counted. Another node runs the task.
-func TestDrainGivesBack(t *testing.T) {
+func TestDrainReleasesTasks(t *testing.T) {
 	t.Parallel()
 	for name, heeds := range map[string]bool{"heeds": true, "hangs": false} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDrainGivesBack(t *testing.T) {
 			j := newJournal()
 			reg := newRegistry()
 			hang := g.held(heeds)
-			n := start(t, dsn, j.keeps(by{callTask: hang, initTask: hang, notifyTask: hang}),
+			n := start(t, dsn, j.recording(by{callTask: hang, initTask: hang, notifyTask: hang}),
 				drains(50*time.Millisecond), reg.use)
 			n.put(t, &progressorv1.Namespace{
 				Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
@@ -53,8 +53,8 @@ func TestDrainGivesBack(t *testing.T) {
 				AND failure IS NULL`); got != processes {
 				t.Errorf("%d of %d tasks were released", got, processes)
 			}
-			heir := start(t, dsn, j.keeps(processor.Echo()))
-			heir.put(t, &progressorv1.Namespace{
+			second := start(t, dsn, j.recording(processor.Echo()))
+			second.put(t, &progressorv1.Namespace{
 				Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
 			})
 			eventually(t, "all have started", func() bool {
@@ -76,7 +76,7 @@ func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	j := newJournal()
-	p := j.keeps(by{callTask: func(
+	p := j.recording(by{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		select {

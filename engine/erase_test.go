@@ -160,7 +160,7 @@ func TestEraseTrustsNoToken(t *testing.T) {
 	}
 	erase()
 	if got := recorded(); got != 3 {
-		t.Errorf("%d entries, of which one for an erasure without a token", got)
+		t.Errorf("%d entries, one of them for an erasure without a token", got)
 	}
 	for _, token := range []string{"eyJiIjp0cnVlfQ", "e30"} { // {"b":true} and {}
 		r.PageToken = token

@@ -45,7 +45,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 		waiting = append(waiting, c)
 		task, token = max(task, request.GetTaskId()), max(token, request.GetFencingToken())
 	}
-	unborn := n.started(t, "unborn")
+	lost := n.started(t, "lost")
 	r.FailOver()
 
 	var group sync.WaitGroup
@@ -76,7 +76,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	}
 	group.Wait()
 	_, err := n.AwaitTask(context.Background(), engine.AwaitParams{
-		Key: key("unborn"), TaskID: unborn.TaskID, Timeout: time.Hour,
+		Key: key("lost"), TaskID: lost.TaskID, Timeout: time.Hour,
 	})
 	if !errors.Is(err, process.ErrTaskNotFound) {
 		t.Errorf("a task of a process that was lost: %v", err)

@@ -31,7 +31,7 @@ func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the attempt was not cancelled")
 	}
-	if cause := context.Cause(attempt); cause != errNoHeartbeat { //nolint:errorlint // the very value
+	if cause := context.Cause(attempt); cause != errNoHeartbeat { //nolint:errorlint // exactly this error
 		t.Error(cause)
 	}
 }

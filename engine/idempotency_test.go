@@ -77,7 +77,7 @@ func TestSameKeySameAnswer(t *testing.T) {
 			a.started(t, "p")
 			first := a.calling("p", args, keyed("k"))
 			receive(t, "the call runs", d.gate.entered)
-			twins := []<-chan result{
+			repeats := []<-chan result{
 				a.calling("p", args, keyed("k")), a.calling("p", args, keyed("k")), b.calling("p", args, keyed("k")),
 			}
 			if res := <-a.calling("p", args+" other", keyed("k")); !errors.Is(res.err, process.ErrIdempotencyMismatch) {
@@ -85,8 +85,8 @@ func TestSameKeySameAnswer(t *testing.T) {
 			}
 			d.gate.release()
 			want := receive(t, "the first answer", first)
-			for _, c := range twins {
-				sameResult(t, want, receive(t, "the twin's answer", c))
+			for _, c := range repeats {
+				sameResult(t, want, receive(t, "the answer of a repeated request", c))
 			}
 			sameResult(t, want, <-a.calling("p", args, keyed("k")))
 			sameResult(t, want, <-b.calling("p", args, keyed("k")))

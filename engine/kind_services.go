@@ -46,7 +46,7 @@ func (e *Engine) IsPulled(ctx context.Context, namespace string) bool {
 // messages that were stored for the processes in notified.
 func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 	for _, k := range ended {
-		e.cancelled(k)
+		e.afterCancel(k)
 	}
 	for _, k := range notified {
 		e.workers.ExpectGroups(k.Namespace)

@@ -71,7 +71,7 @@ func TestKindOfTheNamespacesProcessor(t *testing.T) {
 }
 
 // The retry policy of the namespace does not apply to the processor of a kind.
-func TestKindIsPatient(t *testing.T) {
+func TestKindHasItsOwnRetryPolicy(t *testing.T) {
 	t.Parallel()
 	tries := make(chan int32, 10)
 	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
@@ -125,7 +125,7 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 // Each time a node that does not know a kind has claimed a task of it, the task waits longer, up to
 // a limit. Otherwise, 10,000 such tasks would cause 10,000 claims per second. No attempt is
 // counted, and other processes of the namespace continue.
-func TestKindThatNobodyKnows(t *testing.T) {
+func TestUnknownKind(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
@@ -176,7 +176,7 @@ func TestZombieOfAKind(t *testing.T) {
 }
 
 // The audit entry of a start is stored once, even if the start is repeated.
-func TestNoteOfAStart(t *testing.T) {
+func TestAuditOfAStart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())

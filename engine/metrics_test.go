@@ -16,7 +16,7 @@ import (
 )
 
 // Each operation changes its metric, and durations are in milliseconds.
-func TestMetricsMove(t *testing.T) {
+func TestOperationsChangeTheirMetrics(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()

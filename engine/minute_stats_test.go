@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestMinute(t *testing.T) {
+func TestMinuteStats(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	m := newMinuteStats(began)

@@ -244,7 +244,7 @@ func TestServedElsewhere(t *testing.T) {
 
 // A node that loses the processor of a claimed task releases the task once, and does not claim it
 // again.
-func TestProcessorGoes(t *testing.T) {
+func TestProcessorIsLost(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	g := newGate()

@@ -40,7 +40,7 @@ func brief(c *engine.Config) {
 }
 
 // A node that was declared dead while it was disconnected gets a new identity and continues.
-func TestBuriedNode(t *testing.T) {
+func TestDeclaredDeadNodeContinues(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo(), brief)

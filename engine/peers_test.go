@@ -164,9 +164,10 @@ func TestNodesDivideChores(t *testing.T) {
 	}
 	// Other nodes take over a chore when its owner leaves.
 	nodes[owner].stop()
-	heirs := append(append([]*node{}, nodes[:owner]...), nodes[owner+1:]...)
+	remaining := append(append([]*node{}, nodes[:owner]...), nodes[owner+1:]...)
 	eventually(t, "another node owns it", func() bool {
-		return heirs[0].Owns("zombies") != heirs[1].Owns("zombies") && heirs[0].KnowsPeers(1) && heirs[1].KnowsPeers(1)
+		a, b := remaining[0], remaining[1]
+		return a.Owns("zombies") != b.Owns("zombies") && a.KnowsPeers(1) && b.KnowsPeers(1)
 	})
 }
 
@@ -177,7 +178,7 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	n := start(t, dsn, by{callTask: g.held(false), notifyTask: noted}, brief)
-	for _, id := range []string{"target", "heir", "stuck"} {
+	for _, id := range []string{"target", "receiver", "stuck"} {
 		n.started(t, id)
 	}
 	n.calling("stuck", "x")
@@ -195,7 +196,7 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 			+ interval '1 hour', ' told')`,
 		`INSERT INTO messages (namespace, process_id, kind, created_time, args, sender_namespace, sender_process_id,
 			sender_task_id)
-			VALUES ('ns', 'heir', 'notify', now() + interval '1 hour', ' told', 'ns', 'target', 1)`,
+			VALUES ('ns', 'receiver', 'notify', now() + interval '1 hour', ' told', 'ns', 'target', 1)`,
 	} {
 		if tag, err := rows.Exec(t.Context(), sql); err != nil || tag.RowsAffected() != 1 {
 			t.Fatal(tag, err)
@@ -203,7 +204,7 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	}
 	n.SetBack()
 	eventually(t, "the messages are delivered", func() bool {
-		return n.state(t, "target") == "start told" && n.state(t, "heir") == "start told"
+		return n.state(t, "target") == "start told" && n.state(t, "receiver") == "start told"
 	})
 	eventually(t, "the grace is over", func() bool { return n.status(t, "stuck") == "CANCELLED" })
 }

@@ -177,7 +177,7 @@ func TestUnreachable(t *testing.T) {
 	down.Store(true)
 	var log lockedBuffer
 	n := start(t, storagetest.DSN(t),
-		j.keeps(by{callTask: func(
+		j.recording(by{callTask: func(
 			ctx context.Context, r *progressorv1.ProcessRequest,
 		) (*progressorv1.ProcessResponse, error) {
 			if down.Load() {

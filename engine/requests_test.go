@@ -430,7 +430,7 @@ func TestDefaultWait(t *testing.T) {
 }
 
 // A request that does not run, because it is rejected, repeated or must wait, returns its slot.
-func TestRefusedGivesItsPlaceBack(t *testing.T) {
+func TestRefusedRequestReturnsItsSlot(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 2})

@@ -40,7 +40,7 @@ func TestRetention(t *testing.T) {
 
 // If a pass had no time for all expired processes, the next pass follows at once, not ten seconds
 // later. Otherwise a node would remove at most 160 per second.
-func TestRetentionGoesOn(t *testing.T) {
+func TestRetentionContinues(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{initTask: words, callTask: words})

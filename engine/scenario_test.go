@@ -151,7 +151,7 @@ func (s *scenario) Process(
 			}
 			continue
 		case "panic":
-			panic("as told")
+			panic("as asked")
 		}
 		known, err := follow(b, word)
 		if err != nil {

@@ -16,7 +16,7 @@ const (
 	maxSlotWaits = 10
 	// failFastFor is how long new requests fail fast after the wait of one was rejected. Overload
 	// usually lasts, and in each second without failing fast, another thousand requests would wait
-	// for nothing.
+	// without getting a slot.
 	failFastFor = 10 * time.Second
 )
 

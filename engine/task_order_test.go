@@ -36,8 +36,8 @@ type entry struct {
 
 func newJournal() *journal { return &journal{at: map[string]int{}} }
 
-// keeps returns a processor that records every task in the journal and then calls p.
-func (j *journal) keeps(p processor.Processor) processor.Processor {
+// recording returns a processor that records every task in the journal and then calls p.
+func (j *journal) recording(p processor.Processor) processor.Processor {
 	return processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
@@ -101,7 +101,7 @@ func TestCallsInOrder(t *testing.T) {
 			j := newJournal()
 			var all []*node
 			for range nodes {
-				all = append(all, start(t, dsn, j.keeps(processor.Echo())))
+				all = append(all, start(t, dsn, j.recording(processor.Echo())))
 			}
 			all[0].started(t, "p")
 			var calls []<-chan result
@@ -126,7 +126,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.keeps(by{callTask: g.held(true)}))
+	n := start(t, dsn, j.recording(by{callTask: g.held(true)}))
 	n.started(t, "hot")
 	n.started(t, "other")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
@@ -173,7 +173,7 @@ func TestLoopLeavesRoom(t *testing.T) {
 		return processor.Result().SetTimerAfter(0).Done()
 	}
 	j := newJournal()
-	n := start(t, dsn, j.keeps(by{initTask: loop, timeoutTask: loop}))
+	n := start(t, dsn, j.recording(by{initTask: loop, timeoutTask: loop}))
 	n.started(t, "loop")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	for k := range 5 {

@@ -20,7 +20,7 @@ import (
 func TestTimersOfDeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	dead := start(t, dsn, c.processor())
 	const timers = 10
 	for k := range timers {
@@ -30,10 +30,10 @@ func TestTimersOfDeadNode(t *testing.T) {
 	}
 	before := c.count()
 	dead.crash()
-	heir := &clockwork{}
-	start(t, dsn, heir.processor(), func(c *engine.Config) { c.ScanInterval = 100 * time.Millisecond })
-	eventually(t, "all timers have fired", func() bool { return before+heir.count() == 2*timers })
-	for _, f := range heir.all() {
+	second := &timerRecorder{}
+	start(t, dsn, second.processor(), func(c *engine.Config) { c.ScanInterval = 100 * time.Millisecond })
+	eventually(t, "all timers have fired", func() bool { return before+second.count() == 2*timers })
+	for _, f := range second.all() {
 		if late := f.at.Sub(f.scheduled); late > 2*time.Second {
 			t.Errorf("%s %q: %s late", f.process, f.name, late)
 		}
@@ -44,7 +44,7 @@ func TestTimersOfDeadNode(t *testing.T) {
 func TestOverdueTimers(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	first := start(t, dsn, c.processor())
 	if _, err := first.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTimersLeaveRoomForCalls(t *testing.T) {
 func TestTimerHorizon(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	n.started(t, "far")
 	n.called(t, "far", "set 800000h") // 91 years
@@ -124,10 +124,10 @@ func TestTimerHorizon(t *testing.T) {
 }
 
 // Timers of other namespaces are on time if one namespace is full.
-func TestTimersBesideFullNamespace(t *testing.T) {
+func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	g := newGate()
 	defer g.release()
 	n := start(t, dsn, c.processor(), func(cfg *engine.Config) {
@@ -144,7 +144,7 @@ func TestTimersBesideFullNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	receive(t, "the full namespace is full", g.entered)
+	receive(t, "the full namespace has no free slot", g.entered)
 	n.started(t, "p")
 	n.called(t, "p", "set 60ms")
 	eventually(t, "the timer fires", func() bool { return c.count() == 1 })
@@ -161,7 +161,7 @@ func TestTimersBesideFullNamespace(t *testing.T) {
 func TestTimersSetAllTheTime(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	const processes, rounds = 8, 40
 	done := make(chan error, processes)

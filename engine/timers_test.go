@@ -84,13 +84,13 @@ type fired struct {
 	attempt       int32
 }
 
-// clockwork is a processor that follows words and records the fired timers.
-type clockwork struct {
+// timerRecorder is a processor that follows words and records the fired timers.
+type timerRecorder struct {
 	mu    sync.Mutex
 	fired []fired
 }
 
-func (c *clockwork) processor() by {
+func (c *timerRecorder) processor() by {
 	return by{initTask: words, callTask: words,
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			c.mu.Lock()
@@ -103,18 +103,18 @@ func (c *clockwork) processor() by {
 		}}
 }
 
-func (c *clockwork) all() []fired {
+func (c *timerRecorder) all() []fired {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.fired)
 }
 
-func (c *clockwork) count() int { return len(c.all()) }
+func (c *timerRecorder) count() int { return len(c.all()) }
 
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, dsn, c.processor())
 	rows := look(t, dsn)
 	pending := func(id string) string {
@@ -178,7 +178,7 @@ func TestTimers(t *testing.T) {
 func TestRemoveTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, (&clockwork{}).processor())
+	n := start(t, dsn, (&timerRecorder{}).processor())
 	n.started(t, "p")
 	n.called(t, "p", "remove 30ms")
 	eventually(t, "the process is removed", func() bool { return n.status(t, "p") == "" })
@@ -229,7 +229,7 @@ func TestZeroTimerLoop(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	j := newJournal()
-	n := start(t, dsn, j.keeps(processor.BenchLoop()), func(c *engine.Config) { c.ScanInterval = time.Hour })
+	n := start(t, dsn, j.recording(processor.BenchLoop()), func(c *engine.Config) { c.ScanInterval = time.Hour })
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: processor.LoopArgs(100)}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.keeps(by{callTask: func(
+	n := start(t, dsn, j.recording(by{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, true); err != nil {
@@ -283,7 +283,7 @@ func TestCallBeforeTimer(t *testing.T) {
 func TestTimerDueWhileBusy(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	g := newGate()
 	defer g.release()
 	p := c.processor()
@@ -319,7 +319,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 func TestTimerDueAsCallEnds(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	p := c.processor()
 	p[callTask] = func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		word, when, _ := strings.Cut(string(r.GetArgs()), " ")
@@ -358,7 +358,7 @@ func TestTimerDueAsCallEnds(t *testing.T) {
 func TestTimerOfHeldProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	n.started(t, "p")
 	rows := look(t, dsn)
@@ -389,7 +389,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 func TestTimerLateness(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	c := &clockwork{}
+	c := &timerRecorder{}
 	n := start(t, dsn, c.processor())
 	const timers = 60
 	for k := range timers {

@@ -32,8 +32,8 @@ func (s spans) await(t testing.TB, name string, n int) []sdktrace.ReadOnlySpan {
 	return s.Await(t, longWait, name, n)
 }
 
-// telling returns a processor that starts a span for each task, in the context of its attempt.
-func (s spans) telling(p processor.Processor) processor.Processor {
+// traced returns a processor that starts a span for each task, in the context of its attempt.
+func (s spans) traced(p processor.Processor) processor.Processor {
 	return processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
@@ -66,7 +66,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
 	gone := make(chan struct{})
-	p := s.telling(by{
+	p := s.traced(by{
 		callTask: answers(processor.Result().SetTimerAfter(500 * time.Millisecond).Response([]byte("set"))),
 		timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			select {
@@ -163,12 +163,12 @@ func TestTraceOfRetries(t *testing.T) {
 
 // A context of the caller is stored unchanged. The task that runs at once is still linked to the
 // request, but a timer is not.
-func TestTraceBesideAContext(t *testing.T) {
+func TestTraceWithAContextOfTheCaller(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
 	var mu sync.Mutex
 	var seen []string
-	n := start(t, dsn, s.telling(processor.Func(func(
+	n := start(t, dsn, s.traced(processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		mu.Lock()
@@ -251,7 +251,7 @@ func TestNoTrace(t *testing.T) {
 
 // A trace is not part of a request: requests with the same key in different traces are the same
 // request.
-func TestTraceIsNoPartOfAKey(t *testing.T) {
+func TestTraceIsNotPartOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
 	n := start(t, storagetest.DSN(t), processor.Echo(), s.use)
@@ -301,7 +301,7 @@ func TestTraceOfALostAttempt(t *testing.T) {
 	dsn, s, g := storagetest.DSN(t), newSpans(), newGate()
 	defer g.release()
 	soon := func(c *engine.Config) { c.ZombieAfter = time.Second }
-	a := start(t, dsn, s.telling(by{callTask: g.held(false)}), s.use, soon)
+	a := start(t, dsn, s.traced(by{callTask: g.held(false)}), s.use, soon)
 	a.started(t, "p")
 	ctx, asking := s.Begin(t.Context(), "client")
 	go a.Call(ctx, engine.CallParams{Key: key("p")}) // its node will die

@@ -45,10 +45,10 @@ const (
 	// maxPolled is the maximum number of tasks in one query. If clients wait for more tasks, the
 	// tasks take turns.
 	maxPolled = 1000
-	// maxUnasked is the interval at which a task is queried while its process runs on this node.
+	// ownQueryInterval is the interval between queries for a task whose process runs on this node.
 	// Normally the end of the task is delivered in memory. This does not happen if another node ran
 	// the process in between, or took it over from an attempt here that does not end.
-	maxUnasked = time.Second
+	ownQueryInterval = time.Second
 )
 
 // waiter is one client that waits for a task.
@@ -245,7 +245,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 }
 
 // due returns the next tasks to query, at most maxPolled: tasks whose process does not run on this
-// node, tasks whose end may have been missed, and tasks that were not queried for maxUnasked.
+// node, tasks whose end may have been missed, and tasks that were not queried for ownQueryInterval.
 func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +265,7 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 		if _, stale := w.stale[wt.ref.Key]; stale {
 			wt.mayHaveEnded = true
 		}
-		if len(asked) < maxPolled && (wt.mayHaveEnded || !here || now.Sub(wt.asked) >= maxUnasked) {
+		if len(asked) < maxPolled && (wt.mayHaveEnded || !here || now.Sub(wt.asked) >= ownQueryInterval) {
 			wt.mayHaveEnded, wt.asked = false, now
 			asked = append(asked, wt)
 			refs = append(refs, wt.ref)

@@ -93,7 +93,7 @@ func TestWaitersAsk(t *testing.T) {
 	}
 	// Another node may have run the process in between, so all tasks are queried at times.
 	for _, wt := range w.order {
-		wt.asked = wt.asked.Add(-maxUnasked)
+		wt.asked = wt.asked.Add(-ownQueryInterval)
 	}
 	if got := asked(w); len(got) != 3 {
 		t.Errorf("after a while asked for %v", got)

@@ -69,7 +69,7 @@ func completes(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1
 	case "end":
 		return processor.Result().Event([]byte("end")).Complete().Done()
 	case "fail":
-		return nil, processor.Fail("broken", "as told")
+		return nil, processor.Fail("broken", "as asked")
 	}
 	return processor.Echo().Process(context.Background(), r)
 }
@@ -318,7 +318,7 @@ func TestManyWatchersFewQueries(t *testing.T) {
 }
 
 // Watchers get the events of this node from memory.
-func TestWatchOfOwnResultsAsksNothing(t *testing.T) {
+func TestWatchOfOwnResultsQueriesNothing(t *testing.T) {
 	t.Parallel()
 	line, slow := through(t, storagetest.DSN(t))
 	n := start(t, slow, processor.Echo(), func(c *engine.Config) { c.AnswerPoll, c.ScanInterval = longWait, longWait })

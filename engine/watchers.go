@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// maxLooked is the maximum number of watched processes in one query. If there are more, they
+	// maxQueried is the maximum number of watched processes in one query. If there are more, they
 	// take turns.
-	maxLooked = 1000
+	maxQueried = 1000
 	// maxHeldBytes limits the news that clients have not read. At the limit, no news is read from
 	// the database until a client reads, or limitStalls of package rpc ends its stream. The streams
 	// of a single client cannot reach the limit, because they hold at most 100 events of 1 MiB.
 	maxHeldBytes = 128 << 20
-	// minLookGap is the minimum interval between queries for processes that are known to have news.
-	minLookGap = 10 * time.Millisecond
+	// minQueryGap is the minimum interval between queries for processes that are known to have
+	// news.
+	minQueryGap = 10 * time.Millisecond
 )
 
 // news is one delivery to a watcher.
@@ -188,31 +189,31 @@ func (w *watchers) Run(ctx context.Context) error {
 	poll := w.engine.cfg.AnswerPoll
 	tick := time.NewTimer(poll)
 	defer tick.Stop()
-	var looked, lookedAtAll time.Time
+	var queried, queriedAll time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		case <-w.kick:
-			gap := minLookGap
+			gap := minQueryGap
 			if w.failing { // wait for the next tick while the database is unavailable
 				gap = poll
 			}
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(gap - time.Since(looked)):
+			case <-time.After(gap - time.Since(queried)):
 			}
 		}
 		now := time.Now()
-		all := now.Sub(lookedAtAll) >= poll
+		all := now.Sub(queriedAll) >= poll
 		if all {
-			lookedAtAll = now
+			queriedAll = now
 		}
-		looked = now
+		queried = now
 		if w.runOnce(ctx, all) {
-			tick.Reset(time.Until(lookedAtAll.Add(poll)))
+			tick.Reset(time.Until(queriedAll.Add(poll)))
 		}
 	}
 }
@@ -248,7 +249,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	return true
 }
 
-// due returns the next turn of at most maxLooked watchers.
+// due returns the next turn of at most maxQueried watchers.
 func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,7 +258,7 @@ func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, wat
 		if wt.left {
 			continue
 		}
-		if len(asked) < maxLooked && wt.ready && (all || wt.behind) && w.held < maxHeldBytes {
+		if len(asked) < maxQueried && wt.ready && (all || wt.behind) && w.held < maxHeldBytes {
 			wt.behind = false
 			asked = append(asked, wt)
 			refs = append(refs, storage.WatchRef{Key: wt.key, AfterEventID: wt.after, StatusChangedTime: wt.changed})

@@ -73,12 +73,12 @@ func TestWatchersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers
 	seen := map[*watcher]int{}
-	for range 2*maxLooked + 500 {
+	for range 2*maxQueried + 500 {
 		seen[w.register(process.Key{Namespace: "ns", ProcessID: "p"}, 0)] = 0
 	}
 	for range 5 {
 		asked, _, _ := w.due(true)
-		if len(asked) != maxLooked {
+		if len(asked) != maxQueried {
 			t.Errorf("one query reads %d watchers", len(asked))
 		}
 		for _, wt := range asked {

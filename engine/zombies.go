@@ -166,7 +166,7 @@ func (c *collector) cancelLost(ctx context.Context) error {
 	for n, at := range missing {
 		lost[n] = attempts[at]
 	}
-	if n := e.attempts.cancelThese(lost, errNoHeartbeat); n > 0 {
+	if n := e.attempts.cancelRefs(lost, errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
 		e.log.Warn("attempts cancelled: they no longer hold their process", "attempts", n)
 	}

@@ -82,7 +82,7 @@ func merge(samples []*progressorv1.OverviewSample) *progressorv1.OverviewSample 
 	return m
 }
 
-// longer returns the longer of two durations, of which nil is the shortest.
+// longer returns the longer of two durations. nil is shorter than any other.
 func longer(a, b *durationpb.Duration) *durationpb.Duration {
 	if b.AsDuration() > a.AsDuration() || a == nil {
 		return b
@@ -121,9 +121,9 @@ func (i *Insight) takeSample(ctx context.Context) (*progressorv1.OverviewSample,
 	return sample, nil
 }
 
-// since returns the samples that are not older than age, oldest first: of the last hour, or merged
-// ones if age is more than that, the last of which may have fewer samples. 0 means an hour. Callers
-// must not modify them.
+// since returns the samples that are not older than age, oldest first. 0 means an hour. If age is
+// more than an hour, it returns merged samples. The last one may merge fewer samples than the
+// others. Callers must not modify the samples.
 func (t *sampleHistory) since(now time.Time, age time.Duration) []*progressorv1.OverviewSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -89,7 +89,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "lost-attempts-run-on", breaks: "an attempt that lost its process is cancelled after a gap or a failover",
-		file: "engine/zombies.go", old: "e.attempts.cancelThese(lost, errNoHeartbeat)", planted: "len(lost) * 0",
+		file: "engine/zombies.go", old: "e.attempts.cancelRefs(lost, errNoHeartbeat)", planted: "len(lost) * 0",
 		packages: "./engine", run: "TestLostAttempt|TestFailoverThatLosesTheTail",
 	},
 	{

@@ -382,7 +382,7 @@ var mutants = []mutant{
 		name: "place-leaks", breaks: "a request that is not captured returns its slot",
 		file: "engine/request.go", old: "if r.call.Capture && !captured {",
 		planted:  "if r.call.Capture && !captured && r.accepted {",
-		packages: "./engine", run: "RefusedGives",
+		packages: "./engine", run: "RefusedRequestReturns",
 	},
 	{
 		name: "no-bound-in-memory", breaks: "a node refuses requests beyond its limit",
@@ -398,7 +398,7 @@ var mutants = []mutant{
 	{
 		name: "drain-keeps-all", breaks: "a stopping node releases its attempts, which do not count",
 		file: "storage/result.go", old: "RetryAfter: after, Uncounted: true", planted: "RetryAfter: after",
-		packages: "./engine", run: "Drain|GiveBack",
+		packages: "./engine", run: "Drain|ReleaseOfATask",
 	},
 	{
 		name: "cancel-waits-its-turn", breaks: "a CANCEL task goes before the calls that wait",

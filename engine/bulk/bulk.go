@@ -35,7 +35,7 @@ type Bulks struct {
 // New returns the bulks of an engine, which act on processes and on targets. Their Kind must be
 // added to the engine.
 func New(e *engine.Engine, targets ...Target) *Bulks {
-	b := &Bulks{engine: e, limits: usual, processVerbs: processVerbs(e), targets: map[string]Target{}}
+	b := &Bulks{engine: e, limits: defaultLimits, processVerbs: processVerbs(e), targets: map[string]Target{}}
 	for _, t := range targets {
 		b.targets[t.Kind] = t
 	}

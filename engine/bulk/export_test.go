@@ -38,4 +38,4 @@ func (b *Bulks) StopCounting() { b.limits.expectTime, b.limits.dryRunTime = 0, 0
 func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }
 
 // EndEarly makes pages of up to ten processes, handled one at a time, end early.
-func (b *Bulks) EndEarly() { b.limits.side, b.limits.pageTime = 1, time.Millisecond }
+func (b *Bulks) EndEarly() { b.limits.concurrent, b.limits.pageTime = 1, time.Millisecond }

@@ -21,7 +21,7 @@ type limits struct {
 	// pageTime is how long a page takes up further processes. It is short, because a cancel waits
 	// for the end of the page.
 	pageTime   time.Duration
-	side       int           // concurrent processes
+	concurrent int           // processes at the same time
 	pause      time.Duration // before a retry
 	tries      int           // per process
 	events     int64         // recorded failures; limited so that a request for all events succeeds
@@ -30,8 +30,8 @@ type limits struct {
 }
 
 // Sixteen concurrent operations share commits, and are a small part of a flush.
-var usual = limits{
-	page: 500, pageTime: time.Second, side: 16, pause: time.Second, tries: 10, events: 5_000,
+var defaultLimits = limits{
+	page: 500, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, events: 5_000,
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
@@ -192,17 +192,17 @@ func (w *work) retry(ctx context.Context, a postponed) error {
 // It handles at least one element, and returns the number of calls.
 func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
-		side := list[did:min(did+w.bulks.limits.side, len(list))]
-		errs := make([]error, len(side))
+		batch := list[did:min(did+w.bulks.limits.concurrent, len(list))]
+		errs := make([]error, len(batch))
 		var group sync.WaitGroup
-		for n, a := range side {
+		for n, a := range batch {
 			group.Go(func() { errs[n] = do(a) })
 		}
 		group.Wait()
-		for n, a := range side {
+		for n, a := range batch {
 			w.account(a, errs[n])
 		}
-		did += len(side)
+		did += len(batch)
 	}
 	return did
 }

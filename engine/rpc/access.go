@@ -13,9 +13,9 @@ import (
 // accessService serves AccessService.
 type accessService struct{ access *auth.Access }
 
-// mayChange returns an error if the engine does not authenticate its clients. Otherwise, anyone who
-// can connect could create a key that other engines accept.
-func mayChange(ctx context.Context) error {
+// checkAuthenticated returns an error if the engine does not authenticate its clients. Otherwise,
+// anyone who can connect could create a key that other engines accept.
+func checkAuthenticated(ctx context.Context) error {
 	if principalOf(ctx) != nil {
 		return nil
 	}
@@ -31,7 +31,7 @@ func mayChange(ctx context.Context) error {
 func (s *accessService) CreateKey(
 	ctx context.Context, r *progressorv1.CreateKeyRequest,
 ) (*progressorv1.CreateKeyResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	return s.access.CreateKey(ctx, r, actorOf(ctx))
@@ -48,7 +48,7 @@ func (s *accessService) ListKeys(
 func (s *accessService) RotateKey(
 	ctx context.Context, r *progressorv1.RotateKeyRequest,
 ) (*progressorv1.RotateKeyResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	return s.access.RotateKey(ctx, r, actorOf(ctx))
@@ -58,7 +58,7 @@ func (s *accessService) RotateKey(
 func (s *accessService) RevokeKey(
 	ctx context.Context, r *progressorv1.RevokeKeyRequest,
 ) (*progressorv1.RevokeKeyResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	key, err := s.access.RevokeKey(ctx, r.GetKeyId(), actorOf(ctx))
@@ -69,7 +69,7 @@ func (s *accessService) RevokeKey(
 func (s *accessService) AddGrant(
 	ctx context.Context, r *progressorv1.AddGrantRequest,
 ) (*progressorv1.AddGrantResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	added, err := s.access.AddGrant(ctx, r.GetGrant(), actorOf(ctx))
@@ -87,7 +87,7 @@ func (s *accessService) ListGrants(
 func (s *accessService) RemoveGrant(
 	ctx context.Context, r *progressorv1.RemoveGrantRequest,
 ) (*progressorv1.RemoveGrantResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	return &progressorv1.RemoveGrantResponse{}, s.access.RemoveGrant(ctx, r.GetGrant(), actorOf(ctx))
@@ -104,7 +104,7 @@ func (s *accessService) ListConsoleLogins(
 func (s *accessService) EndConsoleLogins(
 	ctx context.Context, r *progressorv1.EndConsoleLoginsRequest,
 ) (*progressorv1.EndConsoleLoginsResponse, error) {
-	if err := mayChange(ctx); err != nil {
+	if err := checkAuthenticated(ctx); err != nil {
 		return nil, err
 	}
 	ended, err := s.access.EndLogins(ctx, r, actorOf(ctx))

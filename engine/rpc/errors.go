@@ -206,10 +206,10 @@ func taskErrorOf(e *engine.TaskError) clientError {
 	switch {
 	case e.Failure != nil:
 		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_FAILED
-		a.text = task + "failed: " + said(e.Failure.GetReason(), e.Failure.GetMessage())
+		a.text = task + "failed: " + reasonText(e.Failure.GetReason(), e.Failure.GetMessage())
 	case e.Rejection != nil:
 		a.code, a.detail.Reason = connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_TASK_REJECTED
-		a.text = task + "was rejected: " + said(e.Rejection.GetReason(), e.Rejection.GetMessage())
+		a.text = task + "was rejected: " + reasonText(e.Rejection.GetReason(), e.Rejection.GetMessage())
 	case e.WaitTimeout:
 		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
@@ -227,7 +227,7 @@ func taskErrorOf(e *engine.TaskError) clientError {
 	return a
 }
 
-func said(reason, message string) string {
+func reasonText(reason, message string) string {
 	switch {
 	case message == "":
 		return reason

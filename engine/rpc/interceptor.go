@@ -34,7 +34,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		ctx, span := i.traces.begin(ctx, procedure, request.Peer().Protocol, request.Header())
 		defer func() {
 			if r := recover(); r != nil {
-				response, err = nil, i.caught(ctx, procedure, r)
+				response, err = nil, i.recovered(ctx, procedure, r)
 			}
 			if err != nil { // the response that a handler returns with an error is not complete
 				response, err = nil, i.mapError(ctx, procedure, err, request.Any())
@@ -73,7 +73,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		stream := &checkedStream{StreamingHandlerConn: conn, valid: i.valid, access: i.access, ctx: ctx, end: cancel}
 		defer func() {
 			if r := recover(); r != nil {
-				err = i.caught(ctx, procedure, r)
+				err = i.recovered(ctx, procedure, r)
 			}
 			if err != nil {
 				err = i.mapError(ctx, procedure, err, stream.last)
@@ -152,8 +152,9 @@ func (i *interceptor) mapError(ctx context.Context, procedure string, err error,
 	return connectErr
 }
 
-// caught logs a panic and converts it to an error. It passes http.ErrAbortHandler on to net/http.
-func (i *interceptor) caught(ctx context.Context, procedure string, r any) error {
+// recovered logs a panic and converts it to an error. It passes http.ErrAbortHandler on to
+// net/http.
+func (i *interceptor) recovered(ctx context.Context, procedure string, r any) error {
 	if r == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(r)
 	}

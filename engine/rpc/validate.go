@@ -70,17 +70,18 @@ func (v *validation) check(request any) error {
 			return fault
 		}
 	}
-	return broken(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
+	return requestError(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
 }
 
 // CheckRules checks a request by the rules in the proto files, outside a server. A violation is a
 // *process.InvalidError.
 func CheckRules(request proto.Message) error {
-	return broken(request, protovalidate.Validate(request))
+	return requestError(request, protovalidate.Validate(request))
 }
 
-// broken converts an error of the validator to an error of the engine. It returns nil for nil.
-func broken(request proto.Message, err error) error {
+// requestError converts an error of the validator to an error of the engine. It returns nil for
+// nil.
+func requestError(request proto.Message, err error) error {
 	if err == nil {
 		return nil
 	}

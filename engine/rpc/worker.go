@@ -227,7 +227,7 @@ func (s *workerService) GetWorker(
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {
-	if err := s.mayStop(ctx, r); err != nil {
+	if err := s.checkStop(ctx, r); err != nil {
 		return nil, err
 	}
 	w, err := s.workers.StopWorker(ctx, r, actorOf(ctx))
@@ -237,9 +237,9 @@ func (s *workerService) StopWorker(
 	return &progressorv1.StopWorkerResponse{Worker: w}, err
 }
 
-// mayStop returns an error if the principal of a request may not operate all namespaces of the
+// checkStop returns an error if the principal of a request may not operate all namespaces of the
 // worker, because it stops in all of them.
-func (s *workerService) mayStop(ctx context.Context, r *progressorv1.StopWorkerRequest) error {
+func (s *workerService) checkStop(ctx context.Context, r *progressorv1.StopWorkerRequest) error {
 	const needs = progressorv1.Permission_PERMISSION_PROCESS_OPERATE
 	p := principalOf(ctx)
 	if p == nil || p.CanEverywhere(needs) {

@@ -114,10 +114,10 @@ func (n *notices) send(ctx context.Context, namespaces []string) error {
 	return n.sinks.store.SendNotices(limit, noticeChannel, payloads)
 }
 
-// hear wakes the sinks and the watchers of a namespace in which another node has recorded changes.
-// If payload is "", notices may have been lost, and it wakes the sinks and watchers of all
+// onNotice wakes the sinks and the watchers of a namespace in which another node has recorded
+// changes. If payload is "", notices may have been lost, and it wakes the sinks and watchers of all
 // namespaces.
-func (s *Sinks) hear(payload string) {
+func (s *Sinks) onNotice(payload string) {
 	sender, namespace, _ := strings.Cut(payload, " ")
 	if sender != strconv.FormatInt(s.store.NodeID(), 10) {
 		s.store.WakeReaders(namespace)

@@ -29,7 +29,7 @@ type limits struct {
 }
 
 // A failed delivery is repeated after 1 s. The wait doubles each time, up to 5 minutes.
-var usual = limits{
+var defaultLimits = limits{
 	lease: 15 * time.Second, renew: 4 * time.Second, margin: 2 * time.Second, poll: time.Second, claims: 4,
 	stop: 5 * time.Second, statement: 5 * time.Second, changes: 500, bytes: 1 << 20,
 	pace: changes.UsualPace, save: time.Second,

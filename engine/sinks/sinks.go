@@ -54,7 +54,7 @@ func New(e *engine.Engine, s *storage.Store, cfg Config) *Sinks {
 		cfg.Logger = slog.Default()
 	}
 	all := &Sinks{
-		engine: e, store: s, open: cfg.Open, log: cfg.Logger, woken: make(chan struct{}, 1), limits: usual,
+		engine: e, store: s, open: cfg.Open, log: cfg.Logger, woken: make(chan struct{}, 1), limits: defaultLimits,
 	}
 	all.metrics = newMetrics(all, cfg.Registerer)
 	return all
@@ -62,7 +62,7 @@ func New(e *engine.Engine, s *storage.Store, cfg Config) *Sinks {
 
 // Kind returns the kind that delivers on every node that runs tasks.
 func (s *Sinks) Kind() engine.Kind {
-	return engine.Kind{Name: kind, Run: s.run, Hears: map[string]func(string){noticeChannel: s.hear}}
+	return engine.Kind{Name: kind, Run: s.run, Hears: map[string]func(string){noticeChannel: s.onNotice}}
 }
 
 // wake makes the runner read the rows of the sinks again. It does not wake deliveries, which wait

@@ -165,7 +165,7 @@ func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // the status has arrived
-	return judge(response, body)
+	return responseError(response, body)
 }
 
 // messageID returns the webhook-id of a change. It is the same for each attempt. It contains the
@@ -174,8 +174,8 @@ func messageID(c *progressorv1.Change) string {
 	return fmt.Sprintf("change_%d_%d", c.GetChangeId(), c.GetTime().AsTime().UnixMicro())
 }
 
-// judge returns the error of a response.
-func judge(r *http.Response, body []byte) error {
+// responseError returns the error of a response.
+func responseError(r *http.Response, body []byte) error {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(body[:min(len(body), shownBodyBytes)]), "?"))
 	err := fmt.Errorf("HTTP %s", r.Status)
 	if text != "" {

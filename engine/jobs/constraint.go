@@ -106,7 +106,7 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 		return nil, &process.InvalidError{
 			Field: field,
 			Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1,
-				wrong(text, first)),
+				issueText(text, first)),
 		}
 	}
 	fits := ast.OutputType().IsExactType(cel.DynType)
@@ -128,8 +128,8 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 // ofJob matches an unknown name of the job. CEL reports only the first part of such a name.
 var ofJob = regexp.MustCompile(`^job(\s*\.\s*\w+)*`)
 
-// wrong returns the message of CEL, or a clearer one for common mistakes.
-func wrong(text string, issue *cel.Error) string {
+// issueText returns the message of CEL, or a clearer one for common mistakes.
+func issueText(text string, issue *cel.Error) string {
 	lines := strings.Split(text, "\n")
 	at := ""
 	if n := issue.Location.Line() - 1; n >= 0 && n < len(lines) {

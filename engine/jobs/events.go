@@ -114,16 +114,16 @@ type eventWatcher struct {
 // watchers that have caught up have the same cursor. A slow client takes part again when it is
 // ready.
 type eventWatchers struct {
-	jobs *Jobs
-	mu   sync.Mutex
-	all  map[*eventWatcher]struct{}
-	kick chan struct{}
+	jobs  *Jobs
+	mu    sync.Mutex
+	all   map[*eventWatcher]struct{}
+	woken chan struct{}
 
 	failing bool // the last query failed; used only by Run
 }
 
 func newEventWatchers(q *Jobs) *eventWatchers {
-	return &eventWatchers{jobs: q, all: map[*eventWatcher]struct{}{}, kick: make(chan struct{}, 1)}
+	return &eventWatchers{jobs: q, all: map[*eventWatcher]struct{}{}, woken: make(chan struct{}, 1)}
 }
 
 func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
@@ -133,7 +133,7 @@ func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
 	defer w.mu.Unlock()
 	w.all[wt] = struct{}{}
 	select {
-	case w.kick <- struct{}{}:
+	case w.woken <- struct{}{}:
 	default: // a query is already requested
 	}
 	return wt
@@ -170,7 +170,7 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-w.kick:
+		case <-w.woken:
 			select { // concurrent requests are served by one query
 			case <-ctx.Done():
 				return nil

@@ -130,7 +130,7 @@ type tally struct {
 	left              int      // allowed workers that can still succeed
 }
 
-func tallied(g *jobs.Group, rules jobs.GroupRules) tally {
+func tallyOf(g *jobs.Group, rules jobs.GroupRules) tally {
 	var t tally
 	spent := map[string]bool{}
 	for n := range g.Places {
@@ -164,7 +164,7 @@ func tallied(g *jobs.Group, rules jobs.GroupRules) tally {
 // nextStep decides the next step of a job for several workers from the results of its members. It
 // is a pure function.
 func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
-	t := tallied(g, rules)
+	t := tallyOf(g, rules)
 	missing := int(rules.Count) - t.succeeded
 	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}
 	switch {

@@ -144,7 +144,7 @@ func (p *placer) place(names []string) (outcome, error) {
 			p.queues[front[n].Line].take()
 			done.count(p.tx, &front[n])
 		}
-	} else if err := p.weigh(front, &done); err != nil {
+	} else if err := p.assignEach(front, &done); err != nil {
 		return done, err
 	}
 	in := map[string]int32{}
@@ -164,8 +164,8 @@ func (p *placer) place(names []string) (outcome, error) {
 	return done, p.storeBuckets()
 }
 
-// weigh assigns keys if some jobs need several keys or must be evaluated.
-func (p *placer) weigh(front []jobs.QueuedJob, done *outcome) (err error) {
+// assignEach assigns keys if some jobs need several keys or must be evaluated.
+func (p *placer) assignEach(front []jobs.QueuedJob, done *outcome) (err error) {
 	keys := make([]map[string]string, len(front))
 	var others []string
 	for n := range front {

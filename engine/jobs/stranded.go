@@ -52,7 +52,7 @@ func strandedStep(g *jobs.Group) jobs.GroupStep {
 	text, _ := wire.FailureJSON(failure) // plain strings: this cannot fail
 	return jobs.GroupStep{
 		Outcome: jobs.PlaceFailed, Failure: text, Detail: message,
-		Cancel: unasked(tallied(g, jobs.GroupRules{}).open),
+		Cancel: unasked(tallyOf(g, jobs.GroupRules{}).open),
 		Reason: "workers cannot take tasks of this namespace",
 	}
 }

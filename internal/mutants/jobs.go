@@ -288,8 +288,8 @@ var jobMutants = []mutant{
 	{
 		name:   "lease-late-answer-counts",
 		breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file:   "engine/answered.go", old: "return sameOutcome(&decide(end).completion, stands)",
-		planted:  "return !stands.Finished || sameOutcome(&decide(end).completion, stands)",
+		file:   "engine/answered.go", old: "return sameOutcome(&decide(end).completion, stored)",
+		planted:  "return !stored.Finished || sameOutcome(&decide(end).completion, stored)",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{

@@ -133,7 +133,7 @@ func (t *task) endOf(p stepRef, child *progressorv1.ChildEnd, undo bool) (*flow.
 		reason := cmp.Or(child.GetDetail(), "it was cancelled")
 		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // its run asked it to end
 			var err error
-			if reason, err = t.why(); err != nil {
+			if reason, err = t.endReason(); err != nil {
 				return nil, 0, err
 			}
 		}

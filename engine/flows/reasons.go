@@ -6,9 +6,9 @@ import (
 	"github.com/progressor-engine/progressor/flow"
 )
 
-// why returns the reason for the steps that end because the run stops, such as the step that failed
-// it or the reason of the cancel.
-func (t *task) why() (string, error) {
+// endReason returns the reason for the steps that end because the run stops, such as the step that
+// failed the run, or the reason of the cancel.
+func (t *task) endReason() (string, error) {
 	switch t.state.Run.Cause {
 	case flow.ByCancel:
 		if t.state.Cancel == "" {
@@ -25,24 +25,24 @@ func (t *task) why() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	why := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
+	reason := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
 	if text := shorten(cmp.Or(failure.GetMessage(), failure.GetReason())); text != "" {
-		why += ": " + text
+		reason += ": " + text
 	}
-	return why, nil
+	return reason, nil
 }
 
 // shorten returns the beginning of a text.
 func shorten(s string) string {
-	if text := []rune(s); len(text) > maxWhy {
-		return string(text[:maxWhy]) + "…"
+	if text := []rune(s); len(text) > maxEndReason {
+		return string(text[:maxEndReason]) + "…"
 	}
 	return s
 }
 
-// maxWhy is the maximum length, in characters, of the failure that each step repeats when it ends
-// with its run. A failure may be long, and a run may have many steps.
-const maxWhy = 200
+// maxEndReason is the maximum length, in characters, of the failure that each step repeats when it
+// ends with its run. A failure may be long, and a run may have many steps.
+const maxEndReason = 200
 
 // cancelReason returns the reason why the work of a step is asked to end.
 func (t *task) cancelReason() string {

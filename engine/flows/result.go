@@ -200,11 +200,11 @@ func (t *task) ended(p stepRef, e *flow.Effect) error {
 	}
 	row.Status, row.Token, row.Reason = statusOf(e.Status), "", e.Reason
 	if e.Reason == flow.ReasonStopped {
-		why, err := t.why()
+		reason, err := t.endReason()
 		if err != nil {
 			return err
 		}
-		row.Reason = why
+		row.Reason = reason
 	}
 	if end := e.End; end != nil {
 		row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or(row.WorkerID, end.Worker),
@@ -366,7 +366,7 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 			return nil, err
 		}
 		if text := []rune(cmp.Or(cause.GetMessage(), cause.GetReason())); len(text) > 0 {
-			message += fmt.Sprintf(", item %d: %s", index, string(text[:min(len(text), maxWhy)]))
+			message += fmt.Sprintf(", item %d: %s", index, string(text[:min(len(text), maxEndReason)]))
 		}
 		return &progressorv1.Failure{Reason: "items_failed", Message: message}, nil
 	}

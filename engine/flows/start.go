@@ -18,10 +18,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// mayStart reads the template of a StartRun and returns an error if the template does not allow the
-// start. If a run with the same idempotency key exists, the request is a repeat, which is allowed
-// even if the template has changed.
-func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (*template, error) {
+// templateForStart reads the template of a StartRun, and returns an error if the template does not
+// allow the start. If a run with the same idempotency key exists, the request is a repeat, which is
+// allowed even if the template has changed.
+func (f *Flows) templateForStart(ctx context.Context, r *progressorv1.StartRunRequest) (*template, error) {
 	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
 		if errors.Is(err, process.ErrTemplateNotFound) {
@@ -107,7 +107,7 @@ func (f *Flows) Start(
 func (f *Flows) start(
 	ctx context.Context, r *progressorv1.StartRunRequest, repeatOf string, by process.Actor,
 ) (*progressorv1.StartRunResponse, error) {
-	t, err := f.mayStart(ctx, r)
+	t, err := f.templateForStart(ctx, r)
 	if err != nil {
 		return nil, err
 	}

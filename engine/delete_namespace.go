@@ -37,8 +37,8 @@ func deletionOf(row storage.Namespace) deletion {
 
 func (d deletion) requested() bool { return !d.at.IsZero() }
 
-// is reports whether the row has the same request.
-func (d deletion) is(row storage.Namespace) bool {
+// matches reports whether the row has the same request.
+func (d deletion) matches(row storage.Namespace) bool {
 	other := deletionOf(row)
 	return d.at.Equal(other.at) && d.data == other.data
 }

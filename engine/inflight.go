@@ -100,7 +100,7 @@ func (e *Engine) admit(s *share) error {
 	if s == nil {
 		return nil
 	}
-	if held, most := s.used.Add(1), mostOf(limit, free); held > most {
+	if held, most := s.used.Add(1), maxShareOf(limit, free); held > most {
 		e.leave(s)
 		return e.refused("namespace_in_flight",
 			"the node has %d requests of %s in flight, the limit of its share of max_in_flight is %d", held-1, s.holder,
@@ -117,7 +117,7 @@ func (e *Engine) admitWaiting(s *share) error {
 		e.inFlight.waiting.Add(-1)
 		return e.refused("awaits", "%d requests wait in the node, its max_in_flight", limit)
 	}
-	if held, most := s.used.Add(1), mostOf(limit, free); held > most {
+	if held, most := s.used.Add(1), maxShareOf(limit, free); held > most {
 		e.leave(s)
 		return e.refused("namespace_awaits",
 			"the node has %d requests of %s, the limit of their share of max_in_flight is %d", held-1, s.holder, most)
@@ -125,8 +125,8 @@ func (e *Engine) admitWaiting(s *share) error {
 	return nil
 }
 
-// mostOf returns the maximum number of requests that a share may hold now.
-func mostOf(limit, free int64) int64 {
+// maxShareOf returns the maximum number of requests that a share may hold now.
+func maxShareOf(limit, free int64) int64 {
 	return max(min(shareFactor*free, limit/namespacePortion), limit/guaranteedPortion, 1)
 }
 

@@ -170,7 +170,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	next := make(map[string]*namespace, len(old)+len(rows))
 	maps.Copy(next, old)
 	for _, row := range rows {
-		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && ns.deletion.is(row) &&
+		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && ns.deletion.matches(row) &&
 			bytes.Equal(ns.config, row.Config) {
 			continue
 		}

@@ -67,7 +67,7 @@ type waiters struct {
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
 	order  []*waiter // in order of registration, to take turns; ended waits are dropped when their turn comes
-	kick   chan struct{}
+	woken  chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
 	done   chan struct{}
@@ -77,7 +77,8 @@ type waiters struct {
 
 func newWaiters(e *Engine) *waiters {
 	return &waiters{
-		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+		engine: e, byTask: map[storage.TaskRef][]*waiter{},
+		woken: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 		stale: map[process.Key]struct{}{}, done: make(chan struct{}),
 	}
 }
@@ -90,7 +91,7 @@ func (w *waiters) register(ref storage.TaskRef, mayHaveEnded bool) *waiter {
 	w.byTask[ref] = append(w.byTask[ref], wt)
 	w.order = append(w.order, wt)
 	if len(w.order) == 1 {
-		signal(w.kick)
+		signal(w.woken)
 	}
 	return wt
 }
@@ -142,7 +143,7 @@ func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stale[key] = struct{}{}
-	signal(w.kick)
+	signal(w.woken)
 }
 
 // endedElsewhere queries the database soon, because another node has ended tasks.
@@ -188,14 +189,14 @@ func (w *waiters) Run(ctx context.Context) error {
 			return nil
 		case <-rest.C:
 		}
-		kick := w.kick
+		woken := w.woken
 		if !idle { // at most one query per AnswerPoll, even if many clients come and go
-			kick = nil
+			woken = nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-kick:
+		case <-woken:
 		case <-w.ended:
 		case <-tick:
 		}

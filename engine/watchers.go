@@ -64,14 +64,14 @@ type watchers struct {
 	mu     sync.Mutex
 	byKey  map[process.Key][]*watcher
 	order  []*watcher // to take turns; ended ones are dropped when their turn comes
-	kick   chan struct{}
+	woken  chan struct{}
 	held   int // size of the news that all watchers hold
 
 	failing bool // the last query failed; used only by Run
 }
 
 func newWatchers(e *Engine) *watchers {
-	return &watchers{engine: e, byKey: map[process.Key][]*watcher{}, kick: make(chan struct{}, 1)}
+	return &watchers{engine: e, byKey: map[process.Key][]*watcher{}, woken: make(chan struct{}, 1)}
 }
 
 // register starts to watch a process after one of its events.
@@ -82,7 +82,7 @@ func (w *watchers) register(key process.Key, after int64) *watcher {
 	w.count.Add(1)
 	w.byKey[key] = append(w.byKey[key], wt)
 	w.order = append(w.order, wt)
-	signal(w.kick)
+	signal(w.woken)
 	return wt
 }
 
@@ -112,14 +112,14 @@ func (w *watchers) markReady(wt *watcher) {
 	wt.ready = true
 	w.release(wt)
 	if wt.behind {
-		signal(w.kick)
+		signal(w.woken)
 	}
 }
 
 // release ends the counting of the news that a watcher has sent. The caller holds the lock.
 func (w *watchers) release(wt *watcher) {
 	if w.held >= maxHeldBytes {
-		signal(w.kick) // other watchers wait for memory
+		signal(w.woken) // other watchers wait for memory
 	}
 	w.held -= wt.held
 	wt.held = 0
@@ -167,7 +167,7 @@ func (w *watchers) recheck(key process.Key) {
 func (w *watchers) markBehind(wt *watcher) {
 	wt.behind = true
 	if wt.ready {
-		signal(w.kick)
+		signal(w.woken)
 	}
 }
 
@@ -195,7 +195,7 @@ func (w *watchers) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-w.kick:
+		case <-w.woken:
 			gap := minQueryGap
 			if w.failing { // wait for the next tick while the database is unavailable
 				gap = poll

@@ -254,17 +254,17 @@ func (a *Authenticator) entry(ctx context.Context, id, address string) (*entry, 
 // lookUp is like known, but limits the reads of identities that are not cached.
 func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*entry, error) {
 	if _, ok := a.cachedKeys.load(identity); !ok {
-		if err := a.mayRead(address); err != nil {
+		if err := a.limitReads(address); err != nil {
 			return nil, err
 		}
 	}
 	return a.known(ctx, identity)
 }
 
-// mayRead limits the reads of keys that are not cached, because clients can send random IDs. It
+// limitReads limits the reads of keys that are not cached, because clients can send random IDs. It
 // returns an error if the limit of the address is reached. Other failures, such as requests without
 // a token, do not count against this limit.
-func (a *Authenticator) mayRead(address string) error {
+func (a *Authenticator) limitReads(address string) error {
 	switch {
 	case !a.failed.left(address) && !a.lookups.take(address):
 		return ErrLimited

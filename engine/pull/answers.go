@@ -30,7 +30,7 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	if err != nil {
 		return err
 	}
-	if err := s.mayEnd(ctx, "lease_token", l); err != nil {
+	if err := s.checkAnswer(ctx, "lease_token", l); err != nil {
 		return err
 	}
 	err = s.engine.EndLease(ctx, l, a)

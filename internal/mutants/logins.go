@@ -151,7 +151,7 @@ var loginMutants = []mutant{
 	{
 		name: "login-reads-keys", breaks: "the limits of keys do not stop logins, nor do logins use them up",
 		file: consoleLogins, old: "	if !a.logins.exchanges.take(address) {\n",
-		planted:  "	if a.mayRead(address) != nil {\n",
+		planted:  "	if a.limitReads(address) != nil {\n",
 		packages: "./engine/auth", run: "TestLoginsAtASharedAddress|TestForgedAttempts",
 	},
 	{

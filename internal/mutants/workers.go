@@ -46,7 +46,7 @@ var workerMutants = []mutant{
 	{
 		name: "worker-completes-any-job", breaks: "a worker with a limit cannot complete others",
 		file:     "engine/pull/answers.go",
-		old:      `s.mayEnd(ctx, "lease_token", l)`,
+		old:      `s.checkAnswer(ctx, "lease_token", l)`,
 		planted:  `error(nil)`,
 		packages: "./engine/jobs", run: callerTests,
 	},
@@ -61,7 +61,7 @@ var workerMutants = []mutant{
 		name: "worker-learns-names-of-jobs", breaks: "a worker with a limit cannot see the names of other jobs",
 		file:     "engine/pull/answers.go",
 		old:      "err = process.ErrFenced // the salt",
-		planted:  `err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stands.KindName) // the salt`,
+		planted:  `err = callerOf(ctx).checkJob("lease_token", t.Key.Namespace, stored.KindName) // the salt`,
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{

@@ -38,7 +38,7 @@ func TestDrainNode(t *testing.T) {
 			t.Errorf("%v, %v", node, err)
 		}
 	}
-	eventually(t, "a drains", func() bool {
+	eventually(t, "node a drains", func() bool {
 		return a.Ready() != nil && strings.Contains(a.Ready().Error(), "draining")
 	})
 	if err := receive(t, "the end of a stream", w.ended); !errors.Is(err, process.ErrUnavailable) {

@@ -74,7 +74,7 @@ func TestEraseInSmallRequests(t *testing.T) {
 			}
 			if r.PageToken = resp.GetNextPageToken(); r.PageToken == "" {
 				if k < 50 {
-					t.Errorf("all was erased in %d requests", k+1)
+					t.Errorf("everything was erased in %d requests", k+1)
 				}
 				break
 			}
@@ -139,7 +139,7 @@ func TestEraseTrustsNoToken(t *testing.T) {
 		t.Errorf("a process that was started again: %v", err)
 	}
 	if rows.count(t, "SELECT count(*) FROM requests") != 1 || n.status(t, "p") != "RUNNING" {
-		t.Error("it has lost something")
+		t.Error("a rejected request has erased something")
 	}
 	n.suspended(t, "p")
 	r.PageToken = token

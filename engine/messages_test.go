@@ -62,7 +62,9 @@ func TestCommands(t *testing.T) {
 	eventually(t, "the child has all notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
 	eventually(t, "the sender has its notification", func() bool { return n.state(t, "p") == "start self" })
 	rows := look(t, dsn)
-	eventually(t, "all is delivered", func() bool { return rows.count(t, "SELECT count(*) FROM messages") == 0 })
+	eventually(t, "all messages are delivered", func() bool {
+		return rows.count(t, "SELECT count(*) FROM messages") == 0
+	})
 	got := rows.texts(t, `SELECT namespace || '/' || process_id || ' ' || outcome FROM dead_letters
 		ORDER BY message_id`)
 	if fmt.Sprint(got) != "[ns/nobody not_found nowhere/p not_found]" {
@@ -184,7 +186,7 @@ func TestParentAndChildren(t *testing.T) {
 		next()
 	}
 	live := process.Key{Namespace: "children", ProcessID: "l"}
-	eventually(t, "the last child lives", func() bool {
+	eventually(t, "the last child runs", func() bool {
 		p, err := n.GetProcess(t.Context(), live, nil, 0)
 		return err == nil && p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
 	})
@@ -228,7 +230,7 @@ func TestParentCancelsChild(t *testing.T) {
 	})
 	n.started(t, "parent")
 	n.called(t, "parent", "x")
-	eventually(t, "the child lives", func() bool { return n.status(t, "child") == "RUNNING" })
+	eventually(t, "the child runs", func() bool { return n.status(t, "child") == "RUNNING" })
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("parent"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -206,5 +206,5 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	eventually(t, "the messages are delivered", func() bool {
 		return n.state(t, "target") == "start told" && n.state(t, "receiver") == "start told"
 	})
-	eventually(t, "the grace is over", func() bool { return n.status(t, "stuck") == "CANCELLED" })
+	eventually(t, "the grace period is over", func() bool { return n.status(t, "stuck") == "CANCELLED" })
 }

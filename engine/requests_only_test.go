@@ -96,7 +96,7 @@ func TestRequestsOnlyAlone(t *testing.T) {
 		t.Errorf("%d tasks run", n)
 	}
 	start(t, dsn, processor.Echo(), brief)
-	eventually(t, "the other node runs what waited", func() bool {
+	eventually(t, "the other node runs the waiting tasks", func() bool {
 		return front.status(t, "p") == "RUNNING" && front.status(t, "q") == "RUNNING"
 	})
 }

@@ -285,7 +285,7 @@ func TestBacklog(t *testing.T) {
 	d := look(t, dsn)
 	backlog := func(want int) {
 		t.Helper()
-		eventually(t, "so many wait for a slot", func() bool {
+		eventually(t, "the stored tasks wait for a slot", func() bool {
 			return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == want
 		})
 	}

@@ -105,7 +105,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 		t.Errorf("spans contain payloads or keys: %s", text)
 	}
 	if s.Named("task INIT") != nil {
-		t.Error("a request without a trace has got one")
+		t.Error("a request without a trace has a trace")
 	}
 }
 

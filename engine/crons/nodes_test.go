@@ -98,7 +98,7 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the place is held", func() bool {
+	eventually(t, "the slot is taken", func() bool {
 		// 2 if a scan had begun with the old number of slots
 		return n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
 	})

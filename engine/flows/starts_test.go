@@ -67,7 +67,7 @@ func TestTimeoutCountsFromFirstStep(t *testing.T) {
 	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "cancel_policy": {"grace": "0s"},
 		"steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "pull", "short", "short", "")
-	enginetest.Eventually(t, testTimeout, "the run looks at its clock twice", func() bool {
+	enginetest.Eventually(t, testTimeout, "the timer of the run has fired twice", func() bool {
 		return enginetest.Count(t, n.DB,
 			"SELECT count(*) FROM tasks WHERE process_id = '~flow/short' AND task_type = 'TIMEOUT'") >= 2
 	})

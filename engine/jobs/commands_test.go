@@ -337,7 +337,7 @@ func TestRemoveRunning(t *testing.T) {
 	if _, err := n.Get(t.Context(), key("pull", "j"), 0); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	enginetest.Eventually(t, testTimeout, "its rows go", func() bool {
+	enginetest.Eventually(t, testTimeout, "its rows are deleted", func() bool {
 		return n.Count(t, "SELECT count(*) FROM jobs") == 0
 	})
 	n.enqueue(t, "pull", "j", nil) // its ID is free again

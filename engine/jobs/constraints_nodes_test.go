@@ -115,7 +115,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		}
 	}
 	db := nodes[0].DB
-	enginetest.Eventually(t, 2*testTimeout, "all jobs come to their end", func() bool {
+	enginetest.Eventually(t, 2*testTimeout, "all jobs end", func() bool {
 		return enginetest.Count(t, db, "SELECT count(*) FROM processes WHERE status = 'INIT'") == 0
 	})
 	stop()
@@ -246,7 +246,7 @@ func TestBucketsRest(t *testing.T) {
 	})
 	n.limited(t, "ns", "j", "", nil)
 	n.job(t, "ns", "j", succeeded)
-	enginetest.Eventually(t, testTimeout, "the full bucket goes", func() bool { return buckets() == 0 })
+	enginetest.Eventually(t, testTimeout, "the full bucket is deleted", func() bool { return buckets() == 0 })
 
 	n.limit(t, &progressorv1.Constraint{
 		Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},

@@ -69,7 +69,7 @@ func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 	}
 	_, err = n.PutNamespace(t.Context(), pullNamespace(func(*progressorv1.Namespace) {}))
 	must(t, err)
-	enginetest.Eventually(t, testTimeout, "the node forgets the pause", func() bool {
+	enginetest.Eventually(t, testTimeout, "the node knows that the pause has ended", func() bool {
 		return !n.IsNamePaused("pull", "mail")
 	})
 }

@@ -434,7 +434,7 @@ func TestGroupsByTwoEngines(t *testing.T) {
 			}()
 		}
 	}
-	enginetest.Eventually(t, testTimeout, "all jobs are at their end", func() bool {
+	enginetest.Eventually(t, testTimeout, "all jobs end", func() bool {
 		return a.Count(t, `SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN
 			('COMPLETED', 'ERROR')`) == jobs
 	})

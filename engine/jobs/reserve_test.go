@@ -41,7 +41,7 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 			continue
 		}
 		// The key of the ended job goes to the next job in the queue, or stays reserved.
-		enginetest.Eventually(t, testTimeout, "the turn after a job has ended", func() bool {
+		enginetest.Eventually(t, testTimeout, "the key of the ended job is assigned or reserved", func() bool {
 			return n.Count(t, `SELECT count(*) FROM constraint_holds h
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
 				n.Count(t, "SELECT count(*) FROM constraint_reservations") > 0

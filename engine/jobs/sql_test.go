@@ -27,7 +27,7 @@ func (n *node) fromSQL(t testing.TB, args string) (id string) {
 // awaited waits until a job that was enqueued by SQL exists.
 func (n *node) awaited(t testing.TB, namespace, id string) {
 	t.Helper()
-	enginetest.Eventually(t, testTimeout, id+" is there", func() bool {
+	enginetest.Eventually(t, testTimeout, id+" exists", func() bool {
 		return n.Count(t, "SELECT count(*) FROM jobs WHERE namespace = $1 AND process_id = $2", namespace, id) == 1
 	})
 }
@@ -56,7 +56,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	n.awaited(t, "pull", "j")
 	n.fromSQL(t, "'pull', 'mail', job_id => 'twin', unique_key => 'k'")
 	n.fromSQL(t, "'pull', 'mail', job_id => 'j'") // exists already
-	enginetest.Eventually(t, testTimeout, "all is delivered", func() bool {
+	enginetest.Eventually(t, testTimeout, "all messages are delivered", func() bool {
 		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
 	l := n.one(t, "w1")
@@ -109,7 +109,7 @@ func TestUniqueFromSQL(t *testing.T) {
 		})
 	}
 	all.Wait()
-	enginetest.Eventually(t, testTimeout, "all is delivered", func() bool {
+	enginetest.Eventually(t, testTimeout, "all messages are delivered", func() bool {
 		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
 	if l := n.poll(t, "w1", 10); len(l) != 1 || n.succeed(l[0], nil) != nil {

@@ -58,7 +58,7 @@ func TestCountUserProcesses(t *testing.T) {
 	must(t, err)
 	n.enqueue(t, "ns", "elsewhere", nil)
 
-	enginetest.Eventually(t, testTimeout, "the counts are those of the list", func() bool {
+	enginetest.Eventually(t, testTimeout, "the counts agree with the list", func() bool {
 		counts, atMost, err := n.CountUserProcesses(t.Context(), "pull")
 		must(t, err)
 		list, _, err := n.ListProcesses(t.Context(),

@@ -89,7 +89,7 @@ func TestRetryNow(t *testing.T) {
 		// so that it forgets its own wait.
 		s.exec(`UPDATE sinks SET next_attempt_time = now() + interval '1 hour', token = token + 1, node_id = NULL,
 			lease_time = NULL`)
-		eventually(t, "a node waits with the sink", func() bool { return n.status(t).GetNodeId() != 0 })
+		eventually(t, "a node has the sink and waits", func() bool { return n.status(t).GetNodeId() != 0 })
 		r.reacts(nil)
 		act()
 		n.drains(t)

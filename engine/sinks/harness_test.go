@@ -170,7 +170,7 @@ func (n *node) becomes(t testing.TB, state progressorv1.SinkState) {
 // drains waits until sink s has delivered all changes.
 func (n *node) drains(t testing.TB) {
 	t.Helper()
-	eventually(t, "all is delivered", func() bool { return n.status(t).GetLagChanges() == 0 })
+	eventually(t, "all messages are delivered", func() bool { return n.status(t).GetLagChanges() == 0 })
 }
 
 func eventually(t testing.TB, what string, cond func() bool) {

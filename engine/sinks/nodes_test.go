@@ -102,7 +102,7 @@ func TestFailover(t *testing.T) {
 	n.drains(t)
 	db.FailOver()
 	n.callOften(t, "a", "afterwards")
-	eventually(t, "the sink has delivered what follows", func() bool {
+	eventually(t, "the sink has delivered the later changes", func() bool {
 		events, _, _ := r.counts()
 		return events == 3
 	})

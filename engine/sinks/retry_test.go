@@ -115,7 +115,7 @@ func TestRetryDeadLetters(t *testing.T) {
 	})
 	n.retry(t, retryAll)
 	n.begin(t, "c")
-	want(t, "what failed again", n.retried(t), "large created 2")
+	want(t, "the dead letter that failed again", n.retried(t), "large created 2")
 	n.drains(t)
 	want(t, "delivered in order", r.text(), "a stored 1, b stored 1, c created, c stored 1, large stored 1")
 	m := n.status(t)
@@ -174,7 +174,7 @@ func TestRetryWaits(t *testing.T) {
 		t.Errorf("while it is paused, %d dead letters wait", got)
 	}
 	n.resume(t)
-	want(t, "what is left", n.retried(t), "going created 2, gone created 1 deleted")
+	want(t, "the remaining dead letters", n.retried(t), "going created 2, gone created 1 deleted")
 	if got := n.status(t).GetRecentDeadLetters()[0].GetError(); got != "the change was deleted after its retention" {
 		t.Error(got)
 	}

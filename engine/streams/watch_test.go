@@ -224,9 +224,9 @@ func TestLostCursors(t *testing.T) {
 	refused("deleted since a time", &progressorv1.WatchChangesRequest{FromTime: hourAgo},
 		"changes since then were deleted")
 	list, _ := n.all(t, &progressorv1.WatchChangesRequest{Cursor: after})
-	want(t, "what follows the deleted ones", text(list), "")
+	want(t, "after the deleted changes", text(list), "")
 	list, _ = n.all(t, &progressorv1.WatchChangesRequest{FromTime: timestamppb.New(time.Unix(0, 0))})
-	want(t, "all that is left", text(list), "")
+	want(t, "all remaining changes", text(list), "")
 	n.Put(t, &progressorv1.Namespace{Namespace: "silent"})
 	err = n.Watch(t.Context(), &progressorv1.WatchChangesRequest{Namespace: "silent"}, ignore)
 	if err == nil || !strings.Contains(err.Error(), "records no changes: set changes.kinds") {

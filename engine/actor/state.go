@@ -31,7 +31,7 @@ func Decode(text []byte, v any) error {
 // node with a newer version takes it.
 func NewerState(what string) error {
 	return processor.Fail(process.ReasonNewerState,
-		"a newer version of the engine has stored the state of this process: this node does not know %s of it, "+
+		"a newer version of the engine has stored the state of this process: this node does not know %s of the state, "+
 			"and leaves the task to a node with that version", what)
 }
 

@@ -44,7 +44,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := m.GetWaitsForDetail()
-		if !strings.Contains(got, "newer_state: ") || !strings.Contains(got, novel.field+" of it") {
+		if !strings.Contains(got, "newer_state: ") || !strings.Contains(got, novel.field+" of the state") {
 			t.Errorf("%s: %s", runID, got)
 		}
 		if r, err := n.Get(t.Context(), "pull", runID, 0); err != nil || r.GetFinishedTime() != nil {

@@ -67,18 +67,18 @@ var errorTable = []struct {
 			Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "n", ProcessId: "p",
 			ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
 		}, "process n/p is ERROR: repair it first"},
-	{&process.InvalidError{Field: "page_token", Message: "is none of this list"}, connect.CodeInvalidArgument,
+	{&process.InvalidError{Field: "page_token", Message: "is not a token of this list"}, connect.CodeInvalidArgument,
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_INVALID, Namespace: "n", ProcessId: "p", Field: "page_token",
-		}, "page_token: is none of this list"},
+		}, "page_token: is not a token of this list"},
 	{&process.InvalidError{Field: "args", Message: "is too large", TooLarge: true}, connect.CodeInvalidArgument,
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Namespace: "n", ProcessId: "p", Field: "args",
 		}, "args: is too large"},
-	{&process.InvalidError{Field: "payload.n", Message: "is no number", Schema: true}, connect.CodeInvalidArgument,
+	{&process.InvalidError{Field: "payload.n", Message: "is not a number", Schema: true}, connect.CodeInvalidArgument,
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA, Namespace: "n", ProcessId: "p", Field: "payload.n",
-		}, "payload.n: is no number"},
+		}, "payload.n: is not a number"},
 	{&process.CursorError{Field: "cursor", Message: "the changes after it were deleted", Oldest: "o"},
 		connect.CodeOutOfRange, &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_CURSOR_LOST, Namespace: "n", ProcessId: "p", Field: "cursor",

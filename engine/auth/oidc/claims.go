@@ -60,8 +60,8 @@ func (c Config) groups(raw json.RawMessage) (groups []string, err error) {
 		}
 	}
 	if len(groups) > MaxGroups {
-		return nil, claimError(c.GroupsClaim, "has %d groups, but at most %d are allowed: let the issuer send "+
-			"only those that matter", len(groups), MaxGroups)
+		return nil, claimError(c.GroupsClaim, "has %d groups, but at most %d are allowed: configure the "+
+			"issuer to send only the relevant groups", len(groups), MaxGroups)
 	}
 	var named []string
 	for _, group := range groups {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -292,10 +290,3 @@ const (
 	methodRepair       = "repair"
 	methodSimpleRepair = "repair simple"
 )
-
-// newProcessID returns a process ID for a request without one. It is a UUIDv7, so that new rows are
-// adjacent in the index.
-func newProcessID() (string, error) {
-	id, err := uuid.NewV7()
-	return id.String(), err
-}

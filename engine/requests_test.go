@@ -23,7 +23,7 @@ func TestStartWithoutID(t *testing.T) {
 	ids := map[string]bool{}
 	for range 3 {
 		ans, err := n.Start(t.Context(), engine.StartParams{Key: key(""), Args: []byte("a")})
-		if err != nil || len(ans.ProcessID) != 36 {
+		if err != nil || len(ans.ProcessID) != 21 {
 			t.Fatalf("%+v, %v", ans, err)
 		}
 		ids[ans.ProcessID] = true

@@ -59,7 +59,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	case p.IdempotencyKey != "":
 		r.call.Key.ProcessID = process.DerivedProcessID(r.call.RequestID)
 	default:
-		if r.call.Key.ProcessID, err = newProcessID(); err != nil {
+		if r.call.Key.ProcessID, err = NewID(); err != nil {
 			return Answer{}, fmt.Errorf("start: %w", err)
 		}
 	}

@@ -46,9 +46,14 @@ func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 	return uuid.UUID(sum[:16])
 }
 
-// DerivedProcessID returns the process ID of a Start with a key and without a process ID. It is a
-// UUIDv8 made from the request ID, so that repeated requests conflict in the primary key.
-func DerivedProcessID(requestID uuid.UUID) string {
+// DerivedProcessID returns the ID of a process or job whose request has a key and no ID. It is made
+// from the request ID, so that repeated requests conflict in the primary key. Nodes of earlier
+// versions derive a UUID, but find a repeated request by its request ID.
+func DerivedProcessID(requestID uuid.UUID) string { return ShortID(requestID) }
+
+// DerivedUUID returns such an ID for a run or a bulk, as a UUIDv8. The request ID of the process
+// contains this ID, so nodes of all versions must derive the same.
+func DerivedUUID(requestID uuid.UUID) string {
 	id := requestID
 	id[6] = id[6]&0x0f | 0x80
 	id[8] = id[8]&0x3f | 0x80

@@ -110,7 +110,12 @@ func TestInitWithDerivedID(t *testing.T) {
 	// A rejected INIT deletes its key, for every scope of the key.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
-	equal(t, "a third", b.tryInit(process.DerivedProcessID(request), derived).Outcome, storage.Captured)
+	third := b.tryInit(process.DerivedProcessID(request), derived)
+	equal(t, "a third", third.Outcome, storage.Captured)
+	earlier := b.tryInit(process.DerivedUUID(request), derived)
+	equal(t, "a node of an earlier version, which derives a UUID", []any{
+		earlier.Outcome, earlier.ProcessID, earlier.TaskID,
+	}, []any{storage.Replayed, process.DerivedProcessID(request), third.TaskID})
 }
 
 func TestManyInitsAtOnce(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -73,7 +72,11 @@ func (b *Bulks) Start(
 		return counted.dryRun(r.GetNamespace(), &o), nil
 	}
 	o.Expected, o.ExpectedMore = counted.matched, counted.more
-	key := keyOf(r.GetNamespace(), newID(r))
+	id, err := newID(r)
+	if err != nil {
+		return nil, err
+	}
+	key := keyOf(r.GetNamespace(), id)
 	err = b.store(ctx, key, &o, r.GetIdempotencyKey(), by)
 	if errors.Is(err, process.ErrProcessExists) && r.GetIdempotencyKey() != "" {
 		err = b.checkSame(ctx, key, &o) // its key is deleted after a day, while the bulk may still exist
@@ -85,11 +88,11 @@ func (b *Bulks) Start(
 }
 
 // newID returns the ID of a new bulk. Repeated requests with a key have the same ID.
-func newID(r *progressorv1.StartBulkRequest) string {
+func newID(r *progressorv1.StartBulkRequest) (string, error) {
 	if r.GetIdempotencyKey() != "" {
-		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), prefix, r.GetIdempotencyKey()))
+		return process.DerivedUUID(process.RequestID(r.GetNamespace(), prefix, r.GetIdempotencyKey())), nil
 	}
-	return uuid.Must(uuid.NewV7()).String()
+	return engine.NewID()
 }
 
 // store creates the process of a bulk. Its fingerprint covers the args, which contain neither the

@@ -277,8 +277,8 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 	case r.GetRunId() != "":
 		return r.GetRunId(), nil
 	case r.GetIdempotencyKey() != "":
-		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), process.FlowPrefix+r.GetType(),
+		return process.DerivedUUID(process.RequestID(r.GetNamespace(), process.FlowPrefix+r.GetType(),
 			r.GetIdempotencyKey())), nil
 	}
-	return newRunID()
+	return engine.NewID()
 }

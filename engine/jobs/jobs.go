@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -304,11 +303,11 @@ func (*Jobs) Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob,
 	case j.IdempotencyKey != "":
 		j.Key.ProcessID = process.DerivedProcessID(j.RequestID)
 	default:
-		id, err := uuid.NewV7()
+		id, err := engine.NewID()
 		if err != nil {
 			return nil, fmt.Errorf("enqueue: %w", err)
 		}
-		j.Key.ProcessID, j.Chosen = id.String(), true
+		j.Key.ProcessID, j.Chosen = id, true
 	}
 	return j, nil
 }

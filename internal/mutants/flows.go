@@ -348,9 +348,4 @@ var flowMutants = []mutant{
 		planted:  "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",
 	},
-	{
-		name: "run-ids-unordered", breaks: "generated run IDs have the order in which they were generated",
-		file: "engine/flows/run_ids.go", old: "low = high<<62 | low&(1<<62-1)", planted: "low = high<<62 | low",
-		packages: "./engine/flows", run: "TestShortIDsHaveTheOrderOfTheirUUIDs",
-	},
 }

@@ -1260,7 +1260,7 @@ func (x *Rejection) GetDetails() []byte {
 type StartRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// If empty, the engine chooses a UUIDv7.
+	// If empty, the engine chooses an ID.
 	ProcessId string           `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Args      []byte           `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
 	Metadata  *structpb.Struct `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`

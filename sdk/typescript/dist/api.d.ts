@@ -1151,7 +1151,7 @@ export interface Rejection {
 }
 export interface StartRequest {
     namespace?: string;
-    /** If empty, the engine chooses a UUIDv7. */
+    /** If empty, the engine chooses an ID. */
     processId?: string;
     args?: Payload;
     metadata?: JsonObject;

@@ -1636,7 +1636,7 @@ export interface Rejection {
 
 export interface StartRequest {
   namespace?: string;
-  /** If empty, the engine chooses a UUIDv7. */
+  /** If empty, the engine chooses an ID. */
   processId?: string;
   args?: Payload;
   metadata?: JsonObject;

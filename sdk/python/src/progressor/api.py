@@ -909,7 +909,7 @@ class Rejection(TypedDict, total=False):
 
 class StartRequest(TypedDict, total=False):
     namespace: str
-    # If empty, the engine chooses a UUIDv7.
+    # If empty, the engine chooses an ID.
     process_id: str
     args: Payload
     metadata: JsonObject

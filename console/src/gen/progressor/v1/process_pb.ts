@@ -536,7 +536,7 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   namespace: string;
 
   /**
-   * If empty, the engine chooses a UUIDv7.
+   * If empty, the engine chooses an ID.
    *
    * @generated from field: string process_id = 2;
    */

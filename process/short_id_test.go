@@ -1,4 +1,4 @@
-package flows
+package process
 
 import (
 	"slices"
@@ -27,23 +27,12 @@ func TestShortIDsHaveTheOrderOfTheirUUIDs(t *testing.T) {
 	ids = append(ids, uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff"))
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 	for n, id := range ids {
-		short := shortID(id)
+		short := ShortID(id)
 		if len(short) != 21 || strings.Trim(short, idDigits) != "" {
 			t.Errorf("%s: %q", id, short)
 		}
-		if n > 0 && shortID(ids[n-1]) >= short {
-			t.Errorf("%s is %s, but %s is %s", ids[n-1], shortID(ids[n-1]), id, short)
+		if n > 0 && ShortID(ids[n-1]) >= short {
+			t.Errorf("%s is %s, but %s is %s", ids[n-1], ShortID(ids[n-1]), id, short)
 		}
-	}
-}
-
-func TestGeneratedRunIDsGrow(t *testing.T) {
-	last := ""
-	for range 1000 {
-		id, err := newRunID()
-		if err != nil || id <= last || len(id) != 21 {
-			t.Fatalf("%q after %q, %v", id, last, err)
-		}
-		last = id
 	}
 }

@@ -1,0 +1,33 @@
+package process
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/google/uuid"
+)
+
+// idDigits are the digits of short IDs, in the order in which PostgreSQL compares them.
+const idDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// idLength is the length of a short ID: 62^21 is more than 2^122.
+const idLength = 21
+
+// ShortID returns a UUID in base 62, without the 6 bits of its version and variant. About 20 rows
+// and index entries of a job, and a hundred of a run with three steps, contain its ID, so it is
+// short. Short IDs have the order of their UUIDs. Those of UUIDv7 follow the UUIDv7 in text that
+// earlier versions generated.
+func ShortID(id uuid.UUID) string {
+	high, low := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	high = high>>16<<12 | high&0xfff // without the version
+	low = high<<62 | low&(1<<62-1)   // without the variant
+	high >>= 2
+	var text [idLength]byte
+	for n := range text {
+		var digit uint64
+		high, digit = bits.Div64(0, high, uint64(len(idDigits)))
+		low, digit = bits.Div64(digit, low, uint64(len(idDigits)))
+		text[idLength-1-n] = idDigits[digit]
+	}
+	return string(text[:])
+}

@@ -15,8 +15,28 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-allows-goroutines", breaks: "an operation in another goroutine fails",
-		file: "processor/durable/branch.go", old: "case id != b.id:", planted: "case id == \"\":",
-		packages: "./processor/durable", run: "TestMisuse",
+		file: "processor/durable/branch.go", old: "case !b.isBelow():", planted: "case b.entry == 0:",
+		packages: "./processor/durable", run: "TestMisuseInReplay",
+	},
+	{
+		name: "durable-allows-deep-goroutines", breaks: "an operation deep in another goroutine fails",
+		file: "processor/durable/branch.go", old: "return goroutineID() == b.id", planted: "return true",
+		packages: "./processor/durable", run: "TestMisuseInReplay",
+	},
+	{
+		name: "durable-allows-other-branches", breaks: "an operation with the Ctx of another branch fails",
+		file: "processor/durable/branch.go", old: "case r.current != b:", planted: "case r.current == nil:",
+		packages: "./processor/durable", run: "TestMisuseInReplay",
+	},
+	{
+		name: "durable-allows-other-processes", breaks: "an operation with the Ctx of another process fails",
+		file: "processor/durable/branch.go", old: "if goroutineID() != b.id {", planted: "if b.id == \"\" {",
+		packages: "./processor/durable", run: "TestCtxOfAnotherProcess",
+	},
+	{
+		name: "durable-cuts-entries", breaks: "no field of an entry is ignored",
+		file: "processor/durable/journal.go", old: "complete && json.Valid(value)", planted: "complete",
+		packages: "./processor/durable", run: "TestParseEntry",
 	},
 	{
 		name: "durable-undoes-the-oldest-first", breaks: "steps are undone newest first",

@@ -28,6 +28,8 @@ type branch struct {
 	body    func(*branch)
 	names   map[entryKey]int // how often each name was used
 	id      string           // the number of the goroutine
+	bottom  int              // how many frames its stack has up to run
+	entry   uintptr          // the address of run
 	resume  chan struct{}
 	started bool
 	ended   bool
@@ -49,6 +51,9 @@ func (r *run) newBranch(scope string, body func(*branch)) *branch {
 
 // run is the goroutine of the branch.
 func (b *branch) run() {
+	var frames [maxFrames]uintptr
+	b.bottom = runtime.Callers(1, frames[:])
+	b.entry = runtime.FuncForPC(frames[0]).Entry()
 	b.id = goroutineID()
 	completed := false
 	defer func() {
@@ -85,17 +90,43 @@ func (r *run) isOver() bool {
 // enter begins an operation. It ends the goroutine if the run is over or the operation is not
 // allowed here.
 func (b *branch) enter() {
-	r, id := b.owner, goroutineID()
+	r := b.owner
 	switch {
-	case id != b.id:
-		r.misplaced(id)
+	case !b.isBelow():
+		r.misplaced()
 	case r.isOver() || r.failure() != nil:
 		runtime.Goexit()
+	case r.current != b: // the Ctx of another branch
+		r.misplaced()
 	}
 }
 
-// misplaced ends a goroutine that is not that of a branch.
-func (r *run) misplaced(id string) {
+// maxFrames is the number of frames up to which isBelow looks at the stack.
+const maxFrames = 64
+
+// isBelow reports whether a branch has called the caller, in its own goroutine: whether the stack
+// begins with run. A replay calls it for each entry. It takes a small part of the time of
+// goroutineID, which has to format the whole stack.
+func (b *branch) isBelow() bool {
+	var frames [maxFrames]uintptr
+	n := runtime.Callers(2, frames[:])
+	if n == maxFrames { // there may be more
+		return goroutineID() == b.id
+	}
+	return n > b.bottom && runtime.FuncForPC(frames[n-b.bottom]-1).Entry() == b.entry
+}
+
+// verify ends the goroutine if it is not that of the branch. Operations that change something call
+// it, because enter does not notice the Ctx of another process that runs at the same time.
+func (b *branch) verify() {
+	if goroutineID() != b.id {
+		b.owner.misplaced()
+	}
+}
+
+// misplaced ends a goroutine that is not that of the branch whose Ctx it uses.
+func (r *run) misplaced() {
+	id := goroutineID()
 	r.mu.Lock()
 	what := r.bodies[id]
 	r.mu.Unlock()
@@ -141,6 +172,7 @@ func (b *branch) await(w *wait) {
 	if w.ready() {
 		return
 	}
+	b.verify()
 	b.wait = w
 	b.give()
 	select {
@@ -152,6 +184,7 @@ func (b *branch) await(w *wait) {
 
 // record adds an entry to the journal. If too many are new, it first waits until they are stored.
 func (b *branch) record(e entry) {
+	b.verify()
 	if j := b.owner.journal; j.isFull() {
 		b.await(&wait{flush: true, ready: func() bool { return !j.isFull() }})
 	}

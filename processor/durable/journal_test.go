@@ -1,7 +1,9 @@
 package durable
 
 import (
+	"encoding/json"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -48,6 +50,26 @@ func TestReadJournal(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// parseEntry decodes the same as package json.
+func TestParseEntry(t *testing.T) {
+	for _, payload := range []string{
+		`{"k":"step","n":"a","v":"x"}`, `{"k":"step","n":"a#2","v":{"a":[1,{}]}}`, `{"k":"fired","n":"a"}`,
+		`{"k":"step","n":"a","v":1,"u":true}`, `{"k":"step","n":"a","v":{},"u":true,"versions":{"a":1}}`,
+		`{"k":"step","n":"a","e":{"reason":"r","message":"m","rejected":true}}`, `{"k":"step","n":"a","v":null}`,
+		`{"n":"a","k":"step"}`, `{"k":"step"}`, `{"k":"step","n":"a","x":1}`, `{"k":"step","n":"\u00e4\"b","v":1}`,
+		`{"k":"step","n":"ä","v":"<"}`, `{"k":"step","n":"a","v":1}`, `{"k":"step","n":"a","v":1,"v":2}`,
+		`{"k":"step","n":"a","v":}`, `{"k":"step","n":"a","v":1`, `{"k":"step","n":"a"`, `{"k":"step","n":"a`,
+		`{"k":"step","n":"a"]`, `{"k":"step","n":"a","v":1}}`, `{"k":"step","n":"a","v":1} `, ``, `{`, `7`,
+	} {
+		var want entry
+		wantErr := json.Unmarshal([]byte(payload), &want)
+		got, err := parseEntry([]byte(payload))
+		if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v %v, want %+v %v", payload, got, err, want, wantErr)
 		}
 	}
 }

@@ -18,11 +18,6 @@ import (
 
 // Misuse ends the task at once, with an error that names the file and the line.
 func TestMisuse(t *testing.T) {
-	elsewhere := func(f func()) {
-		var wg sync.WaitGroup
-		wg.Go(f)
-		wg.Wait()
-	}
 	for name, test := range map[string]struct {
 		f    func(ctx durable.Ctx)
 		want string

@@ -24,6 +24,7 @@ type run struct {
 
 	begun    bool
 	branches []*branch // those that have not ended
+	current  *branch   // the last one that the driver let run
 	returned *outcome  // nil until the function has returned
 	undos    map[string]undo
 	queues   map[string]*queue
@@ -82,7 +83,7 @@ func (r *run) advance() error {
 
 // resume lets a branch run until it waits or ends.
 func (r *run) resume(b *branch) error {
-	b.wait = nil
+	b.wait, r.current = nil, b
 	if b.started {
 		b.resume <- struct{}{}
 	} else {

@@ -82,12 +82,15 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	if o.tries < 1 || o.wait < 0 {
 		b.owner.misuse("Retry of step %s: at least 1 try and a wait of 0 or more", full)
 	}
-	b.await(&wait{
-		ready: func() bool { return b.owner.journal.has(kindStep, full) },
-		step: &stepRun{name: full, tries: o.tries, wait: o.wait, undo: undo.f != nil,
-			body: func(ctx context.Context) (any, error) { return body(ctx) }},
-	})
-	e, _ := b.owner.journal.find(kindStep, full)
+	e, ended := b.owner.journal.find(kindStep, full)
+	if !ended {
+		b.await(&wait{
+			ready: func() bool { return b.owner.journal.has(kindStep, full) },
+			step: &stepRun{name: full, tries: o.tries, wait: o.wait, undo: undo.f != nil,
+				body: func(ctx context.Context) (any, error) { return body(ctx) }},
+		})
+		e, _ = b.owner.journal.find(kindStep, full)
+	}
 	if e.Error != nil {
 		var zero T
 		failed := *e.Error

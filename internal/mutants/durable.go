@@ -71,6 +71,11 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestBadValues",
 	},
 	{
+		name: "durable-repeats-keys", breaks: "a process that is created again has new keys",
+		file: "processor/durable/step.go", old: "p.GetCreatedTime().AsTime().UnixMicro()", planted: "0",
+		packages: "./processor/durable", run: "TestStepKeysOfNewProcess",
+	},
+	{
 		name: "durable-forgets-retries", breaks: "a step whose wait is over runs, also in another task",
 		file: "processor/durable/task.go", old: "t.effects.setTimer(retryTimer+step.name, 0)", planted: "_ = step",
 		packages: "./processor/durable", run: "TestRetryInChangedFunction",

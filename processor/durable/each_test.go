@@ -167,6 +167,22 @@ func TestValues(t *testing.T) {
 	check(t, "journal", journal(p), "start:f value:at value:id value:n step:a end:f")
 }
 
+// The keys of a process differ from those of a process that had the same ID before.
+func TestStepKeysOfNewProcess(t *testing.T) {
+	keys := map[string]bool{}
+	for _, day := range []int{1, 2} {
+		start(t, function(func(ctx durable.Ctx) (string, error) {
+			return "", durable.Run(ctx, "a", func(c context.Context) error {
+				keys[durable.StepKey(c)] = true
+				return nil
+			})
+		}), processortest.WithTime(time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)))
+	}
+	if len(keys) != 2 {
+		t.Errorf("the keys are %v", keys)
+	}
+}
+
 // A step keeps its result if steps are inserted, moved and removed around it.
 func TestChangedFunction(t *testing.T) {
 	var done effects

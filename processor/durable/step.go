@@ -125,7 +125,8 @@ func decode[T any](b *branch, what string, text json.RawMessage) T {
 type stepKey struct{}
 
 // StepKey returns a key for the effects of the step or undo whose body has this context. It is the
-// same each time the body runs, and differs from the keys of all other steps and processes.
+// same each time the body runs, and differs from the keys of all other steps and processes, also of
+// one that had the same ID before.
 //
 //	charge, err := bank.Charge(c, amount, bank.IdempotencyKey(durable.StepKey(c)))
 //
@@ -138,7 +139,8 @@ func StepKey(ctx context.Context) string {
 // stepContext returns the context of a body.
 func (r *run) stepContext(name string) (context.Context, context.CancelFunc) {
 	p := r.request.GetProcess()
-	key := fmt.Sprintf("%s/%s/%d/%s", p.GetNamespace(), p.GetProcessId(), r.journal.first, name)
+	key := fmt.Sprintf("%s/%s/%d.%d/%s", p.GetNamespace(), p.GetProcessId(), p.GetCreatedTime().AsTime().UnixMicro(),
+		r.journal.first, name) // a removed process may be created again, with the same event numbers
 	ctx := context.WithValue(r.ctx, stepKey{}, key)
 	deadline, ok := r.ctx.Deadline()
 	if !ok {

@@ -172,7 +172,8 @@ func (e *Engine) takers() []func(context.Context) error {
 	if e.cfg.RequestsOnly {
 		return takers
 	}
-	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, newNamespaceRemover(e).Run)
+	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, e.mergeMetadataIndex,
+		newNamespaceRemover(e).Run)
 }
 
 // RequestsOnly reports whether this node takes requests but runs no tasks.

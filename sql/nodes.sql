@@ -77,3 +77,7 @@ SELECT set_config('synchronous_commit', 'off', true), send_notice(@channel, item
 -- IsPortable reports whether the setting progressor.portable is on.
 -- name: IsPortable :one
 SELECT is_portable()::bool AS portable;
+
+-- MergeMetadataIndex moves new entries of the index of metadata from their list into the index.
+-- name: MergeMetadataIndex :exec
+SELECT merge_metadata_index();

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,8 +128,9 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	b.save(end(next.Claim, storage.Finished))
 }
 
-// A role without write access to the engine's tables cannot move its sequences.
-func TestGenerationIsConfirmedByEnginesAlone(t *testing.T) {
+// A role without write access to the engine's tables can neither move its sequences nor merge its
+// index.
+func TestFunctionsForEngines(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const role = "reader_of_generations"
@@ -143,9 +145,11 @@ func TestGenerationIsConfirmedByEnginesAlone(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "SET SESSION AUTHORIZATION "+role)
 	must(t, 0, err)
-	_, err = conn.Exec(t.Context(), "SELECT progressor.confirm_generation(1000000, 1000000)")
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "42501" {
-		t.Errorf("a role without rights: %v", err)
+	for _, call := range []string{"confirm_generation(1000000, 1000000)", "merge_metadata_index()"} {
+		_, err = conn.Exec(t.Context(), "SELECT progressor."+call)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "42501" || !strings.Contains(pg.Message, "is for roles that") {
+			t.Errorf("%s as a role without rights: %v", call, err)
+		}
 	}
 }

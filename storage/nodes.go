@@ -79,6 +79,12 @@ func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 	return mapped("delete dead nodes", s.q.DeleteDeadNodes(ctx, s.kept))
 }
 
+// MergeMetadataIndex moves new entries of the index of metadata from their list into the index, so
+// that no flush has to and searches have less to read. In a portable database, it does nothing.
+func (s *Store) MergeMetadataIndex(ctx context.Context) error {
+	return mapped("merge the index of metadata", s.q.MergeMetadataIndex(ctx, s.general))
+}
+
 // ListNodes lists all nodes in the database.
 func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 	rows, err := s.q.ListNodes(ctx, s.general)

@@ -36,6 +36,9 @@ func TestPortable(t *testing.T) {
 	if err := b.SendNotice(t.Context(), "progressor_tasks"); err != nil {
 		t.Errorf("notice: %v", err)
 	}
+	if err := b.MergeMetadataIndex(t.Context()); err != nil {
+		t.Errorf("merge of the index: %v", err)
+	}
 	if _, err := b.db.Exec(t.Context(), "SELECT progressor.start('shop', 'q')"); err != nil {
 		t.Errorf("start by a SQL function: %v", err)
 	}

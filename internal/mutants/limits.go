@@ -1,7 +1,29 @@
 package main
 
+const metadataList = "migrations/00154_metadata_pending_list.sql"
+
 // limitMutants remove bounds of fields and of responses.
 var limitMutants = []mutant{
+	{
+		name: "metadata-list-grows", breaks: "engines merge the list of new entries of the index of metadata",
+		file: "engine/engine.go", old: "e.forgetKeys, e.mergeMetadataIndex,", planted: "e.forgetKeys,",
+		packages: "./engine", run: "TestMetadataIndexIsMerged",
+	},
+	{
+		name: "metadata-list-stays", breaks: "a merge of the index of metadata moves its new entries",
+		file: metadataList, old: "    PERFORM gin_clean_pending_list('processes_metadata');\n", planted: "    NULL;\n",
+		packages: "./storage", run: "TestMergeMetadataIndex",
+	},
+	{
+		name: "metadata-list-portable", breaks: "a portable database does not merge the index of metadata",
+		file: metadataList, old: "  END IF;\n  IF NOT is_portable() THEN\n", planted: "  END IF;\n  IF true THEN\n",
+		packages: "./storage", run: "TestPortable",
+	},
+	{
+		name: "metadata-list-public", breaks: "only roles of engines merge the index of metadata",
+		file: metadataList, old: "  IF NOT has_table_privilege(", planted: "  IF false AND NOT has_table_privilege(",
+		packages: "./storage", run: "TestFunctionsForEngines",
+	},
 	{
 		name: "lease-token-of-any-bytes", breaks: "a lease token with invalid text is an invalid argument",
 		file: "engine/pull/tokens.go", old: " && wire.Plain(key.ProcessID) == key.ProcessID", planted: "",

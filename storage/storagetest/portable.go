@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// rejectFeatures replaces NOTIFY and advisory locks with functions that return an error. The
+// rejectFeatures replaces the functions of NOTIFY, advisory locks and lists of indexes with
+// functions that return an error. The
 // original functions get other names, because PostgreSQL finds a built-in function by its OID,
 // whatever its definition.
 const rejectFeatures = `
@@ -21,7 +22,7 @@ BEGIN
            pg_get_function_result(p.oid) AS result
       FROM pg_proc p
      WHERE p.pronamespace = 'pg_catalog'::regnamespace
-       AND (p.proname = 'pg_notify' OR p.proname ~ '^pg_(try_)?advisory_')
+       AND (p.proname IN ('pg_notify', 'gin_clean_pending_list') OR p.proname ~ '^pg_(try_)?advisory_')
   LOOP
     EXECUTE format('ALTER FUNCTION %s RENAME TO %I', builtin.oid::regprocedure,
                    'original_' || builtin.name);
@@ -42,6 +43,13 @@ func NeedsNotify(t testing.TB) {
 func NeedsFastPath(t testing.TB) {
 	t.Helper()
 	needs(t, "the fast path")
+}
+
+// NeedsIndexLists skips a test whose subject is the list of new entries of an index if the
+// databases are portable.
+func NeedsIndexLists(t testing.TB) {
+	t.Helper()
+	needs(t, "the list of new entries of an index")
 }
 
 func needs(t testing.TB, feature string) {

@@ -258,6 +258,16 @@ func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error
 	return items, nil
 }
 
+const mergeMetadataIndex = `-- name: MergeMetadataIndex :exec
+SELECT merge_metadata_index()
+`
+
+// MergeMetadataIndex moves new entries of the index of metadata from their list into the index.
+func (q *Queries) MergeMetadataIndex(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, mergeMetadataIndex)
+	return err
+}
+
 const sendNotice = `-- name: SendNotice :exec
 SELECT set_config('synchronous_commit', 'off', true), send_notice($1)
 `

@@ -1,0 +1,21 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// An engine merges the index of metadata again and again.
+func TestMetadataIndexIsMerged(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	rows := look(t, dsn)
+	storagetest.Exec(t, rows, "CREATE TABLE public.merges (n int)")
+	storagetest.Exec(t, rows, `CREATE OR REPLACE FUNCTION progressor.merge_metadata_index() RETURNS void
+		LANGUAGE sql AS 'INSERT INTO public.merges VALUES (1)'`)
+	n := start(t, dsn, by{})
+	eventually(t, "the index is merged twice", func() bool {
+		return n.Count(t, "SELECT count(*) FROM public.merges") > 1
+	})
+}

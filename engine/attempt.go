@@ -326,7 +326,7 @@ func (e *Engine) attempt(
 	for try := int32(1); ; try++ {
 		AttemptOf(ctx).reset()
 		response, err := e.callProcessor(ctx, ns, c, request, history)
-		e.reached(ns, err)
+		e.logReach(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver
 		}
@@ -405,16 +405,16 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// reached logs once when a processor becomes unreachable and once when it is reachable again.
-func (e *Engine) reached(ns *namespace, err error) {
-	if ns.away == nil {
+// logReach logs once when a processor becomes unreachable and once when it is reachable again.
+func (e *Engine) logReach(ns *namespace, err error) {
+	if ns.unreachable == nil {
 		return
 	}
-	switch away := processor.Unreachable(err); {
-	case away && ns.away.CompareAndSwap(false, true):
+	switch unreachable := processor.Unreachable(err); {
+	case unreachable && ns.unreachable.CompareAndSwap(false, true):
 		e.log.Warn("processor not reached; its tasks are retried by the retry policy", "namespace", ns.name, "error",
 			logText(err))
-	case !away && ns.away.Load() && ns.away.CompareAndSwap(true, false):
+	case !unreachable && ns.unreachable.Load() && ns.unreachable.CompareAndSwap(true, false):
 		e.log.Info("processor reached again", "namespace", ns.name)
 	}
 }

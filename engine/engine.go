@@ -60,7 +60,7 @@ type liveness struct {
 	started     time.Time
 	beating     sync.Mutex    // held during a heartbeat; two concurrent ones would register a lost node twice
 	lastBeat    atomic.Int64  // when the last successful heartbeat was sent, in nanoseconds since started
-	doubt       atomic.Int64  // time until which the collector searches for lost claims, in nanoseconds since started
+	doubtUntil  atomic.Int64  // time until which the collector searches for lost claims, in nanoseconds since started
 	setBack     atomic.Bool   // the database clock was set back since the collector last ran
 	removals    atomic.Bool   // a process was removed since the collector last ran; its history may remain
 	generations chan struct{} // receives a value after a database failover
@@ -283,6 +283,6 @@ const lostClaimTime = scanTimeout + 3*time.Second
 
 // expectLostClaims makes the collector search for claims that this node may hold without knowing
 // it.
-func (e *Engine) expectLostClaims() { e.doubt.Store(int64(e.age() + lostClaimTime)) }
+func (e *Engine) expectLostClaims() { e.doubtUntil.Store(int64(e.age() + lostClaimTime)) }
 
-func (e *Engine) expectsLostClaims() bool { return int64(e.age()) < e.doubt.Load() }
+func (e *Engine) expectsLostClaims() bool { return int64(e.age()) < e.doubtUntil.Load() }

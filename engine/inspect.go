@@ -64,7 +64,7 @@ func (e *Engine) NamespaceState(ctx context.Context, name string) (NamespaceStat
 		Paused: ns.paused, Lease: ns.lease, StepTimeout: ns.stepTimeout, MaxRunning: ns.slots.size(),
 		MaxBacklog:  ns.maxBacklog,
 		MaxAttempts: ns.retry.MaxAttempts, Zombie: ns.zombie, Processor: ns.processor, Unservable: ns.unservable,
-		Away: ns.away.Load(),
+		Away: ns.unreachable.Load(),
 	}, nil
 }
 

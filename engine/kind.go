@@ -198,7 +198,7 @@ func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 	own := *ns
 	own.processor, own.retry, own.zombie, own.history = k.Processor, internalRetry, process.ZombieRetry,
 		process.HistoryNone
-	own.away, own.commandsTo = nil, nil // the processor is part of this program
+	own.unreachable, own.commandsTo = nil, nil // the processor is part of this program
 	if !known {
 		own.processor = processor.Func(func(
 			context.Context, *progressorv1.ProcessRequest,

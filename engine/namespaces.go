@@ -39,7 +39,7 @@ type namespace struct {
 	slots       *slots
 	shares      *requestShares // requests in this node
 	urgentSlots *urgentSlots
-	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
+	unreachable *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
 	signing     []string     // names of the secrets that sign requests to the processor
 	deletion    deletion
@@ -200,7 +200,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
 		deletion: deletionOf(row),
-		metrics:  e.metrics.namespace(e.labels.add(row.Namespace)), away: new(atomic.Bool),
+		metrics:  e.metrics.namespace(e.labels.add(row.Namespace)), unreachable: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace

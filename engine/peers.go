@@ -14,10 +14,10 @@ import (
 // for zombie_after by the monotonic clock of this node, so no node is declared dead because of a
 // step of the database clock. A node never declares itself dead.
 type peers struct {
-	engine *Engine
-	seen   map[int64]beatSighting
-	looked time.Time // when runOnce last ran
-	clock  clockWatch
+	engine  *Engine
+	seen    map[int64]beatSighting
+	lastRun time.Time // when runOnce last ran
+	clock   clockWatch
 
 	// requestsOnly reports whether another node takes requests only.
 	requestsOnly atomic.Bool
@@ -50,10 +50,10 @@ func (p *peers) runOnce(ctx context.Context) error {
 	asked := time.Now()
 	// If this node was stopped or disconnected, the others may have been, too. They get as much
 	// time to send a heartbeat as this node.
-	if !e.isConnected() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
+	if !e.isConnected() || asked.Sub(p.lastRun) > e.cfg.ZombieAfter/2 {
 		clear(p.seen)
 	}
-	p.looked = asked
+	p.lastRun = asked
 	beats, err := e.store.ListBeats(ctx)
 	if err != nil || !e.isConnected() {
 		return err

@@ -97,8 +97,8 @@ func (p *timerPoller) Run(ctx context.Context) error {
 	rest := timerRest(p.engine)
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
-	looked := time.Time{}
-	look := time.Now() // when to query all namespaces
+	lastScan := time.Time{}
+	nextQuery := time.Now() // when to query all namespaces
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -107,21 +107,21 @@ func (p *timerPoller) Run(ctx context.Context) error {
 		case <-sleep.C:
 		}
 		now := time.Now()
-		wait := min(p.until(rest), look.Sub(now))
-		if gap := minTimerGap - now.Sub(looked); wait < gap {
+		wait := min(p.until(rest), nextQuery.Sub(now))
+		if gap := minTimerGap - now.Sub(lastScan); wait < gap {
 			wait = gap
 		}
 		if wait > 0 {
 			sleep.Reset(wait)
 			continue
 		}
-		looked = now
-		if !now.Before(look) {
+		lastScan = now
+		if !now.Before(nextQuery) {
 			p.wake()
-			look = now.Add(rest)
+			nextQuery = now.Add(rest)
 		}
 		for p.runOnce(ctx) && ctx.Err() == nil {
-			looked = time.Now()
+			lastScan = time.Now()
 		}
 		sleep.Reset(p.until(rest))
 	}

@@ -22,8 +22,8 @@ import (
 // and a colon.
 type row struct{ status, verb, want string }
 
-// scene is a run in a certain status, to which a verb is applied.
-type scene struct {
+// situation is a run in a certain status, to which a verb is applied.
+type situation struct {
 	n       *node
 	id      string // ID of the run and its template; the names of its jobs contain this ID and the step
 	target  string // the step that the verb names; "" means the first one
@@ -43,7 +43,7 @@ var (
 	stepVerbs = []string{"skip", "complete", "fail", "acknowledge", "report"}
 )
 
-func (s *scene) do(ctx context.Context, verb string) (err error) {
+func (s *situation) do(ctx context.Context, verb string) (err error) {
 	n, id := s.n, s.id
 	step := s.target
 	if step == "" {
@@ -69,7 +69,7 @@ func (s *scene) do(ctx context.Context, verb string) (err error) {
 	case "start again":
 		return start(func(r *progressorv1.StartRunRequest) {})
 	case "start with its key":
-		return start(func(r *progressorv1.StartRunRequest) { r.ScopeId += " of somebody else" })
+		return start(func(r *progressorv1.StartRunRequest) { r.ScopeId += " of another client" })
 	case "start in its scope":
 		s.starts++
 		return start(func(r *progressorv1.StartRunRequest) {
@@ -139,7 +139,7 @@ func refusal(err error) string {
 }
 
 // now returns the current run with its items, or "gone" if it was removed.
-func (s *scene) now(t testing.TB) string {
+func (s *situation) now(t testing.TB) string {
 	t.Helper()
 	r, err := s.n.Get(context.Background(), "pull", s.id, 0)
 	if errors.Is(err, process.ErrRunNotFound) {
@@ -158,7 +158,7 @@ func (s *scene) now(t testing.TB) string {
 }
 
 // lease leases the job of a step of the run.
-func (s *scene) lease(t testing.TB, step string) *progressorv1.Lease {
+func (s *situation) lease(t testing.TB, step string) *progressorv1.Lease {
 	t.Helper()
 	return s.n.lease(t, s.id+"-"+step)
 }
@@ -187,7 +187,7 @@ func TestMatrix(t *testing.T) {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
 			for i, r := range byStatus[status] {
-				s := &scene{n: n, id: strings.Map(letterOrDigit, status) + fmt.Sprint(i)}
+				s := &situation{n: n, id: strings.Map(letterOrDigit, status) + fmt.Sprint(i)}
 				make(t, s)
 				s.check(t, r)
 			}
@@ -206,7 +206,7 @@ func letterOrDigit(r rune) rune {
 }
 
 // check applies the verb of a row to the run and checks the result.
-func (s *scene) check(t testing.TB, r row) {
+func (s *situation) check(t testing.TB, r row) {
 	t.Helper()
 	was := s.now(t)
 	err := s.do(context.Background(), r.verb)
@@ -222,7 +222,7 @@ func (s *scene) check(t testing.TB, r row) {
 	got := ""
 	look := func() bool {
 		if got = s.now(t); s.another != nil {
-			other := &scene{n: s.n, id: s.another.GetRunId()}
+			other := &situation{n: s.n, id: s.another.GetRunId()}
 			got = "another: " + other.now(t)
 		}
 		return got == r.want

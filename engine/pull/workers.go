@@ -45,13 +45,13 @@ const (
 type workers struct {
 	server *Server
 
-	looking  sync.Mutex // held while commands are read
-	mu       sync.Mutex
-	seen     map[pull.WorkerSeen]*sighting
-	stopping map[pull.WorkerOf]pull.StoppingWorker
-	over     map[pull.WorkerOf]time.Time // when the grace period of a worker ends, by the clock of this node
-	looked   time.Time                   // when stopping was read
-	pruned   time.Time                   // when cached leases were last dropped; used only by Run
+	reading      sync.Mutex // held while commands are read
+	mu           sync.Mutex
+	seen         map[pull.WorkerSeen]*sighting
+	stopping     map[pull.WorkerOf]pull.StoppingWorker
+	over         map[pull.WorkerOf]time.Time // when the grace period of a worker ends, by the clock of this node
+	stoppingRead time.Time                   // when stopping was read
+	pruned       time.Time                   // when cached leases were last dropped; used only by Run
 }
 
 // sighting is when a node last heard from a worker, and when it last stored that time.
@@ -132,8 +132,8 @@ func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull
 // command returns the command to a worker. It may be up to stoppingCacheTime old.
 func (w *workers) command(ctx context.Context, workerID string) (pull.WorkerCommand, error) {
 	if w.age() > stoppingCacheTime {
-		w.looking.Lock()
-		defer w.looking.Unlock()
+		w.reading.Lock()
+		defer w.reading.Unlock()
 		if w.age() > stoppingCacheTime { // no other request has read them in the meantime
 			if _, err := w.readCommands(ctx); err != nil {
 				return "", err
@@ -146,7 +146,7 @@ func (w *workers) command(ctx context.Context, workerID string) (pull.WorkerComm
 func (w *workers) age() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.looked)
+	return time.Since(w.stoppingRead)
 }
 
 // lastCommand returns the command to a worker of the caller. Without authentication, it is the
@@ -174,9 +174,9 @@ func (w *workers) readCommands(ctx context.Context) (over []pull.WorkerOf, err e
 		return nil, err
 	}
 	w.mu.Lock()
-	if w.looked.Before(began) {
+	if w.stoppingRead.Before(began) {
 		w.over = w.graces(commands, began)
-		w.stopping, w.looked = commands, began
+		w.stopping, w.stoppingRead = commands, began
 	}
 	for of, at := range w.over {
 		if !began.Before(at) {

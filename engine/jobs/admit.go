@@ -377,9 +377,9 @@ func (a *admission) stored(c *storage.Claim) {
 	}
 }
 
-// look schedules a check of all key queues of a namespace that has constraints: a job may have
+// checkAll schedules a check of all key queues of a namespace that has constraints: a job may have
 // moved to another queue or released a key.
-func (a *admission) look(namespace string) {
+func (a *admission) checkAll(namespace string) {
 	if a.known(namespace) != nil {
 		a.notify(namespace, true)
 	}

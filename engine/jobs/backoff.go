@@ -28,5 +28,5 @@ func (q *Jobs) retried(ctx context.Context, key process.Key) (*progressorv1.Job,
 func (q *Jobs) wake(namespace string) {
 	q.engine.WakePollers()
 	q.groups.wake()
-	q.admission.look(namespace)
+	q.admission.checkAll(namespace)
 }

@@ -82,17 +82,18 @@ func (g *groups) Run(ctx context.Context) error {
 		}
 		for more := true; more && ctx.Err() == nil; {
 			var err error
-			if more, err = g.look(ctx); err != nil {
+			if more, err = g.check(ctx); err != nil {
 				g.jobs.engine.ReportScanError(ctx, "groups", err)
 			}
 		}
 	}
 }
 
-func (g *groups) look(ctx context.Context) (more bool, err error) {
+// check decides about one batch of groups. more reports that there may be more.
+func (g *groups) check(ctx context.Context) (more bool, err error) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
-	looked, err := jobs.CheckGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
+	checked, err := jobs.CheckGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
 		options, _ := wire.JobOptions(g.Options) // unreadable options mean one worker
 		return groupRules(options.GetWorkers())
 	}, func(group *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
@@ -105,19 +106,19 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g.jobs.engine.AnnounceEnds(looked.Ended, looked.Notified)
-	if len(looked.Ended) > 0 {
+	g.jobs.engine.AnnounceEnds(checked.Ended, checked.Notified)
+	if len(checked.Ended) > 0 {
 		g.jobs.engine.WakePollers() // other jobs that wait for their keys may continue
 	}
 	at := time.Duration(0)
-	for _, member := range looked.Evict { // the group keeps the member until it has ended
+	for _, member := range checked.Evict { // the group keeps the member until it has ended
 		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{
 			Key: member, Reason: "its worker is no longer allowed to run it", Grace: &at,
 		}); err != nil {
 			return false, err
 		}
 	}
-	return looked.Groups == groupsBatch, nil
+	return checked.Groups == groupsBatch, nil
 }
 
 // tally counts the members of a group by result.

@@ -76,7 +76,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 func (q *Jobs) observeNamespaces(all []storage.NamespaceState) {
 	q.admission.forgetDeleted(all)
 	q.admission.refresh(all)
-	q.late.look(all)
+	q.late.wakeIfLate(all)
 	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.NamespaceState) bool { return s.GroupsDue }) {
 		q.groups.wake()
 	}
@@ -428,7 +428,7 @@ func (q *Jobs) Cancel(
 		return nil, err
 	}
 	q.groups.wake()
-	q.admission.look(key.Namespace)
+	q.admission.checkAll(key.Namespace)
 	return q.Get(ctx, key, 0)
 }
 

@@ -25,8 +25,8 @@ const lateBatch = 200
 
 func newLateJobs(q *Jobs) *lateJobs { return &lateJobs{jobs: q, woken: make(chan struct{}, 1)} }
 
-// look wakes Run if a job is late. It never blocks.
-func (l *lateJobs) look(all []storage.NamespaceState) {
+// wakeIfLate wakes Run if a job is late. It never blocks.
+func (l *lateJobs) wakeIfLate(all []storage.NamespaceState) {
 	if len(all) == 0 || !all[0].Late { // equal in all rows
 		return
 	}
@@ -71,7 +71,7 @@ func (l *lateJobs) end(ctx context.Context) (more bool, err error) {
 	l.jobs.engine.AnnounceEnds(keys, late.Notified)
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
-		l.jobs.admission.look(namespace) // a job may have had a key, or been first in a key queue
+		l.jobs.admission.checkAll(namespace) // a job may have had a key, or been first in a key queue
 	}
 	return len(late.Ended) == lateBatch, nil
 }

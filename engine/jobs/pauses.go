@@ -20,7 +20,7 @@ func (q *Jobs) PauseName(
 		return nil, err
 	}
 	q.engine.SetNamePaused(namespace, name, true)
-	q.admission.look(namespace) // jobs of other names get the keys of its jobs
+	q.admission.checkAll(namespace) // jobs of other names get the keys of its jobs
 	return pausedMessage(&row), nil
 }
 
@@ -35,7 +35,7 @@ func (q *Jobs) ResumeName(ctx context.Context, namespace, name string, by ...pro
 		return false, err
 	}
 	q.engine.SetNamePaused(namespace, name, false)
-	q.admission.look(namespace)
+	q.admission.checkAll(namespace)
 	return paused, nil
 }
 

@@ -55,14 +55,14 @@ func (p *pulls) expectMembers(namespaces ...string) {
 }
 
 // grouped reports whether a poll must look for group slots.
-func (p *pulls) grouped(lines []pull.Subscription) bool {
+func (p *pulls) grouped(subscriptions []pull.Subscription) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.groups) == 0 {
 		return false
 	}
 	now, grouped := time.Now(), false
-	for _, l := range lines {
+	for _, l := range subscriptions {
 		if until, ok := p.groups[l.Namespace]; ok && now.After(until) {
 			delete(p.groups, l.Namespace)
 		} else if ok {
@@ -74,10 +74,10 @@ func (p *pulls) grouped(lines []pull.Subscription) bool {
 
 // join adds a poll before its first query, so that tasks that arrive between its query and its wait
 // wake it.
-func (p *pulls) join(params *PollParams, lines []pull.Subscription) *waitingPoll {
+func (p *pulls) join(params *PollParams, subscriptions []pull.Subscription) *waitingPoll {
 	w := &waitingPoll{
-		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}),
-		began: time.Now(),
+		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: subscriptions,
+		woken: make(chan struct{}), began: time.Now(),
 	}
 	p.mu.Lock()
 	p.waiting[w] = struct{}{}
@@ -184,17 +184,17 @@ func (p *pulls) subscriptions() []pull.Subscription {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := map[subscription]struct{}{}
-	var lines []pull.Subscription
+	var subscriptions []pull.Subscription
 	for w := range p.waiting {
 		for _, l := range w.subscriptions {
 			key := subscriptionOf(l)
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
-				lines = append(lines, l)
+				subscriptions = append(subscriptions, l)
 			}
 		}
 	}
-	return lines
+	return subscriptions
 }
 
 // Run queries tasks until ctx is cancelled.
@@ -218,34 +218,34 @@ func (p *pulls) Run(ctx context.Context) error {
 const countedPulls = 256
 
 func (p *pulls) runOnce(ctx context.Context) {
-	lines := p.subscriptions()
-	if len(lines) == 0 {
+	subscriptions := p.subscriptions()
+	if len(subscriptions) == 0 {
 		return
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	counts, err := pull.CountPollable(limit, p.server.store, lines, countedPulls)
+	counts, err := pull.CountPollable(limit, p.server.store, subscriptions, countedPulls)
 	if err != nil {
 		p.server.engine.ReportScanError(ctx, "pulls", err)
 		return
 	}
-	for n, l := range lines {
+	for n, l := range subscriptions {
 		p.offerSubscription(l, counts[n])
 	}
-	workers, lines := p.workers()
-	wanted, err := pull.FindMemberWorkers(limit, p.server.store, workers, lines)
+	workers, subscriptions := p.workers()
+	wanted, err := pull.FindMemberWorkers(limit, p.server.store, workers, subscriptions)
 	if err != nil {
 		p.server.engine.ReportScanError(ctx, "takers", err)
 		return
 	}
 	for _, n := range wanted {
-		p.expectMembers(lines[n].Namespace)
-		p.offerWorker(workers[n], lines[n])
+		p.expectMembers(subscriptions[n].Namespace)
+		p.offerWorker(workers[n], subscriptions[n])
 	}
 }
 
 // workers returns the workers that wait, each with one of its subscriptions.
-func (p *pulls) workers() (workers []string, lines []pull.Subscription) {
+func (p *pulls) workers() (workers []string, subscriptions []pull.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	type at struct {
@@ -258,11 +258,11 @@ func (p *pulls) workers() (workers []string, lines []pull.Subscription) {
 			key := at{subscriptionOf(l), w.workerID}
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
-				workers, lines = append(workers, w.workerID), append(lines, l)
+				workers, subscriptions = append(workers, w.workerID), append(subscriptions, l)
 			}
 		}
 	}
-	return workers, lines
+	return workers, subscriptions
 }
 
 // offerWorker wakes one poll of a worker that has the subscription.

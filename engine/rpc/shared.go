@@ -91,7 +91,7 @@ func (s *shared) unary(
 type reading func(context.Context) (connect.AnyResponse, error)
 
 func (s *shared) respond(
-	ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading,
+	ctx context.Context, age time.Duration, mayBeStale bool, method string, message proto.Message, read reading,
 ) (connect.AnyResponse, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	if err != nil || len(text) > maxSharedRequest {
@@ -104,9 +104,9 @@ func (s *shared) respond(
 	key := sha256.Sum256([]byte(method + "\x00" + view + "\x00" + string(text)))
 	s.mu.Lock()
 	a, reads := s.responses[key], false
-	if a == nil || a.over() && time.Since(a.began) > age {
+	if a == nil || a.isAvailable() && time.Since(a.began) > age {
 		cost := max(1, sharedCost[method])
-		now := s.pace.AllowN(time.Now(), cost) || !again
+		now := s.pace.AllowN(time.Now(), cost) || !mayBeStale
 		if a == nil || now || time.Since(a.began) > maxSharedAge {
 			a = &sharedResponse{done: make(chan struct{}), began: time.Now()}
 			s.drop()
@@ -131,8 +131,8 @@ func (s *shared) respond(
 	}
 }
 
-// over reports whether the response is available.
-func (a *sharedResponse) over() bool {
+// isAvailable reports whether the response is available.
+func (a *sharedResponse) isAvailable() bool {
 	select {
 	case <-a.done:
 		return true

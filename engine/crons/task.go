@@ -101,7 +101,7 @@ func (t *task) runEnded() error {
 		return nil
 	}
 	if status == cron.Skipped {
-		t.refused(run.Fire, run.Rerun, detail)
+		t.undoStart(run.Fire, run.Rerun, detail)
 		return nil
 	}
 	t.end(run.Fire, run.Rerun, status, detail)
@@ -134,8 +134,8 @@ func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.crons.metrics.ended(t, status)
 }
 
-// refused undoes the start of a run that was refused because another run has its scope.
-func (t *task) refused(fire time.Time, rerun int32, reason string) {
+// undoStart undoes the start of a run that was refused because another run has its scope.
+func (t *task) undoStart(fire time.Time, rerun int32, reason string) {
 	s := t.state
 	if t.removeIndependent(fire, rerun) {
 		t.refuseRow(fire, rerun, cron.Fired, reason)

@@ -112,7 +112,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	limit, cancel := scanContext(ctx)
 	defer cancel()
 	defer e.metrics.callsScanned(time.Now())
-	if err := p.look(limit); err != nil {
+	if err := p.findWaiting(limit); err != nil {
 		e.scanFailed(ctx, "calls", err)
 		return 0, false, err
 	}
@@ -139,8 +139,8 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	return len(claims), more, err
 }
 
-// look finds the namespaces with tasks that wait for a slot.
-func (p *callPoller) look(ctx context.Context) error {
+// findWaiting finds the namespaces with tasks that wait for a slot.
+func (p *callPoller) findWaiting(ctx context.Context) error {
 	waiting, err := p.engine.store.NamespacesWaiting(ctx)
 	if err != nil {
 		return err

@@ -46,9 +46,9 @@ func StepJob(jobID string) (name string, ok bool) {
 	return strings.CutPrefix(jobID, StepPrefix)
 }
 
-// memberOfLong is the length of the hash that the ID of a member contains instead of a long ID of
+// memberHashLen is the length of the hash that the ID of a member contains instead of a long ID of
 // its job.
-const memberOfLong = 32
+const memberHashLen = 32
 
 // MayCompensate reports whether the engine may have composed the args of a job: the ID is that of a
 // compensation, or of a member of one. Members of jobs with long IDs contain only a hash of the ID,
@@ -59,7 +59,7 @@ func MayCompensate(jobID string) bool {
 		if slash < 0 {
 			return false
 		}
-		if jobID = member[:slash]; len(jobID) == memberOfLong && !strings.Contains(jobID, "/") {
+		if jobID = member[:slash]; len(jobID) == memberHashLen && !strings.Contains(jobID, "/") {
 			return true
 		}
 	}

@@ -132,17 +132,17 @@ func Plain(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// CleanResult replaces NUL in the metadata of r. PostgreSQL is the only one to reject it. It does
-// not modify r; it returns a copy if r has metadata.
+// CleanResult replaces NUL, which PostgreSQL rejects, in the metadata of r. It does not modify r:
+// if r has metadata, it returns a copy.
 func CleanResult(r *progressorv1.Result) *progressorv1.Result {
-	texts := r.GetMetadata() != nil
+	hasMetadata := r.GetMetadata() != nil
 	for _, e := range r.GetEvents() {
-		texts = texts || e.GetMetadata() != nil
+		hasMetadata = hasMetadata || e.GetMetadata() != nil
 	}
 	for _, c := range r.GetCommands() {
-		texts = texts || c.GetStart().GetMetadata() != nil
+		hasMetadata = hasMetadata || c.GetStart().GetMetadata() != nil
 	}
-	if !texts {
+	if !hasMetadata {
 		return r
 	}
 	r = proto.CloneOf(r)

@@ -162,8 +162,8 @@ func Job(r *jobs.Row) (*progressorv1.Job, error) {
 	return m, nil
 }
 
-// noWorkerRuns reports that no worker runs a job for several workers at the moment. It returns ""
-// if one does.
+// noWorkerRuns describes a job for several workers that no worker runs at the moment. It returns ""
+// if a worker runs it.
 func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
 	waiting := 0
 	for _, r := range runs {

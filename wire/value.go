@@ -35,7 +35,7 @@ import (
 // such value must not make a whole list fail.
 func Value(text []byte) (*structpb.Value, error) {
 	r := valueReader{text: text}
-	if v := r.whole(); v != nil {
+	if v := r.decode(); v != nil {
 		return v, nil
 	}
 	v, err := read[structpb.Value]("JSON value", text)
@@ -43,7 +43,7 @@ func Value(text []byte) (*structpb.Value, error) {
 		return v, nil
 	}
 	r = valueReader{text: text, lenient: true}
-	if readable := r.whole(); readable != nil {
+	if readable := r.decode(); readable != nil {
 		return readable, nil
 	}
 	return v, err
@@ -179,8 +179,8 @@ type valueReader struct {
 	tooDeep bool // the value is nested deeper than plainDepth
 }
 
-// whole decodes the whole text. It returns nil if it is not one plain value.
-func (r *valueReader) whole() *structpb.Value {
+// decode decodes the whole text. It returns nil if it is not one plain value.
+func (r *valueReader) decode() *structpb.Value {
 	if v := r.value(0); v != nil && r.next() == 0 && r.at == len(r.text) {
 		return v
 	}
@@ -215,18 +215,18 @@ func (r *valueReader) value(depth int) *structpb.Value {
 		}
 	case c == '-' || c >= '0' && c <= '9':
 		return r.number()
-	case r.takes("true"):
+	case r.consume("true"):
 		return structpb.NewBoolValue(true)
-	case r.takes("false"):
+	case r.consume("false"):
 		return structpb.NewBoolValue(false)
-	case r.takes("null"):
+	case r.consume("null"):
 		return structpb.NewNullValue()
 	}
 	return nil
 }
 
-// takes consumes word, if it comes next, and reports whether it did.
-func (r *valueReader) takes(word string) bool {
+// consume consumes word if it comes next, and reports whether it did.
+func (r *valueReader) consume(word string) bool {
 	if !bytes.HasPrefix(r.text[r.at:], []byte(word)) {
 		return false
 	}

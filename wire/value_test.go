@@ -37,7 +37,7 @@ func FuzzValue(f *testing.F) {
 		got, err := wire.Value(text)
 		if len(text) == 0 {
 			if got != nil || err != nil {
-				t.Fatalf("of nothing: %v, %v", got, err)
+				t.Fatalf("an empty text is read as %v, %v", got, err)
 			}
 			return
 		}
@@ -146,7 +146,7 @@ func TestTextOfAValue(t *testing.T) {
 	}
 }
 
-// BenchmarkValue measures what the libraries would cost.
+// BenchmarkValue compares the functions of this package with the libraries.
 func BenchmarkValue(b *testing.B) {
 	plain := `{"to":"somebody001@example.org","template":"welcome","attempt":1,"vip":true,` +
 		`"items":[{"sku":"tea","quantity":2,"price":4.5},` +

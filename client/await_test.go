@@ -47,9 +47,9 @@ func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*prog
 	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
-// Waiting for the end of a job or a run continues while engines stop and start, with all retries
-// each time. seen is called with each response. The first response arrives at once.
-func TestAwaitTheEnd(t *testing.T) {
+// AwaitJob and AwaitRun continue while engines stop and start. Each request gets all retries. seen
+// is called with each response. The first response arrives at once.
+func TestAwaitEnd(t *testing.T) {
 	t.Parallel()
 	e := &enders{}
 	mux := http.NewServeMux()
@@ -59,7 +59,7 @@ func TestAwaitTheEnd(t *testing.T) {
 	t.Cleanup(server.Close)
 	c := client.New(server.URL,
 		client.WithRetry(client.Retry{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond}))
-	away, enough := []error{unavailable(), unavailable()}, errors.New("enough")
+	down, enough := []error{unavailable(), unavailable()}, errors.New("enough")
 	for what, await := range map[string]func(seen func() error) (id string, err error){
 		"job": func(seen func() error) (string, error) {
 			req := &progressorv1.GetJobRequest{Namespace: "n", JobId: "x", AwaitEnd: durationpb.New(time.Second)}
@@ -72,16 +72,16 @@ func TestAwaitTheEnd(t *testing.T) {
 			return run.GetRunId(), err
 		},
 	} {
-		e.script, e.waits = append(append([]error{nil}, away...), append(append([]error{nil}, away...), nil)...), nil
+		e.script, e.waits = append(append([]error{nil}, down...), append(append([]error{nil}, down...), nil)...), nil
 		answers := 0
 		id, err := await(func() error { answers++; return nil })
 		if err != nil || id != "x" || answers != 3 || len(e.waits) != 7 || e.waits[0] != 0 ||
 			e.waits[6] != time.Second {
 			t.Errorf("%s: %q, %v after %d answers, waits %v", what, id, err, answers, e.waits)
 		}
-		e.script = append(away, unavailable(), nil)
+		e.script = append(down, unavailable(), nil)
 		if _, err := await(func() error { return nil }); err == nil {
-			t.Errorf("%s: no engine responds, but there is no error", what)
+			t.Errorf("%s: no error, although no engine responds", what)
 		}
 		e.script = []error{nil, nil}
 		if _, err := await(func() error { return enough }); !errors.Is(err, enough) {

@@ -186,7 +186,7 @@ func TestCallersKeyIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotRepeated(t *testing.T) {
+func TestNotRetried(t *testing.T) {
 	rejected := engineError(connect.CodeFailedPrecondition, &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_TASK_REJECTED, TaskId: 9,
 	})
@@ -201,7 +201,7 @@ func TestWhatIsNotRepeated(t *testing.T) {
 		{"message too large", nil, tooLarge, 1},
 		{"unavailable without key", []client.Option{client.WithoutKeys()}, unavailable(), 1},
 		{"overloaded without key: nothing was stored", []client.Option{client.WithoutKeys()}, overloaded(), 4},
-		{"tries are spent", nil, unavailable(), 4},
+		{"no attempts left", nil, unavailable(), 4},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

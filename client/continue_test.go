@@ -42,7 +42,7 @@ func TestContinuesAfterAFailure(t *testing.T) {
 }
 
 // Other jobs do not get the progress of an attempt, and RetryJob of an ended job begins without it.
-func TestProgressIsOfOneJob(t *testing.T) {
+func TestProgressBelongsToOneJob(t *testing.T) {
 	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "copy", func(ctx context.Context, _ struct{}) (bool, error) {
@@ -67,7 +67,7 @@ func TestProgressIsOfOneJob(t *testing.T) {
 
 // Progress that the engine would reject is rejected where it is reported, because it must not fail
 // the heartbeat of all leases.
-func TestReportDetailsRefuses(t *testing.T) {
+func TestReportDetailsInvalid(t *testing.T) {
 	h := newTestEngine(t)
 	refused := make(chan []error, 1)
 	h.worker(h.client, func(w *client.Worker) {

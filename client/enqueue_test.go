@@ -55,7 +55,7 @@ func TestEnqueueTyped(t *testing.T) {
 }
 
 // Invalid requests are rejected with the names of their fields.
-func TestEnqueueRefused(t *testing.T) {
+func TestEnqueueInvalid(t *testing.T) {
 	h := newTestEngine(t)
 	for want, enqueue := range map[string]func() (*progressorv1.EnqueueResponse, error){
 		"unsupported type": func() (*progressorv1.EnqueueResponse, error) {

@@ -28,10 +28,10 @@ func ExampleHandle() {
 	w := client.NewWorker(client.New("http://127.0.0.1:8080"), []string{"mail"}, client.WithConcurrency(20))
 	client.Handle(w, "send", func(ctx context.Context, m Mail) (Receipt, error) {
 		if m.To == "" {
-			return Receipt{}, processor.Reject("no_address", "to is empty") // a retry would be useless
+			return Receipt{}, processor.Reject("no_address", "to is empty") // a retry cannot succeed
 		}
-		client.Report(ctx, 50, "half of the letters")
-		id, err := deliver(ctx, m) // any error fails the attempt, and the job is retried by its options
+		client.Report(ctx, 50, "half of the letters sent")
+		id, err := deliver(ctx, m) // an error fails the attempt; the job may be retried
 		return Receipt{MessageID: id}, err
 	})
 	if err := w.Run(ctx); err != nil {

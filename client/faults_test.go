@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A progress that the engine refuses does not end the heartbeats of the worker.
+// Progress that the engine rejects does not end the heartbeats of the worker.
 func TestRefusedProgress(t *testing.T) {
 	deep := map[string]any{}
 	for range 200 {
@@ -63,7 +63,7 @@ func (h *testEngine) awaitExtension(ctx context.Context, id string) {
 	})
 }
 
-// An answer that protobuf cannot encode fails its job and no other one.
+// An answer that protobuf cannot encode fails only its own job.
 func TestUnencodableAnswer(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {

@@ -47,7 +47,7 @@ func TestTokenFileIsReadByOneRequest(t *testing.T) {
 		t.Error(err)
 	}
 	if token := <-slow; token != "new" {
-		t.Errorf("the token that was read is %s", token)
+		t.Errorf("the request that read the file got the token %s", token)
 	}
 	if token := <-read(); token != "new" {
 		t.Errorf("afterwards, the token is %s", token)

@@ -56,11 +56,11 @@ func pushed(t *testing.T, p processor.Processor) string {
 func wantChild(t *testing.T, child sdktrace.ReadOnlySpan, parent trace.SpanContext) {
 	t.Helper()
 	if child.SpanContext().TraceID() != parent.TraceID() || child.Parent().SpanID() != parent.SpanID() {
-		t.Errorf("%s (%s) is no child of %s", child.Name(), child.Parent().SpanID(), parent.SpanID())
+		t.Errorf("%s (%s) is not a child of %s", child.Name(), child.Parent().SpanID(), parent.SpanID())
 	}
 }
 
-// With each way to push, one trace contains the client, the processor and its timer.
+// With each protocol and encoding, one trace contains the client, the processor and its timer.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]*progressorv1.ConnectProcessor{
@@ -101,15 +101,15 @@ func TestOneTrace(t *testing.T) {
 			wantChild(t, timer, request.SpanContext())
 			wantChild(t, s.Await(t, testTimeout, "inside TASK_TYPE_TIMEOUT", 1)[0], timer.SpanContext())
 			if call.SpanKind() != trace.SpanKindClient {
-				t.Errorf("a push is of kind %s", call.SpanKind())
+				t.Errorf("the span of a push has kind %s", call.SpanKind())
 			}
 			start := s.Await(t, testTimeout, "progressor.v1.ProcessService/Start", 1)[0]
 			if start.Parent().IsValid() || start.SpanContext().TraceID() == call.SpanContext().TraceID() {
-				t.Error("a request without a trace began a trace")
+				t.Error("a request without a trace did not begin its own")
 			}
 			wantChild(t, s.Await(t, testTimeout, "task INIT", 1)[0], start.SpanContext())
 			if got := enginetest.Attribute(start, "progressor.process_id"); got != "p" {
-				t.Errorf("the request has the process %q", got)
+				t.Errorf("the span of the request names the process %q", got)
 			}
 		})
 	}
@@ -147,12 +147,12 @@ func TestTraceOfAJob(t *testing.T) {
 	wantChild(t, request, asking.SpanContext())
 	first := s.Await(t, testTimeout, "job mail", 1)[0]
 	wantChild(t, first, request.SpanContext())
-	if handed := lease.GetLeases()[0].GetTraceparent(); handed != "00-"+first.SpanContext().TraceID().String()+"-"+
+	if parent := lease.GetLeases()[0].GetTraceparent(); parent != "00-"+first.SpanContext().TraceID().String()+"-"+
 		first.SpanContext().SpanID().String()+"-01" {
-		t.Errorf("the worker was handed %q, and its span is %s", handed, first.SpanContext().SpanID())
+		t.Errorf("the lease has the traceparent %q, but the span is %s", parent, first.SpanContext().SpanID())
 	}
 	if got := enginetest.Attribute(first, "progressor.worker_id"); got != "w0" {
-		t.Errorf("the worker is %q", got)
+		t.Errorf("the span names the worker %q", got)
 	}
 	w := asker.worker(asker.client, func(w *client.Worker) {
 		client.Handle(w, "mail", func(ctx context.Context, _ string) (string, error) {
@@ -180,11 +180,11 @@ func TestTraceOfRequests(t *testing.T) {
 	h, _ := tracedTestEngine(t, storagetest.DSN(t), s, nil)
 	read := &progressorv1.GetProcessRequest{Namespace: "ns", ProcessId: "absent"}
 	if _, err := h.client.Process.GetProcess(t.Context(), read); err == nil {
-		t.Fatal("it is there")
+		t.Fatal("the process exists")
 	}
 	ctx, asking := s.Begin(t.Context(), "client")
 	if _, err := h.client.Process.GetProcess(ctx, read); err == nil {
-		t.Fatal("it is there")
+		t.Fatal("the process exists")
 	}
 	reads := s.Named("progressor.v1.ProcessService/GetProcess")
 	if len(reads) != 1 {

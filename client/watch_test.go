@@ -77,7 +77,7 @@ func TestWatch(t *testing.T) {
 		{"to the end", []scriptedStream{
 			{updates(event(3), changed(running, 1, 1), event(4), changed(completed, 1, 2)), nil}}, 0,
 			[]string{"3", "RUNNING", "4", "COMPLETED"}, []string{"2"}, nil, 0},
-		{"over breaks", []scriptedStream{
+		{"after breaks", []scriptedStream{
 			{updates(event(3), changed(running, 1, 1)), unavailable()},
 			{nil, unavailable()},
 			{updates(changed(running, 1, 1), event(4)), unavailable()},
@@ -90,10 +90,10 @@ func TestWatch(t *testing.T) {
 			[]scriptedStream{{updates(changed(running, 1, 1)), unavailable()}, {updates(changed(running, 5, 5)), nil}},
 			0,
 			[]string{"RUNNING"}, []string{"2", "2"}, nil, 0},
-		{"never there", []scriptedStream{{nil, notFound}}, 0, nil, []string{"2"}, nil, connect.CodeNotFound},
-		{"the caller has enough", []scriptedStream{{updates(event(3), event(4)), nil}}, 1, []string{"3"}, []string{"2"},
+		{"not found", []scriptedStream{{nil, notFound}}, 0, nil, []string{"2"}, nil, connect.CodeNotFound},
+		{"stopped by the caller", []scriptedStream{{updates(event(3), event(4)), nil}}, 1, []string{"3"}, []string{"2"},
 			refused, 0},
-		{"tries are spent", []scriptedStream{{updates(event(3)), unavailable()}}, 0, []string{"3"},
+		{"no attempts left", []scriptedStream{{updates(event(3)), unavailable()}}, 0, []string{"3"},
 			[]string{"2", "3", "3", "3"}, nil, connect.CodeUnavailable},
 	}
 	for _, tt := range tests {

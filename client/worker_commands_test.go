@@ -72,13 +72,13 @@ func TestProcessorInWorker(t *testing.T) {
 }
 
 // A worker follows the commands of operators: it takes no new tasks, continues, and stops.
-func TestToldFromAfar(t *testing.T) {
+func TestOperatorCommands(t *testing.T) {
 	h := newTestEngine(t)
 	work := func(w *client.Worker) {
 		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
 	}
 	one := h.worker(h.client, work)
-	tell := func(d progressorv1.WorkerDirective) {
+	command := func(d progressorv1.WorkerDirective) {
 		t.Helper()
 		enginetest.Eventually(t, testTimeout, "the worker is known", func() bool {
 			_, err := h.client.Worker.StopWorker(t.Context(),
@@ -89,7 +89,7 @@ func TestToldFromAfar(t *testing.T) {
 			return err == nil
 		})
 	}
-	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET)
+	command(progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET)
 	h.enqueue("quiet", "work", nil, nil)
 	two := h.worker(h.client, work)
 	if job := h.job("quiet", succeeded); job.GetWorkerId() != two.ID() {
@@ -97,15 +97,15 @@ func TestToldFromAfar(t *testing.T) {
 	}
 	two.stop()
 	h.enqueue("on", "work", nil, nil)
-	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE)
+	command(progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE)
 	if job := h.job("on", succeeded); job.GetWorkerId() != one.ID() {
 		t.Errorf("%v", job)
 	}
-	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP)
+	command(progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP)
 	select {
 	case <-one.over:
 	case <-time.After(testTimeout):
-		t.Error("it does not end")
+		t.Error("the worker does not stop")
 	}
 }
 
@@ -127,7 +127,7 @@ func TestMisconfiguredWorker(t *testing.T) {
 
 // A worker with only job handlers takes jobs of any name, and leaves the processes of its namespace
 // to other workers.
-func TestWorkerOfJobsAlone(t *testing.T) {
+func TestWorkerOfJobsOnly(t *testing.T) {
 	h := newTestEngine(t)
 	start := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "plain", Wait: progressorv1.Wait_WAIT_ACCEPTED}
 	started, err := h.client.Process.Start(t.Context(), start)
@@ -142,7 +142,8 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 		client.Handle(w, "known", func(context.Context, any) (string, error) { return "by its handler", nil })
 		w.HandleJobs(job)
 	})
-	for _, name := range []string{"known", "other"} { // the process came first, and would be taken first
+	// The process was started first, so a worker for processes would take it first.
+	for _, name := range []string{"known", "other"} {
 		h.enqueue(name, name, nil, &progressorv1.JobOptions{KeepResult: true})
 	}
 	for name, want := range map[string]string{"known": "by its handler", "other": "by other"} {
@@ -161,7 +162,7 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 		&progressorv1.AwaitTaskRequest{Namespace: "pull", ProcessId: "plain",
 			Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: started.GetTaskId()}})
 	if err != nil {
-		t.Errorf("the worker of processes has not taken it: %v, %v", ended, err)
+		t.Errorf("no worker has run the INIT task: %v, %v", ended, err)
 	}
 }
 

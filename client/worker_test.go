@@ -148,7 +148,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		client.Handle(w, "break", func(_ context.Context, how string) (any, error) {
 			switch how {
 			case "panic":
-				panic("as told")
+				panic("expected")
 			case "abort":
 				panic(http.ErrAbortHandler)
 			case "reject":
@@ -158,7 +158,7 @@ func TestWorkersRunJobs(t *testing.T) {
 			case "unencodable":
 				return func() {}, nil
 			default:
-				return nil, processor.Fail(how, "as told")
+				return nil, processor.Fail(how, "expected")
 			}
 		})
 	}
@@ -337,7 +337,7 @@ func TestLostLease(t *testing.T) {
 // Another worker runs these as attempt 1, because a release does not count as an attempt.
 func TestStop(t *testing.T) {
 	h := newTestEngine(t)
-	started, goOn := make(chan struct{}, 3), make(chan struct{})
+	started, proceed := make(chan struct{}, 3), make(chan struct{})
 	stubborn := make(chan struct{})
 	defer close(stubborn)
 	w := h.worker(h.client, func(w *client.Worker) {
@@ -345,7 +345,7 @@ func TestStop(t *testing.T) {
 			started <- struct{}{}
 			switch how {
 			case "quick":
-				<-goOn
+				<-proceed
 				return nil, nil
 			case "stubborn":
 				<-stubborn
@@ -361,7 +361,7 @@ func TestStop(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { w.stop(); close(stopped) }()
-	close(goOn)
+	close(proceed)
 	h.job("quick", succeeded)
 	<-stopped
 	outcomes := map[client.Outcome]int{}
@@ -382,7 +382,7 @@ func TestStop(t *testing.T) {
 }
 
 // No answer is lost while the engine is unreachable, whether requests or responses are lost.
-func TestEngineAway(t *testing.T) {
+func TestEngineUnreachable(t *testing.T) {
 	h := newTestEngine(t)
 	r := &faultyTransport{}
 	r.lose.Store(1)
@@ -413,7 +413,7 @@ func TestEngineAway(t *testing.T) {
 
 // A worker sends answers that are ready at the same time in one request. The response contains the
 // next tasks.
-func TestAnswersGoTogether(t *testing.T) {
+func TestAnswersAreBatched(t *testing.T) {
 	h := newTestEngine(t)
 	r := &faultyTransport{}
 	w := h.worker(h.by(r), func(w *client.Worker) {

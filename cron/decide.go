@@ -53,14 +53,14 @@ func (d *decider) finish() Step {
 	return d.step
 }
 
-// spentFires reports whether max_fires runs were started.
-func (d *decider) spentFires() bool {
+// reachedMaxFires reports whether the spec has max_fires and that many runs were started.
+func (d *decider) reachedMaxFires() bool {
 	limit := d.Schedule.spec.MaxFires
 	return limit > 0 && d.s.Runs >= limit
 }
 
 func (d *decider) nextFire() (time.Time, bool) {
-	if d.spentFires() {
+	if d.reachedMaxFires() {
 		return time.Time{}, false
 	}
 	for fire := range d.pending(time.Unix(lastInstant, 0)) {
@@ -173,7 +173,7 @@ func (d *decider) failure(manual bool) verdict {
 	return verdict{}
 }
 
-// trialFrom returns when an open circuit lets a trial run; zero if it is closed.
+// trialFrom returns when an open circuit lets a trial run. It is zero if the circuit is closed.
 func (d *decider) trialFrom() time.Time {
 	threshold := d.Policy.PauseAfterFailures
 	if d.Policy.Failure != FailureHalfOpen || threshold == 0 || d.s.Failures < threshold {
@@ -240,7 +240,7 @@ func (d *decider) start(fire time.Time) int32 {
 	}
 	d.s.Running = append(d.s.Running, fire)
 	d.s.Previous = &Run{Fire: fire, Attempt: attempt, Status: Running}
-	d.passOver()
+	d.pruneEarlier()
 	return attempt
 }
 

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// everySecondAt returns a cron that fires every second, with its state as of
-// 10:00:00.
+// everySecondAt returns a cron that fires every second, with its state as of 10:00:00.
 func everySecondAt(t *testing.T, policy Policy) (Cron, State) {
 	t.Helper()
 	if err := policy.Validate(); err != nil {
@@ -51,17 +50,17 @@ func expect(t *testing.T, what string, step Step, want ...string) State {
 
 func second(n int) time.Time { return at("2026-03-01 10:00:00").Add(time.Duration(n) * time.Second) }
 
-// The examples of the design: every second, evaluated 5 s late.
+// A cron that fires every second is evaluated 5 s late.
 func TestLateExamples(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		policy Policy
 		want   []string
 	}{
-		{"FIRE_NOW, five places", Policy{MaxConcurrency: 5},
+		{"FIRE_NOW, five slots", Policy{MaxConcurrency: 5},
 			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 fired running 1",
 				"05 fired running 1"}},
-		{"FIRE_NOW, one place, SKIP, ALLOW",
+		{"FIRE_NOW, one slot, SKIP, ALLOW",
 			Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: OverlapActionAllow},
 			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped",
 				"05 fired running 1"}},
@@ -74,17 +73,17 @@ func TestLateExamples(t *testing.T) {
 		{"a window of 2 s", Policy{MaxConcurrency: 5, CatchUpWindow: 2 * time.Second},
 			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1",
 				"05 fired running 1"}},
-		{"CANCEL_PREV: each takes the place of the one before",
+		{"CANCEL_PREV: each run replaces the previous one",
 			Policy{Overlap: OverlapActionCancelPrev, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
 			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1",
 				"05 fired running 1", "cancel 04"}},
-		{"QUEUE with two places to wait", Policy{Concurrency: ConcurrencyQueue, QueueLimit: 2},
+		{"QUEUE, queue_limit 2", Policy{Concurrency: ConcurrencyQueue, QueueLimit: 2},
 			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 queued scheduled",
 				"05 queued scheduled"}},
 		{"BUFFER_ONE", Policy{Overlap: OverlapActionBufferOne},
 			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1",
 				"05 queued scheduled"}},
-		{"PARALLEL to max_overlap", Policy{Overlap: OverlapActionParallel, MaxOverlap: 3},
+		{"PARALLEL, max_overlap 3", Policy{Overlap: OverlapActionParallel, MaxOverlap: 3},
 			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1",
 				"05 fired running 1"}},
 	} {
@@ -102,12 +101,12 @@ func TestLateExamples(t *testing.T) {
 
 func TestMisfireThreshold(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{Misfire: MisfireSkip, MisfireThreshold: 500 * time.Millisecond})
-	expect(t, "as late as still counts", cron.Tick(state, second(1).Add(500*time.Millisecond)), "01 fired running 1")
-	expect(t, "later", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
+	expect(t, "as late as the threshold", cron.Tick(state, second(1).Add(500*time.Millisecond)), "01 fired running 1")
+	expect(t, "later than the threshold", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
 }
 
-// The examples of the design: a previous run is active.
-func TestRunBeforeExamples(t *testing.T) {
+// A fire time comes while or after a previous run.
+func TestPreviousRunExamples(t *testing.T) {
 	for _, test := range []struct {
 		overlap OverlapAction
 		want    []string
@@ -147,14 +146,14 @@ func TestRunBeforeExamples(t *testing.T) {
 	state = cron.Tick(state, second(1)).State
 	state = expect(t, "while run 1 is running", cron.Tick(state, second(2)), "02 skipped_overlap skipped")
 	state = cron.Ended(state, second(1), Failed, second(2), second(2)).State
-	expect(t, "the fire that was skipped is passed over", cron.Tick(state, second(3)), "03 fired running 2")
+	expect(t, "a skipped fire is not the previous run", cron.Tick(state, second(3)), "03 fired running 2")
 
 	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionCancelPrev, Failure: FailureRetry})
 	state = cron.Tick(state, second(1)).State
 	state = expect(t, "CANCEL_PREV + RETRY", cron.Tick(state, second(2)), "02 fired running 1", "cancel 01")
 	state = cron.Ended(state, second(1), Cancelled, second(2), second(2)).State
 	state = cron.Ended(state, second(2), Success, second(3), second(3)).State
-	expect(t, "the end of what was replaced is no failure", cron.Tick(state, second(3)), "03 fired running 1")
+	expect(t, "the end of a replaced run is not a failure", cron.Tick(state, second(3)), "03 fired running 1")
 }
 
 func TestFailures(t *testing.T) {
@@ -162,7 +161,7 @@ func TestFailures(t *testing.T) {
 	state = cron.Tick(state, second(1)).State
 	state = cron.Ended(state, second(1), Timeout, second(1), second(1)).State
 	state = expect(t, "SKIP", cron.Tick(state, second(2)), "02 skipped_failure skipped")
-	expect(t, "SKIP: the failure is spent", cron.Tick(state, second(3)), "03 fired running 1")
+	expect(t, "SKIP: a failure skips only one fire", cron.Tick(state, second(3)), "03 fired running 1")
 
 	cron, state = everySecondAt(t,
 		Policy{Failure: FailureBackoff, RetryBackoff: Backoff{Steps: []time.Duration{2 * time.Second}}})
@@ -170,7 +169,7 @@ func TestFailures(t *testing.T) {
 	state = cron.Ended(state, second(1), Failed, second(2), second(2)).State
 	state = expect(t, "BACKOFF", cron.Tick(state, second(3)), "02 skipped_failure skipped",
 		"03 skipped_failure skipped")
-	expect(t, "BACKOFF: it has passed", cron.Tick(state, second(4)), "04 fired running 2")
+	expect(t, "BACKOFF: after the wait", cron.Tick(state, second(4)), "04 fired running 2")
 
 	cron, state = everySecondAt(t, Policy{PauseAfterFailures: 2})
 	for n := 1; n <= 2; n++ {
@@ -209,7 +208,7 @@ func TestFailures(t *testing.T) {
 	state = expect(t, "the circuit is open", cron.Tick(state, second(3)), "03 skipped_failure skipped")
 	if step := cron.Trigger(state, OverlapActionDefault, second(3)); step.Fires[0].Decision != Fired ||
 		!step.State.Trial.Equal(second(3)) {
-		t.Errorf("a manual trigger counts as the trial: %+v, of %s", step.Fires[0], step.State.Trial)
+		t.Errorf("a manual trigger must count as the trial: %+v, of %s", step.Fires[0], step.State.Trial)
 	}
 	state = expect(t, "a trial", cron.Tick(state, second(4)), "04 fired running 1")
 	older := state
@@ -218,7 +217,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("a run that ended before the trial: the next trial counts from %s", step.State.Trial)
 	}
 	state = cron.Ended(state, second(4), Failed, second(5), second(5)).State
-	state = expect(t, "it failed: twice as long", cron.Tick(state, second(8)),
+	state = expect(t, "after a failed trial, the wait doubles", cron.Tick(state, second(8)),
 		"05 skipped_failure skipped", "06 skipped_failure skipped", "07 skipped_failure skipped",
 		"08 skipped_failure skipped")
 	state = expect(t, "the second trial", cron.Tick(state, second(9)), "09 fired running 1")
@@ -229,19 +228,21 @@ func TestFailures(t *testing.T) {
 func TestQueues(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{Concurrency: ConcurrencyQueue, Failure: FailureRetry})
 	state = cron.Tick(state, second(3)).State
-	state = expect(t, "in order, the next attempt", cron.Ended(state, second(1), Failed, second(3), second(3)),
-		"start 02 2")
-	state = expect(t, "and again", cron.Ended(state, second(2), Success, second(3), second(3)), "start 03 1")
+	state = expect(t, "the oldest queued run starts, with the next attempt",
+		cron.Ended(state, second(1), Failed, second(3), second(3)), "start 02 2")
+	state = expect(t, "the next queued run starts", cron.Ended(state, second(2), Success, second(3), second(3)),
+		"start 03 1")
 	expect(t, "a second end changes nothing", cron.Ended(state, second(2), Failed, second(3), second(3)))
 
 	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionBufferOne})
 	state = cron.Tick(state, second(2)).State
 	state = cron.Pause(state, second(2)).State
-	state = expect(t, "a waiting fire stays in a pause", cron.Ended(state, second(1), Success, second(2), second(2)))
-	expect(t, "until it is over", cron.Resume(state, false, second(2)), "start 02 1")
+	state = expect(t, "a queued run does not start during a pause",
+		cron.Ended(state, second(1), Success, second(2), second(2)))
+	expect(t, "it starts after the pause", cron.Resume(state, false, second(2)), "start 02 1")
 }
 
-func TestOrders(t *testing.T) {
+func TestTriggerAndBackfill(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{MaxConcurrency: 2, Failure: FailureSkip})
 	state = cron.Pause(state, second(0)).State
 	step := cron.Trigger(state, OverlapActionDefault, second(3))
@@ -260,7 +261,7 @@ func TestOrders(t *testing.T) {
 
 	known := func(fire time.Time) bool { return fire.Equal(second(2)) }
 	step, rest := cron.Backfill(state, second(1), second(9), known, OverlapActionParallel, second(4))
-	state = expect(t, "backfilled, as far as it has come", step, "01 fired running 1", "03 fired running 1",
+	state = expect(t, "backfill up to now", step, "01 fired running 1", "03 fired running 1",
 		"04 fired running 1")
 	if !rest.IsZero() || state.Runs != 0 {
 		t.Errorf("rest %s, runs %d", rest, state.Runs)
@@ -272,7 +273,7 @@ func TestOrders(t *testing.T) {
 	if n := len(step.State.Backfills); n != 1 || !step.State.Backfills[0].To.Equal(second(6)) {
 		t.Errorf("%d ranges, want one: %+v", n, step.State.Backfills)
 	}
-	expect(t, "they are not decided again", cron.Resume(state, true, second(6)), "05 missed skipped",
+	expect(t, "the backfilled times are not decided again", cron.Resume(state, true, second(6)), "05 missed skipped",
 		"06 missed skipped")
 
 	cron, state = everySecondAt(t, Policy{MaxConcurrency: 10_000})
@@ -307,7 +308,7 @@ func TestBackfillBeforeCreation(t *testing.T) {
 func TestMaxFires(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"* * * * * *"}, MaxFires: 3, End: second(60)})
 	cron := Cron{Schedule: s, Policy: Policy{}}
-	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped",
+	state := expect(t, "skipped fires do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped",
 		"02 fired running 1")
 	if list := cron.Upcoming(state, 10); len(list) != 2 || !list[0].Equal(second(3)) {
 		t.Errorf("upcoming: %v, want the two remaining fire times", list)

@@ -65,9 +65,9 @@ func (d *decider) refused(fire time.Time) {
 	}
 }
 
-// passOver removes ended runs that can no longer become the previous run, because a newer one has
-// ended, too.
-func (d *decider) passOver() {
+// pruneEarlier removes ended runs that can no longer become the previous run, because a newer one
+// has ended, too.
+func (d *decider) pruneEarlier() {
 	ended := d.s.Previous.Status != Running
 	for i := len(d.s.Earlier) - 1; i >= 0; i-- {
 		switch {
@@ -86,7 +86,7 @@ func (d *decider) passOver() {
 func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 	if run := d.s.Started(fire); run != nil {
 		run.Status, run.Ended = status, ended
-		d.passOver()
+		d.pruneEarlier()
 	}
 	if !status.failed() {
 		d.s.Failures = 0

@@ -33,7 +33,7 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%q: %s (character %d): %s", e.Expression, e.Field, e.Character, e.Message)
 }
 
-// The expressions for which the names stand (crontab(5), "extensions").
+// descriptors maps names to the expressions that they abbreviate (crontab(5), "extensions").
 var descriptors = map[string]string{
 	"@YEARLY": "0 0 1 1 *", "@ANNUALLY": "0 0 1 1 *", "@MONTHLY": "0 0 1 * *", "@WEEKLY": "0 0 * * 0",
 	"@DAILY": "0 0 * * *", "@MIDNIGHT": "0 0 * * *", "@HOURLY": "0 * * * *",

@@ -136,7 +136,7 @@ func (p Policy) Validate() error {
 		{"misfire_policy", int32(p.Misfire), int32(MisfireCatchUpLimited)},
 	} {
 		if enum.value < 0 || enum.value > enum.last {
-			return wrong("policy."+enum.field, "must be 0 to %d (got %d)", enum.last, enum.value)
+			return invalid("policy."+enum.field, "must be 0 to %d (got %d)", enum.last, enum.value)
 		}
 	}
 	for _, number := range []struct {
@@ -147,23 +147,23 @@ func (p Policy) Validate() error {
 		{"max_attempts", p.MaxAttempts}, {"pause_after_failures", p.PauseAfterFailures}, {"max_overlap", p.MaxOverlap},
 	} {
 		if number.value < 0 {
-			return wrong("policy."+number.field, "must not be negative (got %d)", number.value)
+			return invalid("policy."+number.field, "must not be negative (got %d)", number.value)
 		}
 	}
 	switch {
 	case p.MaxConcurrency > MaxRuns:
-		return wrong("policy.max_concurrency", "must be at most %d (got %d)", MaxRuns, p.MaxConcurrency)
+		return invalid("policy.max_concurrency", "must be at most %d (got %d)", MaxRuns, p.MaxConcurrency)
 	case p.QueueLimit > MaxRuns:
-		return wrong("policy.queue_limit", "must be at most %d (got %d)", MaxRuns, p.QueueLimit)
+		return invalid("policy.queue_limit", "must be at most %d (got %d)", MaxRuns, p.QueueLimit)
 	case p.Misfire == MisfireCatchUpLimited && p.CatchUpLimit == 0:
-		return wrong("policy.catchup_limit", "must be 1 to %d with CATCH_UP_LIMITED", MaxCatchUpLimit)
+		return invalid("policy.catchup_limit", "must be 1 to %d with CATCH_UP_LIMITED", MaxCatchUpLimit)
 	case p.CatchUpLimit > MaxCatchUpLimit:
-		return wrong("policy.catchup_limit", "must be at most %d (got %d): FIRE_NOW has no limit", MaxCatchUpLimit,
+		return invalid("policy.catchup_limit", "must be at most %d (got %d): FIRE_NOW has no limit", MaxCatchUpLimit,
 			p.CatchUpLimit)
 	case p.RetryBackoff.Factor != 0 && !(p.RetryBackoff.Factor >= 1 && p.RetryBackoff.Factor <= math.MaxFloat64):
-		return wrong("policy.retry_backoff.factor", "must be at least 1 (got %v)", p.RetryBackoff.Factor)
+		return invalid("policy.retry_backoff.factor", "must be at least 1 (got %v)", p.RetryBackoff.Factor)
 	case !(p.RetryBackoff.Jitter >= 0 && p.RetryBackoff.Jitter <= 1):
-		return wrong("policy.retry_backoff.jitter", "must be 0 to 1 (got %v)", p.RetryBackoff.Jitter)
+		return invalid("policy.retry_backoff.jitter", "must be 0 to 1 (got %v)", p.RetryBackoff.Jitter)
 	}
 	return p.validateDurations()
 }
@@ -180,7 +180,7 @@ func (p Policy) validateDurations() error {
 	}
 	for _, d := range list {
 		if d.value < 0 || d.value > MaxDuration {
-			return wrong("policy."+d.field, "must be 0s to %s (got %s)", MaxDuration, d.value)
+			return invalid("policy."+d.field, "must be 0s to %s (got %s)", MaxDuration, d.value)
 		}
 	}
 	return nil

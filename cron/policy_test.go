@@ -10,7 +10,7 @@ import (
 )
 
 // The numbers are those of the API, so that they can be converted.
-func TestEnumsAreTheContracts(t *testing.T) {
+func TestEnumsMatchAPI(t *testing.T) {
 	for prefix, pair := range map[string]struct {
 		names  map[int32]string
 		values []string // from 1 on
@@ -54,7 +54,7 @@ func upper(names []string) []string {
 	return list
 }
 
-func TestRefusedPolicies(t *testing.T) {
+func TestInvalidPolicies(t *testing.T) {
 	for _, test := range []struct {
 		policy Policy
 		want   string
@@ -115,6 +115,6 @@ func TestBackoff(t *testing.T) {
 		spread[wait] = true
 	}
 	if len(spread) < 90 {
-		t.Errorf("100 waits are %d different ones", len(spread))
+		t.Errorf("100 waits have %d distinct values, want at least 90", len(spread))
 	}
 }

@@ -54,7 +54,8 @@ func compareWithNaive(
 var drawnZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago",
 	"Africa/Casablanca", "Asia/Kathmandu"}
 
-// Random specs of several expressions and exclusions, in windows that often contain a transition.
+// Random specs with several expressions and exclusions are compared with the slow implementation,
+// in windows that often contain a transition.
 func TestSpecsAgainstEachSecond(t *testing.T) {
 	found, compared := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,7 +108,7 @@ func TestSpecsAgainstEachSecond(t *testing.T) {
 	}
 }
 
-// Rare fires: noons of single days of single months, over thirty years, day by day.
+// Noons of rarely matching days are compared day by day over thirty years.
 func TestDaysAgainstEachDay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNaive(t, false)
@@ -176,8 +177,8 @@ func transitions(location *time.Location) []time.Time {
 	}
 }
 
-// Every transition of every zone: fixed hours in and around the skipped or repeated hour, and
-// elapsed time through it.
+// At every transition of every zone, fixed hours in and around the skipped or repeated hour and a
+// schedule in real time are compared with the slow implementation.
 func TestEveryTransition(t *testing.T) {
 	seen := map[string]bool{} // zones with the same transitions
 	count, found := 0, 0

@@ -69,7 +69,7 @@ func (e *SpecError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns the ParseError of an expression.
 func (e *SpecError) Unwrap() error { return e.Err }
 
-func wrong(field, format string, args ...any) error {
+func invalid(field, format string, args ...any) error {
 	return &SpecError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
@@ -127,7 +127,7 @@ func Compile(spec Spec) (*Schedule, error) {
 		}
 	}
 	if _, ok := s.next(s.from, s.to); !ok {
-		return nil, wrong("spec.end_time", "must be after a fire time of the cron: there is none from %s on",
+		return nil, invalid("spec.end_time", "must be after a fire time of the cron: there is none from %s on",
 			text(time.Unix(s.from, 0)))
 	}
 	return s, nil
@@ -137,20 +137,20 @@ func (s *Schedule) check() error {
 	spec := &s.spec
 	switch n := len(spec.Expressions); {
 	case n == 0:
-		return wrong("spec.expressions", "is required: write at least one expression, such as 30 9 * * MON-FRI")
+		return invalid("spec.expressions", "is required: write at least one expression, such as 30 9 * * MON-FRI")
 	case n > MaxExpressions:
-		return wrong("spec.expressions", "must have at most %d expressions (got %d)", MaxExpressions, n)
+		return invalid("spec.expressions", "must have at most %d expressions (got %d)", MaxExpressions, n)
 	case len(spec.Exclude) > MaxExpressions:
-		return wrong("spec.exclude_expressions", "must have at most %d expressions (got %d)", MaxExpressions,
+		return invalid("spec.exclude_expressions", "must have at most %d expressions (got %d)", MaxExpressions,
 			len(spec.Exclude))
 	case spec.Jitter < 0 || spec.Jitter > MaxDuration:
-		return wrong("spec.jitter", "must be 0s to %s (got %s)", MaxDuration, spec.Jitter)
+		return invalid("spec.jitter", "must be 0s to %s (got %s)", MaxDuration, spec.Jitter)
 	case spec.MaxFires < 0:
-		return wrong("spec.max_fires", "must not be negative (got %d): 0 means no limit", spec.MaxFires)
+		return invalid("spec.max_fires", "must not be negative (got %d): 0 means no limit", spec.MaxFires)
 	case spec.Daylight.Gap < 0 || spec.Daylight.Gap > GapSkip:
-		return wrong("spec.daylight_saving.gap", "must be SHIFT or SKIP (got %d)", spec.Daylight.Gap)
+		return invalid("spec.daylight_saving.gap", "must be SHIFT or SKIP (got %d)", spec.Daylight.Gap)
 	case spec.Daylight.Overlap < 0 || spec.Daylight.Overlap > OverlapBoth:
-		return wrong("spec.daylight_saving.overlap", "must be FIRST, LAST or BOTH (got %d)", spec.Daylight.Overlap)
+		return invalid("spec.daylight_saving.overlap", "must be FIRST, LAST or BOTH (got %d)", spec.Daylight.Overlap)
 	}
 	if spec.Daylight.Gap == GapDefault {
 		spec.Daylight.Gap = GapShift
@@ -160,7 +160,7 @@ func (s *Schedule) check() error {
 	}
 	for field, t := range map[string]time.Time{"spec.start_time": spec.Start, "spec.end_time": spec.End} {
 		if !t.IsZero() && (t.Unix() < 0 || t.Unix() > lastInstant) {
-			return wrong(field, "must be in the years 1970 to 9999 (got %s)", text(t))
+			return invalid(field, "must be in the years 1970 to 9999 (got %s)", text(t))
 		}
 	}
 	return nil
@@ -177,9 +177,9 @@ func (s *Schedule) exclusions() ([]fields, error) {
 		case err != nil:
 			return nil, &SpecError{Field: field, Err: err}
 		case expression.every > 0:
-			return nil, wrong(field, "must not be @every: write fields, as in * * 24-26 12 *")
+			return nil, invalid(field, "must not be @every: write fields, as in * * 24-26 12 *")
 		case expression.zone != "":
-			return nil, wrong(field, "must not have CRON_TZ=: an exclusion uses the time zone of each expression")
+			return nil, invalid(field, "must not have CRON_TZ=: an exclusion uses the time zone of each expression")
 		}
 		s.excluded = append(s.excluded, expression)
 		if !expression.explicit {

@@ -14,7 +14,7 @@ func at(text string) time.Time {
 			return t
 		}
 	}
-	panic("no time: " + text)
+	panic("invalid time: " + text)
 }
 
 func compile(t testing.TB, spec Spec) *Schedule {
@@ -115,14 +115,14 @@ func TestSpec(t *testing.T) {
 			Spec{Expressions: list("@every 1h"), Created: at("2024-01-01 00:10:00"), Exclude: list("* 2-22 * * *")},
 			"2024-01-01 00:00:00",
 			list("Mon 2024-01-01 01:10:00 +00", "Mon 2024-01-01 23:10:00 +00", "Tue 2024-01-02 00:10:00 +00")},
-		{"start and end count",
+		{"start and end are included",
 			Spec{Expressions: list("0 * * * *"), Start: at("2024-01-01 10:00"), End: at("2024-01-01 11:00")},
 			"2024-01-01 00:00:00",
 			list("Mon 2024-01-01 10:00:00 +00", "Mon 2024-01-01 11:00:00 +00")},
 		{"two zones", Spec{Expressions: list("CRON_TZ=America/New_York 0 9 * * *", "0 9 * * *"),
 			Timezone: "Europe/Berlin"}, "2024-01-01 00:00:00",
 			list("Mon 2024-01-01 09:00:00 +01", "Mon 2024-01-01 15:00:00 +01", "Tue 2024-01-02 09:00:00 +01")},
-		{"an exclusion holds in the zone of the expression",
+		{"an exclusion applies in the zone of the expression",
 			Spec{Expressions: list("CRON_TZ=Pacific/Auckland 0 9 * * *"), Exclude: list("* * 2 1 *")},
 			"2024-01-01 00:00:00", list("Tue 2024-01-02 20:00:00 +00", "Wed 2024-01-03 20:00:00 +00")},
 		{"seconds", Spec{Expressions: list("5-20/7 30 9 * * *")}, "2024-01-01 09:30:05",
@@ -139,7 +139,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-func TestRefusedSpecs(t *testing.T) {
+func TestInvalidSpecs(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, test := range []struct {
 		spec Spec

@@ -18,7 +18,7 @@ func (c Cron) Tick(state State, now time.Time) Step {
 }
 
 func (d *decider) tick() {
-	if d.s.Paused || d.NamespacePaused || d.spentFires() {
+	if d.s.Paused || d.NamespacePaused || d.reachedMaxFires() {
 		return
 	}
 	newest, ok := d.newestDue()
@@ -30,7 +30,7 @@ func (d *decider) tick() {
 		return
 	}
 	for fire := range d.pending(newest) {
-		if d.spentFires() {
+		if d.reachedMaxFires() {
 			return
 		}
 		if len(d.step.Fires) >= maxDecided {

@@ -73,14 +73,14 @@ func everyWords(every time.Duration) string {
 	return words
 }
 
-// atMost is the number of times of a day that are listed one by one.
-const atMost = 6
+// maxListed is the maximum number of times of a day that are listed one by one.
+const maxListed = 6
 
 // clockWords describes the times of a day. daily reports whether they are single times that occur
 // on every day.
 func (f *fields) clockWords() (words string, daily bool) {
 	minutes, hours := f.minute, uint64(f.hour)
-	if bits.OnesCount64(f.second) == 1 && bits.OnesCount64(minutes)*bits.OnesCount64(hours) <= atMost {
+	if bits.OnesCount64(f.second) == 1 && bits.OnesCount64(minutes)*bits.OnesCount64(hours) <= maxListed {
 		return "at " + and(clocks(hours, minutes, f.second)), true
 	}
 	if f.second == 1 && minutes == 1 {

@@ -10,9 +10,9 @@ import (
 )
 
 // The zone data of the program takes precedence over that of the machine.
-func TestZonesOfTheProgram(t *testing.T) {
+func TestEmbeddedZones(t *testing.T) {
 	winter := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if os.Getenv("ZONES_OF_THE_MACHINE") != "" { // in the process below
+	if os.Getenv("ZONES_OF_THE_MACHINE") != "" { // in the process that the test starts below
 		location, err := LoadZone("Europe/Berlin")
 		if err != nil {
 			t.Fatal(err)
@@ -21,7 +21,7 @@ func TestZonesOfTheProgram(t *testing.T) {
 			t.Errorf("Berlin is %d s ahead of UTC", offset)
 		}
 		if machine, err := time.LoadLocation("Europe/Berlin"); err != nil || offsetOf(winter.In(machine)) != 9*3600 {
-			t.Errorf("the machine has other zones: %v, %v", machine, err)
+			t.Errorf("the zone data of the machine was not replaced: %v, %v", machine, err)
 		}
 		return
 	}
@@ -43,7 +43,7 @@ func TestZonesOfTheProgram(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "TestZonesOfTheProgram")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "TestEmbeddedZones")
 	again.Env = append(os.Environ(), "ZONES_OF_THE_MACHINE=other", "ZONEINFO="+dir)
 	if out, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -51,7 +51,7 @@ func TestZonesOfTheProgram(t *testing.T) {
 }
 
 // zoneinfo.zip comes from the Go release that builds the program.
-func TestZoneDataOfThisRelease(t *testing.T) {
+func TestZoneDataOfRelease(t *testing.T) {
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)

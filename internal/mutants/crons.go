@@ -97,7 +97,7 @@ var cronMutants = []mutant{
 		breaks: "nodes use the same time zones, regardless of the files of their machines",
 		file:   "cron/zone.go", old: "location := embeddedZone(name); location != nil",
 		planted:  "location := embeddedZone(name); false",
-		packages: "./cron", run: "ZonesOfTheProgram",
+		packages: "./cron", run: "EmbeddedZones",
 	},
 	{
 		name: "cron-window-ignored", breaks: "fire times before the catch-up window are missed",
@@ -107,18 +107,18 @@ var cronMutants = []mutant{
 	{
 		name: "cron-prev-keeps-its-place", breaks: "a run that CANCEL_PREV asks to end gives its place at once",
 		file: cronDecide, old: "running-- // the previous run frees its slot", planted: "running += 0",
-		packages: "./cron", run: "RunBefore|Matrix",
+		packages: "./cron", run: "PreviousRun|Matrix",
 	},
 	{
 		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the previous run to end",
 		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Previous.Fire)",
 		planted:  "_ = d.s.Previous.Fire",
-		packages: "./cron", run: "RunBefore|Matrix",
+		packages: "./cron", run: "PreviousRun|Matrix",
 	},
 	{
 		name: "cron-buffers-two", breaks: "BUFFER_ONE keeps one fire",
 		file: cronDecide, old: "if len(d.s.Queue) > 0 {", planted: "if len(d.s.Queue) > 1 {",
-		packages: "./cron", run: "RunBefore|Matrix|Queues",
+		packages: "./cron", run: "PreviousRun|Matrix|Queues",
 	},
 	{
 		name: "cron-failure-not-spent", breaks: "with SKIP, a failure skips only one fire",
@@ -135,19 +135,19 @@ var cronMutants = []mutant{
 	{
 		name: "cron-backfills-twice", breaks: "a backfill ignores fire times that are in the ledger",
 		file: "cron/events.go", old: "if !inLedger(fire) {", planted: "if !inLedger(fire) || inLedger(fire) {",
-		packages: "./cron ./engine/crons", run: "Orders|Backfill",
+		packages: "./cron ./engine/crons", run: "Orders|TriggerAndBackfill|Backfill",
 	},
 	{
 		name: "cron-pause-ignored", breaks: "a paused cron does not fire",
-		file: cronTick, old: "if d.s.Paused || d.NamespacePaused || d.spentFires() {",
-		planted:  "if d.NamespacePaused || d.spentFires() {",
-		packages: "./cron ./engine/crons", run: "Orders|Decisions|Pause",
+		file: cronTick, old: "if d.s.Paused || d.NamespacePaused || d.reachedMaxFires() {",
+		planted:  "if d.NamespacePaused || d.reachedMaxFires() {",
+		packages: "./cron ./engine/crons", run: "Orders|TriggerAndBackfill|Decisions|Pause",
 	},
 	{
 		name:   "cron-namespace-pause-ignored",
 		breaks: "a command to a cron in a paused namespace does not decide fire times",
-		file:   cronTick, old: "if d.s.Paused || d.NamespacePaused || d.spentFires() {",
-		planted:  "if d.s.Paused || d.spentFires() {",
+		file:   cronTick, old: "if d.s.Paused || d.NamespacePaused || d.reachedMaxFires() {",
+		planted:  "if d.s.Paused || d.reachedMaxFires() {",
 		packages: "./engine/crons", run: "PausedNamespace",
 	},
 	{

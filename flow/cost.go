@@ -8,15 +8,15 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// work estimates the costs of function calls for CEL. CEL itself counts each call as 1 if the types
-// are only known at run time, as they are for all values from a payload. Without this estimate,
-// payload.items.map(x, payload.text + payload.text) allocated 2 GB for 40,000 units.
-type work struct{}
+// costEstimator estimates the costs of function calls for CEL. CEL itself counts each call as 1 if
+// the types are only known at run time, as they are for all values from a payload. Without this
+// estimate, payload.items.map(x, payload.text + payload.text) allocated 2 GB for 40,000 units.
+type costEstimator struct{}
 
 // textPart is the number of bytes of text that cost one unit.
 const textPart = 10
 
-func (work) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+func (costEstimator) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
 	switch function {
 	case operators.Equals, operators.NotEquals:

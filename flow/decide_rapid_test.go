@@ -26,14 +26,14 @@ type world struct {
 	asked     map[[2]int]bool
 	succeeded map[[2]int]bool         // and not undone
 	stored    map[[2]int]bool         // stored as succeeded or skipped, in any attempt
-	redone    map[[2]int]bool         // items that have succeeded or were skipped since their step was undone
+	redone    map[[2]int]bool         // items that succeeded or were skipped since their step was undone
 	ends      map[int]flow.StepStatus // statuses of the steps that have ended
 	stale     map[int]bool            // steps that were undone and have not run again
 	order     []int                   // steps in the order of their success
 	due       map[[2]int]time.Time    // due times of open work
 	undoing   int                     // -1 if none
 	undone    []int
-	left      []int // their compensation failed
+	notUndone []int // steps whose compensation failed
 	cancelled bool
 
 	// The random choices of this decision, the choices that lack a fact, and the provided facts.
@@ -62,7 +62,8 @@ func (w *world) drawn(name string, step, index int, most int) (n int, err error)
 	return n, nil
 }
 
-func (w *world) maybe(name string, step, index int) error {
+// failAtRandom returns errBroken in one of 31 cases, or a Need.
+func (w *world) failAtRandom(name string, step, index int) error {
 	if n, err := w.drawn(name, step, index, 30); n > 0 || err != nil {
 		return err
 	}
@@ -85,15 +86,15 @@ func (w *world) Collect(_ *flow.Decision, step int) ([]byte, error) {
 }
 
 func (w *world) Result(*flow.Decision) ([]byte, error) {
-	return nil, w.maybe("no result", 0, flow.NoIndex)
+	return nil, w.failAtRandom("no result", 0, flow.NoIndex)
 }
 
 func (w *world) Undo(_ *flow.Decision, step int) (work any, _ error) {
-	return nil, w.maybe("undo cannot begin", step, flow.NoIndex)
+	return nil, w.failAtRandom("undo cannot begin", step, flow.NoIndex)
 }
 
 func (w *world) Begin(_ *flow.Decision, step, index int) (work any, due time.Time, err error) {
-	if err := w.maybe("cannot begin", step, index); err != nil {
+	if err := w.failAtRandom("cannot begin", step, index); err != nil {
 		return nil, due, err
 	}
 	n, err := w.drawn("due", step, index, 1)
@@ -185,20 +186,20 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		w.decide(flow.Input{Kind: flow.InputStart})
 		for range 5000 {
 			if w.state.Mode == flow.ModeEnded {
-				if !w.again() {
+				if !w.retryAtRandom() {
 					w.atEnd()
 					return
 				}
 				continue
 			}
-			w.something()
+			w.randomEvent()
 		}
 		t.Fatalf("the run does not end: %+v, open %v", w.state, w.open)
 	})
 }
 
-// again retries a run that did not succeed, at random.
-func (w *world) again() bool {
+// retryAtRandom retries a run that did not succeed, in one of three cases.
+func (w *world) retryAtRandom() bool {
 	if w.state.Status == "succeeded" || rapid.IntRange(0, 2).Draw(w.t, "retry") != 0 {
 		return false
 	}
@@ -215,13 +216,13 @@ func (w *world) again() bool {
 			delete(w.redone, [2]int{step, index})
 		}
 	}
-	w.order, w.undone, w.left, w.cancelled = w.left, nil, nil, false
+	w.order, w.undone, w.notUndone, w.cancelled = w.notUndone, nil, nil, false
 	w.decide(flow.Input{Kind: flow.InputRetry})
 	return true
 }
 
-// something lets one random event happen.
-func (w *world) something() {
+// randomEvent makes one random event happen.
+func (w *world) randomEvent() {
 	before := w.state.Mode
 	switch n := rapid.IntRange(0, 30).Draw(w.t, "event"); {
 	case n == 0 && before != flow.ModeCompensating && !w.cancelled:
@@ -335,7 +336,7 @@ func (w *world) skip() {
 	w.decide(flow.Input{Kind: flow.InputSkip, Outcome: flow.Outcome{Step: step, Index: flow.NoIndex}})
 	for k := range w.open {
 		if k[0] == step {
-			w.t.Fatalf("%d was skipped, and %v is open", step, k)
+			w.t.Fatalf("step %d was skipped, but %v is open", step, k)
 		}
 	}
 }
@@ -354,19 +355,20 @@ func (w *world) decide(inputs ...flow.Input) *flow.Decision {
 	w.state = d.State
 	begun := 0
 	for _, e := range d.Effects {
-		w.take(e)
+		w.apply(e)
 		if e.Kind == flow.EffectBegin {
 			begun++
 		}
 	}
 	if begun > 101 {
-		w.t.Fatalf("one decision begins %d", begun)
+		w.t.Fatalf("one decision begins %d steps and items", begun)
 	}
 	w.checkDeadlines()
 	return d
 }
 
-func (w *world) take(e flow.Effect) {
+// apply checks and applies one effect.
+func (w *world) apply(e flow.Effect) {
 	k := [2]int{e.Step, e.Index}
 	switch e.Kind {
 	case flow.EffectBegin:
@@ -374,13 +376,13 @@ func (w *world) take(e flow.Effect) {
 			w.t.Fatalf("%v begins, although it is open or has succeeded", k)
 		}
 		if !w.open[[2]int{e.Step, flow.NoIndex}] {
-			w.begins(e.Step)
+			w.checkBegin(e.Step)
 		}
 		w.open[k], w.due[k] = true, e.Due
 		delete(w.stored, k)
 		if e.Index != flow.NoIndex {
 			if limit := w.plan.Steps[e.Step].MaxRunning; limit > 0 && len(w.itemsOf(w.open, e.Step)) > limit {
-				w.t.Fatalf("more than %d items of %d are open", limit, e.Step)
+				w.t.Fatalf("more than %d items of step %d are open", limit, e.Step)
 			}
 		}
 	case flow.EffectEnd:
@@ -402,7 +404,7 @@ func (w *world) take(e flow.Effect) {
 		}
 	case flow.EffectDropItems:
 		if len(e.Kept) > 0 {
-			w.t.Fatalf("the list of %d is the same, but its items move: %v", e.Step, e.Kept)
+			w.t.Fatalf("the list of step %d is the same, but its items move: %v", e.Step, e.Kept)
 		}
 		for _, index := range w.itemsOf(w.stored, e.Step) {
 			delete(w.stored, [2]int{e.Step, index})
@@ -417,30 +419,30 @@ func (w *world) take(e flow.Effect) {
 	case flow.EffectCompensated:
 		w.undoing = -1
 		if last := w.order[len(w.order)-1]; last != e.Step {
-			w.t.Fatalf("%d is undone before %d, which succeeded later", e.Step, last)
+			w.t.Fatalf("step %d is undone before step %d, which succeeded later", e.Step, last)
 		}
 		w.order = w.order[:len(w.order)-1]
 		if e.Status == flow.Succeeded {
 			w.undone = append(w.undone, e.Step)
 			w.stale[e.Step] = true
 		} else {
-			w.left = append([]int{e.Step}, w.left...)
+			w.notUndone = append([]int{e.Step}, w.notUndone...)
 		}
 	}
 }
 
-// begins checks that all direct and indirect dependencies of a step are done, and that none of them
-// was undone without having run again.
-func (w *world) begins(step int) {
-	if !w.rests(step) {
-		w.t.Fatalf("%d begins before its dependencies have ended: %v", step, w.ends)
+// checkBegin checks that all direct and indirect dependencies of a step are done, and that none of
+// them was undone without having run again.
+func (w *world) checkBegin(step int) {
+	if !w.depsEnded(step) {
+		w.t.Fatalf("step %d begins before its dependencies have ended: %v", step, w.ends)
 	}
 	seen := map[int]bool{}
 	var look func(int)
 	look = func(step int) {
 		for _, dep := range w.plan.Steps[step].Deps {
 			if _, ended := w.ends[dep]; ended && w.stale[dep] {
-				w.t.Fatalf("a step begins and sees the result of %d, which was undone", dep)
+				w.t.Fatalf("a step begins with the result of step %d, which was undone", dep)
 			}
 			if !seen[dep] {
 				seen[dep] = true
@@ -451,13 +453,13 @@ func (w *world) begins(step int) {
 	look(step)
 }
 
-// rests reports whether all direct and indirect dependencies of a step have ended. If the first
+// depsEnded reports whether all direct and indirect dependencies of a step have ended. If the first
 // success is enough, it looks for one path.
-func (w *world) rests(step int) bool {
+func (w *world) depsEnded(step int) bool {
 	all, one := true, false
 	for _, dep := range w.plan.Steps[step].Deps {
 		l, ended := w.ends[dep]
-		ended = ended && w.rests(dep)
+		ended = ended && w.depsEnded(dep)
 		all = all && ended
 		one = one || ended && (l == flow.Succeeded || l == flow.ByHand)
 	}

@@ -17,22 +17,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// play drives a run by hand. It keeps the contents of the rows of steps and items.
-type play struct {
-	t     *testing.T
-	plan  *flow.Plan
-	state *flow.State
-	now   time.Time
-	items []string        // items of every step with for_each
-	due   time.Duration   // due time of every wait; 0 means none
-	rows  map[string]byte // status letters by step, or step.index
-	said  []string        // the effects of the last decision, abbreviated
+// testRun drives a run by hand. It keeps the contents of the rows of steps and items.
+type testRun struct {
+	t       *testing.T
+	plan    *flow.Plan
+	state   *flow.State
+	now     time.Time
+	items   []string        // items of every step with for_each
+	due     time.Duration   // due time of every wait; 0 means none
+	rows    map[string]byte // status letters by step, or step.index
+	effects []string        // the effects of the last decision, abbreviated
 
 	values   map[string]string // values of items by their names
 	noResult error
 }
 
-func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
+func newTestRun(t *testing.T, steps ...flow.PlanStep) *testRun {
 	t.Helper()
 	for i := range steps {
 		for _, dep := range steps[i].Deps {
@@ -45,30 +45,30 @@ func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
 	}
 	p := &flow.Plan{Steps: steps, MaxAttempts: 1, Backoff: func(int32) time.Duration { return time.Minute },
 		Grace: time.Minute}
-	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{},
+	return &testRun{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{},
 		values: map[string]string{}}
 }
 
-func (p *play) name(step, index int) string {
+func (p *testRun) name(step, index int) string {
 	if index == flow.NoIndex {
 		return fmt.Sprint(step)
 	}
 	return fmt.Sprintf("%d.%d", step, index)
 }
 
-func (p *play) Condition(*flow.Decision, int) (bool, error)         { return true, nil }
-func (p *play) Result(*flow.Decision) ([]byte, error)               { return nil, p.noResult }
-func (p *play) Undo(*flow.Decision, int) (work any, _ error)        { return nil, nil }
-func (p *play) Collect(_ *flow.Decision, _ int) (r []byte, _ error) { return nil, nil }
+func (p *testRun) Condition(*flow.Decision, int) (bool, error)         { return true, nil }
+func (p *testRun) Result(*flow.Decision) ([]byte, error)               { return nil, p.noResult }
+func (p *testRun) Undo(*flow.Decision, int) (work any, _ error)        { return nil, nil }
+func (p *testRun) Collect(_ *flow.Decision, _ int) (r []byte, _ error) { return nil, nil }
 
-func (p *play) Items(*flow.Decision, int) (hashes []int64, _ error) {
+func (p *testRun) Items(*flow.Decision, int) (hashes []int64, _ error) {
 	for _, item := range p.items {
 		hashes = append(hashes, flow.HashItem(structpb.NewStringValue(item)))
 	}
 	return hashes, nil
 }
 
-func (p *play) Begin(_ *flow.Decision, step, _ int) (work any, due time.Time, err error) {
+func (p *testRun) Begin(_ *flow.Decision, step, _ int) (work any, due time.Time, err error) {
 	if p.plan.Steps[step].Waits != flow.NoWait && p.due > 0 {
 		due = p.now.Add(p.due)
 	}
@@ -76,7 +76,7 @@ func (p *play) Begin(_ *flow.Decision, step, _ int) (work any, due time.Time, er
 }
 
 // stored returns the stored items of a step, as Facts contains them.
-func (p *play) stored(step int) (items []flow.Item) {
+func (p *testRun) stored(step int) (items []flow.Item) {
 	for index := range 100 {
 		l := flow.StepStatus(p.rows[p.name(step, index)])
 		item := flow.Item{Index: index, Status: l}
@@ -95,7 +95,7 @@ func (p *play) stored(step int) (items []flow.Item) {
 	return items
 }
 
-func (p *play) itemsIn(step int, letters string) (list []int) {
+func (p *testRun) itemsIn(step int, letters string) (list []int) {
 	for index := range 100 {
 		if l, ok := p.rows[p.name(step, index)]; ok && strings.IndexByte(letters, l) >= 0 {
 			list = append(list, index)
@@ -153,11 +153,11 @@ func encoded(t testingT, s *flow.State) string {
 }
 
 // decide makes a decision and records its effects.
-func (p *play) decide(in flow.Input) *flow.Decision {
+func (p *testRun) decide(in flow.Input) *flow.Decision {
 	p.t.Helper()
 	facts := flow.Facts{Now: p.now, Rules: p}
 	d := decide(p.t, p.plan, p.state, facts, func(need flow.Need) []flow.Item { return p.stored(need.Step) }, in)
-	p.state, p.said = d.State, nil
+	p.state, p.effects = d.State, nil
 	for _, e := range d.Effects {
 		name := p.name(e.Step, e.Index)
 		switch e.Kind {
@@ -184,14 +184,14 @@ func (p *play) decide(in flow.Input) *flow.Decision {
 		case flow.EffectRunStatus:
 			continue
 		}
-		p.said = append(p.said, string(e.Kind)+" "+name)
+		p.effects = append(p.effects, string(e.Kind)+" "+name)
 	}
 	return d
 }
 
-func (p *play) start() { p.decide(flow.Input{Kind: flow.InputStart}) }
+func (p *testRun) start() { p.decide(flow.Input{Kind: flow.InputStart}) }
 
-func (p *play) end(step, index int, l flow.StepStatus) {
+func (p *testRun) end(step, index int, l flow.StepStatus) {
 	p.t.Helper()
 	d := p.decide(flow.Input{Kind: flow.InputEnd,
 		Outcome: flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l}})
@@ -200,20 +200,20 @@ func (p *play) end(step, index int, l flow.StepStatus) {
 	}
 }
 
-func (p *play) did(effect string) bool { return slices.Contains(p.said, effect) }
+func (p *testRun) hasEffect(effect string) bool { return slices.Contains(p.effects, effect) }
 
-func (p *play) want(steps string, mode flow.Mode) {
+func (p *testRun) want(steps string, mode flow.Mode) {
 	p.t.Helper()
 	if p.state.Steps != steps || p.state.Mode != mode {
 		p.t.Fatalf("the run is %s with steps %s, want %s with %s", p.state.Mode, p.state.Steps, mode, steps)
 	}
 }
 
-// TestItemsThatWaitFail checks that too many failed items of a step of waits end the other items,
+// TestFailedItemsEndWaits checks that too many failed items of a step of waits end the other items,
 // the step and the run.
-func TestItemsThatWaitFail(t *testing.T) {
+func TestFailedItemsEndWaits(t *testing.T) {
 	for _, waits := range []flow.Waiting{flow.External, flow.Human, flow.Delay} {
-		p := newPlay(t, flow.PlanStep{Each: true, Waits: waits})
+		p := newTestRun(t, flow.PlanStep{Each: true, Waits: waits})
 		p.items, p.due = []string{"a", "b", "c"}, time.Hour
 		p.start()
 		p.end(0, 0, flow.Succeeded)
@@ -225,17 +225,17 @@ func TestItemsThatWaitFail(t *testing.T) {
 	}
 }
 
-// TestEndOfAClosedStep checks that a cancelled wait keeps its status if it ends again because its
+// TestEndOfCancelledWait checks that a cancelled wait keeps its status if it ends again because its
 // due time had come before the cancel.
-func TestEndOfAClosedStep(t *testing.T) {
-	p := newPlay(t, flow.PlanStep{Waits: flow.External}, flow.PlanStep{Waits: flow.External}, flow.PlanStep{})
+func TestEndOfCancelledWait(t *testing.T) {
+	p := newTestRun(t, flow.PlanStep{Waits: flow.External}, flow.PlanStep{Waits: flow.External}, flow.PlanStep{})
 	p.start()
 	p.end(0, flow.NoIndex, flow.Failed)
 	p.want("fco", flow.ModeStopping)
 	d := p.decide(flow.Input{Kind: flow.InputEnd,
 		Outcome: flow.Outcome{Step: 1, Index: flow.NoIndex, Round: p.state.Round, Status: flow.Succeeded}})
 	if d.Known[0] || len(d.Effects) > 0 {
-		t.Errorf("the end of a closed step: known %t, effects %v", d.Known[0], d.Effects)
+		t.Errorf("the end of a cancelled wait: known %t, effects %v", d.Known[0], d.Effects)
 	}
 	p.want("fco", flow.ModeStopping)
 }
@@ -257,8 +257,9 @@ func TestDeadlineOfItems(t *testing.T) {
 // TestCleanUpIsStopped checks that a timeout, and then a cancel, reach a step that cleans up and
 // that began while the run was stopping.
 func TestCleanUpIsStopped(t *testing.T) {
-	graph := func() *play {
-		p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
+	graph := func() *testRun {
+		p := newTestRun(t, flow.PlanStep{},
+			flow.PlanStep{Deps: []int{0}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
 		p.plan.Timeout = time.Hour
 		p.start()
 		p.end(0, flow.NoIndex, flow.Failed)
@@ -269,8 +270,8 @@ func TestCleanUpIsStopped(t *testing.T) {
 
 	p := graph()
 	p.decide(cancel)
-	if !p.did("cancel 1") {
-		t.Errorf("a cancel does not reach the step that cleans up: %v", p.said)
+	if !p.hasEffect("cancel 1") {
+		t.Errorf("a cancel does not reach the step that cleans up: %v", p.effects)
 	}
 	p.end(1, flow.NoIndex, flow.Cancelled)
 	p.want("fc", flow.ModeEnded)
@@ -278,11 +279,11 @@ func TestCleanUpIsStopped(t *testing.T) {
 	p = graph()
 	p.now = p.now.Add(time.Hour)
 	p.decide(flow.Input{Kind: flow.InputTick})
-	if !p.did("cancel 1") {
-		t.Errorf("the timeout does not reach the step that cleans up: %v", p.said)
+	if !p.hasEffect("cancel 1") {
+		t.Errorf("the timeout does not reach the step that cleans up: %v", p.effects)
 	}
 	p.decide(cancel)
-	if p.did("cancel 1") {
+	if p.hasEffect("cancel 1") {
 		t.Error("a step is asked to end a second time")
 	}
 }
@@ -302,7 +303,7 @@ func TestRetryWithAnotherList(t *testing.T) {
 		{"abc", "ab", "", ""},
 		{"ab", "a", "ba", "b"},
 	} {
-		p := newPlay(t, flow.PlanStep{Each: true}, flow.PlanStep{Deps: []int{0}})
+		p := newTestRun(t, flow.PlanStep{Each: true}, flow.PlanStep{Deps: []int{0}})
 		p.items = strings.Split(test.before, "")
 		p.start()
 		done := test.done
@@ -327,8 +328,8 @@ func TestRetryWithAnotherList(t *testing.T) {
 			p.end(0, index, flow.Succeeded)
 		}
 		if got != test.want {
-			t.Errorf("of %s, %s had succeeded. With the list %s, %q is done again, want %q", test.before, test.done,
-				test.now, got, test.want)
+			t.Errorf("items %s, of which %s succeeded, then the list %s: %q runs again, want %q", test.before,
+				test.done, test.now, got, test.want)
 		}
 		p.want("so", flow.ModeRunning)
 		if n := len(p.itemsIn(0, "s")); n != len(test.now) {
@@ -337,9 +338,9 @@ func TestRetryWithAnotherList(t *testing.T) {
 	}
 }
 
-// lacking are rules that lack the value of another step for each condition.
+// lacking implements Rules. Each condition lacks the value of another step.
 type lacking struct {
-	*play
+	*testRun
 	known map[int]bool
 }
 
@@ -353,8 +354,8 @@ func (l *lacking) Condition(_ *flow.Decision, step int) (bool, error) {
 // TestMissingFacts checks that a decision requests the facts of all steps that may begin at once,
 // up to a limit, because results of steps may be large.
 func TestMissingFacts(t *testing.T) {
-	p := newPlay(t, slices.Repeat([]flow.PlanStep{{Conditional: true}}, 250)...)
-	rules := &lacking{play: p, known: map[int]bool{}}
+	p := newTestRun(t, slices.Repeat([]flow.PlanStep{{Conditional: true}}, 250)...)
+	rules := &lacking{testRun: p, known: map[int]bool{}}
 	var asked []int
 	for {
 		d := flow.Decide(p.plan, p.state, flow.Facts{Now: p.now, Rules: rules}, flow.Input{Kind: flow.InputStart})
@@ -368,15 +369,15 @@ func TestMissingFacts(t *testing.T) {
 		}
 	}
 	if want := []int{100, 100, 50}; !slices.Equal(asked, want) {
-		t.Errorf("it asked for %v facts, want %v", asked, want)
+		t.Errorf("the decision asked for %v facts, want %v", asked, want)
 	}
 	p.want(strings.Repeat("k", 250), flow.ModeEnded)
 }
 
-// TestCleanUpOfALine checks that a step that cleans up in a linear template waits for all steps
-// before it, even if an operator has skipped the previous one.
-func TestCleanUpOfALine(t *testing.T) {
-	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}},
+// TestCleanUpInLinearTemplate checks that a step that cleans up in a linear template waits for all
+// steps before it, even if an operator has skipped the previous one.
+func TestCleanUpInLinearTemplate(t *testing.T) {
+	p := newTestRun(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}},
 		flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
 	p.plan.Linear = true
 	p.start()
@@ -389,7 +390,7 @@ func TestCleanUpOfALine(t *testing.T) {
 // TestNoResult checks that a run whose result cannot be computed fails as if a step had failed: it
 // uses its attempts, then undoes its steps.
 func TestNoResult(t *testing.T) {
-	p := newPlay(t, flow.PlanStep{Undoable: true})
+	p := newTestRun(t, flow.PlanStep{Undoable: true})
 	p.plan.MaxAttempts = 2
 	p.noResult = errors.New("no such field")
 	p.start()
@@ -398,8 +399,8 @@ func TestNoResult(t *testing.T) {
 	p.now = p.now.Add(time.Minute)
 	p.decide(flow.Input{Kind: flow.InputTick})
 	p.want("s", flow.ModeCompensating)
-	if !p.did("undo 0") {
-		t.Errorf("the step is not undone: %v", p.said)
+	if !p.hasEffect("undo 0") {
+		t.Errorf("the step is not undone: %v", p.effects)
 	}
 	p.decide(flow.Input{Kind: flow.InputEnd,
 		Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded}})
@@ -415,10 +416,10 @@ func TestNoResult(t *testing.T) {
 	}
 }
 
-// TestTimeoutWhileItUndoes checks that the timeout of a run does not end its compensations: a run
-// that undoes its steps has no timer, and a tick after the timeout changes nothing.
-func TestTimeoutWhileItUndoes(t *testing.T) {
-	p := newPlay(t, flow.PlanStep{Undoable: true}, flow.PlanStep{Deps: []int{0}})
+// TestTimeoutDuringCompensation checks that the timeout of a run does not end its compensations: a
+// run that undoes its steps has no timer, and a tick after the timeout changes nothing.
+func TestTimeoutDuringCompensation(t *testing.T) {
+	p := newTestRun(t, flow.PlanStep{Undoable: true}, flow.PlanStep{Deps: []int{0}})
 	p.plan.Timeout = time.Hour
 	p.start()
 	p.end(0, flow.NoIndex, flow.Succeeded)

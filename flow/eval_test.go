@@ -211,9 +211,9 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestLazy checks that only steps that an evaluation reaches are looked up, once each, and that an
-// error of the lookup is returned.
-func TestLazy(t *testing.T) {
+// TestLazyLookup checks that only steps that an evaluation reaches are looked up, once each, and
+// that an error of the lookup is returned.
+func TestLazyLookup(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
 		job("d", `, "condition": "payload.on || steps.a.result.x == 1", "input": ["${steps.b.result}", `+
 			`"${steps.b.status}", "${[1, 2].all(i, steps.b.status != steps.c.status)}"]`)))
@@ -230,11 +230,11 @@ func TestLazy(t *testing.T) {
 	if !reflect.DeepEqual(c.Steps[3].Reads, []int{0, 1, 2}) {
 		t.Error("reads", c.Steps[3].Reads)
 	}
-	away := errors.New("the database is away")
-	s.Step = func(int) (flow.Ended, error) { return flow.Ended{}, away }
+	errDown := errors.New("the database is unavailable")
+	s.Step = func(int) (flow.Ended, error) { return flow.Ended{}, errDown }
 	for _, condition := range []string{"steps.a.status == 'x'", "steps.a.result"} {
 		c := compile(t, linear(job("a", ""), job("b", `, "condition": "`+condition+`"`)))
-		if _, err := c.Condition(&c.Steps[1], s); err != away { //nolint:errorlint // as it is
+		if _, err := c.Condition(&c.Steps[1], s); err != errDown { //nolint:errorlint // must not be wrapped
 			t.Errorf("%s: %v", condition, err)
 		}
 	}

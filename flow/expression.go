@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxCost limits the cost of an expression that is evaluated once, in units of CEL and of work.
+	// maxCost limits the cost of an expression that is evaluated once, in units of costEstimator.
 	// The limit is about 0.1 s within a transaction. A filter and a map over 10,000 items cost
 	// 325,000 units and take 16 ms.
 	maxCost = 1_000_000
@@ -61,8 +61,8 @@ const (
 	wantValue
 )
 
-// whole is the step index of a place outside of all steps.
-const whole = -1
+// noStep is the step index of a place outside of all steps.
+const noStep = -1
 
 // place is the context of an expression. It determines the names that the expression may use.
 type place struct {
@@ -225,7 +225,8 @@ func (c *compiler) check(e *expression, at place, w want) {
 		limit = maxItemCost
 	}
 	e.program = sync.OnceValues(func() (cel.Program, error) {
-		return env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(work{}), cel.CostLimit(limit))
+		return env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(costEstimator{}),
+			cel.CostLimit(limit))
 	})
 	if !walk.steps {
 		c.programs[known] = e.program
@@ -274,7 +275,7 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 	case at.step == i:
 		c.add(e.path, "%s: refers to its own step, which has not ended at that time", quote(e.text))
 		return false
-	case at.step != whole && c.before != nil && !c.before[at.step].has(i):
+	case at.step != noStep && c.before != nil && !c.before[at.step].has(i):
 		if c.template.Linear {
 			c.add(e.path, "%s: step %s comes later and has not ended at that time", quote(e.text), id)
 		} else {

@@ -42,9 +42,10 @@ func drawValue(t *rapid.T, depth int) *structpb.Value {
 	return structpb.NewStructValue(object)
 }
 
-// TestPlainPathsAreCEL checks that a plain path has the same value as in CEL, or no value if it has
-// none in CEL. The value is equal to the value in the JSON, even after a round trip through CEL.
-func TestPlainPathsAreCEL(t *testing.T) {
+// TestPlainPathsMatchCEL checks that a plain path has the same value as in CEL, or no value if it
+// has none in CEL. The value is equal to the value in the JSON, even after a round trip through
+// CEL.
+func TestPlainPathsMatchCEL(t *testing.T) {
 	source := &progressorv1.Template{Namespace: "n", Type: "t", Steps: []*progressorv1.StepTemplate{
 		{StepId: "a", Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}},
 	}}
@@ -68,7 +69,7 @@ func TestPlainPathsAreCEL(t *testing.T) {
 				path += "." + name
 			}
 		}
-		at := place{step: whole, item: true}
+		at := place{step: noStep, item: true}
 		plain := parsePlain(path, at)
 		c := newCompiler(source)
 		c.template = compiled
@@ -76,7 +77,7 @@ func TestPlainPathsAreCEL(t *testing.T) {
 		c.check(slow, at, wantValue)
 		if len(c.list) > 0 {
 			if plain != nil {
-				t.Fatalf("%s is a plain path, and CEL refuses it: %s", path, c.list[0])
+				t.Fatalf("%s is a plain path, but CEL rejects it: %s", path, c.list[0])
 			}
 			seen["refused"]++
 			return

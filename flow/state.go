@@ -62,8 +62,8 @@ const (
 
 func (s StepStatus) ended() bool { return s != Pending && s != Running }
 
-// good reports whether a step counts as a success for the steps that depend on it.
-func (s StepStatus) good() bool { return s == Succeeded || s == ByHand }
+// isSuccess reports whether a step counts as a success for the steps that depend on it.
+func (s StepStatus) isSuccess() bool { return s == Succeeded || s == ByHand }
 
 // Mode is the phase of a run.
 type Mode string

@@ -24,7 +24,7 @@ func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
 	c.metadata("metadata", t.GetMetadata())
 	target := &Target{Source: t}
 	if t.GetPayloadTemplate() != nil {
-		target.payload, _ = c.value("payload_template", t.GetPayloadTemplate(), place{step: whole, target: true})
+		target.payload, _ = c.value("payload_template", t.GetPayloadTemplate(), place{step: noStep, target: true})
 	}
 	if c.bytes > maxExpressions {
 		c.add("payload_template", "expressions must have at most %d bytes in total (got %d)", maxExpressions, c.bytes)

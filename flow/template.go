@@ -107,7 +107,7 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	c.template.Linear = t.GetStepOrder() != progressorv1.StepOrder_STEP_ORDER_GRAPH
 	c.steps()
 	c.link()
-	c.whole()
+	c.topLevel()
 	for i := range c.template.Steps {
 		c.step(&c.template.Steps[i])
 	}
@@ -175,13 +175,13 @@ func (c *compiler) steps() {
 	}
 }
 
-// whole checks the parts outside of the steps.
-func (c *compiler) whole() {
+// topLevel checks the parts outside of the steps.
+func (c *compiler) topLevel() {
 	t, source := c.template, c.template.Source
 	t.payload = c.schema("payload_schema", source.GetPayloadSchema())
 	t.dedupe = c.dedupeKeys(source.GetDedupeKeys())
 	if source.GetResult() != nil {
-		t.result, _ = c.value("result", source.GetResult(), place{step: whole})
+		t.result, _ = c.value("result", source.GetResult(), place{step: noStep})
 	}
 }
 

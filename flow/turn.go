@@ -18,13 +18,13 @@ const (
 // turnOf returns the next action of a pending step.
 func (d *Decision) turnOf(step int) turn {
 	p := &d.plan.Steps[step]
-	var ended, good, failed, skipped int
+	var ended, succeeded, failed, skipped int
 	for _, dep := range p.Deps {
 		switch status := d.Status(dep); {
 		case !d.isResolved(dep):
 			continue
-		case status.good():
-			good++
+		case status.isSuccess():
+			succeeded++
 		case status == Failed || status == Cancelled:
 			failed++
 		default:
@@ -40,7 +40,7 @@ func (d *Decision) turnOf(step int) turn {
 	case d.plan.Linear:
 		return when(d.previousSucceeded(step), begin)
 	case p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED && len(p.Deps) > 0:
-		if good > 0 {
+		if succeeded > 0 {
 			return begin
 		}
 		return when(all && failed == 0, skip)
@@ -48,10 +48,10 @@ func (d *Decision) turnOf(step int) turn {
 		if skipped > 0 {
 			return skip
 		}
-		return when(good == len(p.Deps), begin)
+		return when(succeeded == len(p.Deps), begin)
 	case !all || failed > 0:
 		return notYet
-	case good == 0 && len(p.Deps) > 0:
+	case succeeded == 0 && len(p.Deps) > 0:
 		return skip
 	}
 	return begin
@@ -99,7 +99,7 @@ func (d *Decision) isResolved(step int) bool {
 		switch {
 		case !d.isResolved(dep):
 			all = false
-		case d.Status(dep).good():
+		case d.Status(dep).isSuccess():
 			one = true
 		}
 		if !all && p.Join != progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {

@@ -190,7 +190,7 @@ var flowMutants = []mutant{
 	{
 		name: "flow-cleans-up-early", breaks: "in a linear template, a cleanup step waits for all steps before it",
 		file: flowTurn, old: "all && (!d.plan.Linear || d.allEnded(step))", planted: "all",
-		packages: "./flow", run: "CleanUpOfALine",
+		packages: "./flow", run: "CleanUpInLinear",
 	},
 	{
 		name: "flow-ends-at-a-bad-result", breaks: "a run whose result cannot be computed undoes its steps",
@@ -201,7 +201,7 @@ var flowMutants = []mutant{
 	{
 		name: "flow-late-and-cancelled", breaks: "a cancelled wait does not have the result of its timeout",
 		file: flowDecide, old: "case d.Status(o.Step) != Running ||", planted: "case d.Status(o.Step) == Pending ||",
-		packages: "./flow", run: "EndOfAClosedStep",
+		packages: "./flow", run: "EndOfCancelledWait",
 	},
 	{
 		name: "flow-overdue-goes-on", breaks: "a process or run that exceeds the timeout of its step is asked to end",
@@ -212,7 +212,7 @@ var flowMutants = []mutant{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
 		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.cancelItems",
 		planted:  "d.plan.Steps[step].Waits != NoWait {\n		d.cancelItems",
-		packages: "./flow", run: "ItemsThatWaitFail",
+		packages: "./flow", run: "FailedItemsEndWaits",
 	},
 	{
 		name: "flow-cleans-up-on", breaks: "a cancel reaches a step that began while its run was stopping",
@@ -253,7 +253,7 @@ var flowMutants = []mutant{
 		name: "step-start-past-a-limit", breaks: "the job of a step waits for the keys of constraints as any job does",
 		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct",
 		planted:  "process.status IS NULL AS direct",
-		packages: "./storage", run: "JobsThatMayNotStart",
+		packages: "./storage", run: "JobsStartedByMessage",
 	},
 	{
 		name: "flow-result-in-message", breaks: "a run ends regardless of the size of its result",
@@ -280,7 +280,7 @@ var flowMutants = []mutant{
 		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
 		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime",
 		planted:  "s.Mode != ModeEnded && s.Cause != ByTime",
-		packages: "./flow", run: "TimeoutWhileItUndoes",
+		packages: "./flow", run: "TimeoutDuringCompensation",
 	},
 	{
 		name:   "flow-compensation-with-the-timeout-of-its-step",
@@ -294,7 +294,7 @@ var flowMutants = []mutant{
 		file:     "sql/remove_processes.sql",
 		old:      "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)",
 		planted:  "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
-		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+		packages: "./storage", run: "TestRemoveDuringOldSnapshot",
 	},
 	{
 		name:   "newer-state-rewritten",

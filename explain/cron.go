@@ -97,7 +97,8 @@ func (s State) paused() string {
 	c := s.Cron
 	text := fmt.Sprintf("Cron %s is paused", c.ID)
 	if !c.Since.IsZero() {
-		text += fmt.Sprintf(" since %s (%s)", stamp(c.Since), durations.Rounded(s.Now.Sub(c.Since)))
+		text = fmt.Sprintf("Cron %s has been paused since %s (%s)", c.ID, stamp(c.Since),
+			durations.Rounded(s.Now.Sub(c.Since)))
 	}
 	if c.PausedBy != "" {
 		text += " by " + c.PausedBy

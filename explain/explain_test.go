@@ -78,8 +78,8 @@ func failed(t explain.Task, reason string) explain.Task {
 	return t
 }
 
-// unbegun is a task without an attempt.
-func unbegun(t explain.Task) explain.Task {
+// withoutAttempt is a task without an attempt.
+func withoutAttempt(t explain.Task) explain.Task {
 	t.Attempt, t.Running = 0, time.Time{}
 	return t
 }
@@ -139,13 +139,13 @@ var situations = []struct {
 				"another node collects task 5 (CALL) as a zombie, then task 6 (CALL) runs."}, nil},
 	{"past its deadline", state(running, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99),
 		[]string{"past its deadline (at 2026-11-20T12:01:39.000Z (1s ago))"}, nil},
-	{"no place is free", state(waiting(call(6, process.WaitsForPlace, 90), call(7, process.WaitsForProcess, 91)),
+	{"no slot is free", state(waiting(call(6, process.WaitsForPlace, 90), call(7, process.WaitsForProcess, 91)),
 		func(s *explain.State) { s.Namespace.Running = 10 }),
 		process.WaitsForPlace, time.Time{},
 		[]string{"Task 6 (CALL) waits for a slot: 10 tasks of the namespace run, and its max_running is 10 on each " +
 			"of the nodes that take tasks (1)", "and 1 more behind it", "a larger max_running"},
 		[]string{"processing 1 0-1", "idle 0 1-90", "place 6 90-", "place 7 91-"}},
-	{"a place is free", state(waiting(call(6, process.WaitsForPlace, 99))), process.WaitsForPlace, time.Time{},
+	{"a slot is free", state(waiting(call(6, process.WaitsForPlace, 99))), process.WaitsForPlace, time.Time{},
 		[]string{"0 tasks of the namespace run, ", "A node takes it within a second"}, nil},
 	{"timer that is due", state(waiting(timer(6, 99))), process.WaitsForPlace, time.Time{},
 		[]string{"The default timer (task 6, TIMEOUT) waits for a slot"},
@@ -179,7 +179,7 @@ var situations = []struct {
 	{"processor not reached by the node that is asked",
 		state(running, func(s *explain.State) { s.Namespace.Away = true }), "", at(158),
 		[]string{"attempt 1, for 2s.", "The node that answered this request cannot reach it"}, nil},
-	{"given back by an older node", state(waiting(retried(call(6, process.WaitsForTime, 105), 0, 10, "", ""))),
+	{"released by an older node", state(waiting(retried(call(6, process.WaitsForTime, 105), 0, 10, "", ""))),
 		process.WaitsForTime, at(105),
 		[]string{"Task 6 (CALL) was released", "Task 6 (CALL) can be taken again at 2026-11-20T12:01:45.000Z (in 5s).",
 			"A node of the newer version"}, nil},
@@ -257,15 +257,15 @@ var situations = []struct {
 	}), process.WaitsForTime, at(86_400 * 2),
 		[]string{"Its start time is 2026-11-22T12:00:00.000Z.",
 			"Task 1 (INIT) runs at 2026-11-22T12:00:00.000Z (in 1d23h)."}, []string{"time 1 0-"}},
-	{"cancel goes first", state(
+	{"cancel runs first", state(
 		waiting(call(6, process.WaitsForPlace, 90),
 			explain.Task{ID: 7, Type: process.TaskCancel, WaitsFor: process.WaitsForProcess, Scheduled: at(95)})),
 		process.WaitsForPlace, time.Time{}, []string{"Task 7 (CANCEL) waits for a slot"}, nil},
-	{"the engine's own, at its end", state(own, status(process.StatusCompleted, 52)), "", time.Time{},
+	{"internal process that has ended", state(own, status(process.StatusCompleted, 52)), "", time.Time{},
 		[]string{"Nothing: it is deleted after the retention of its namespace."}, nil},
-	{"the engine's own, between pages", state(own, waiting(timer(2, 130))), process.WaitsForTime, at(130),
+	{"internal process that waits for a time", state(own, waiting(timer(2, 130))), process.WaitsForTime, at(130),
 		[]string{"\nWait for that time."}, nil},
-	{"the engine's own, idle", state(own), "", time.Time{},
+	{"idle internal process", state(own), "", time.Time{},
 		[]string{"it is a process of the engine, and accepts no calls.\nNothing."}, nil},
 	{"job that waits for a slot",
 		state(job(nil), waiting(
@@ -274,7 +274,7 @@ var situations = []struct {
 	{"job of a paused namespace", state(job(nil), func(s *explain.State) { s.Namespace.Paused = true },
 		waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
 		process.WaitsForPlace, time.Time{}, []string{"namespace shop is paused"}, nil},
-	{"job that is to run later",
+	{"job that runs later",
 		state(job(nil), waiting(
 			explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
 		process.WaitsForTime, at(130), []string{`Job "mail" does not run before 2026-11-20T12:02:10.000Z.`, "(in 30s)"},
@@ -286,21 +286,21 @@ var situations = []struct {
 		process.WaitsForTime, at(105),
 		[]string{`Job "mail" failed its attempt 2 (busy: come again.)`,
 			"It has failed once, max_retry is 2; its worker was lost once, max_takeovers is 3.", "Attempt 3 at"}, nil},
-	{"job that a worker has", state(job(nil), running, held1), "", at(158),
+	{"job held by a worker", state(job(nil), running, leased), "", at(158),
 		[]string{`Worker w1 holds attempt 1 of job "mail" for 2s; last heartbeat 1s ago.`,
 			"Without a heartbeat, it loses the job at 2026-11-20T12:01:50.000Z (in 10s)"}, nil},
-	{"job that a worker has, and is to stop", state(job(nil), running, held1, cancelling("enough", 110)), "", at(110),
+	{"job held by a worker, being cancelled", state(job(nil), running, leased, cancelling("enough", 110)), "", at(110),
 		[]string{"It was asked to end (enough): its worker learns it from its next heartbeat.",
 			"After the grace period, at 2026-11-20T12:01:50.000Z (in 10s), the job is CANCELLED"}, nil},
 	{"job whose worker is silent",
-		state(job(nil), running, held1,
+		state(job(nil), running, leased,
 			func(s *explain.State) { s.Running.Lease.Expires, s.Running.Lease.Beat = at(99), time.Time{} }), "",
 		at(158),
 		[]string{"no heartbeat yet",
 			"The lease has expired (at 2026-11-20T12:01:39.000Z (1s ago)): the job goes to another worker."}, nil},
-	{"job past its timeout", state(job(nil), running, held1, func(s *explain.State) { s.Running.Deadline = at(99) }),
+	{"job past its timeout", state(job(nil), running, leased, func(s *explain.State) { s.Running.Deadline = at(99) }),
 		"", at(99), []string{"has exceeded its timeout"}, nil},
-	{"job that a node runs, and is to stop", state(job(nil), running, cancelling("", 110)), "", at(110),
+	{"job that a node runs, being cancelled", state(job(nil), running, cancelling("", 110)), "", at(110),
 		[]string{"Task 5 (CALL) runs on node 3", "It was asked to end: its processor does not know yet."}, nil},
 	{"job that has FAILED", state(job(nil), status(process.StatusError, 52), broken("no book left", 4),
 		ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
@@ -313,8 +313,8 @@ var situations = []struct {
 			"(the server is down.).", "Nothing until the name is resumed", "progressor job resume shop mail."}, nil},
 	{"job that no attempt has begun",
 		state(job(nil), status(process.StatusError, 52), broken("late", 4),
-			ended(unbegun(failed(ran(4, process.TaskInit, 50, 51, 52), "start_deadline")))), process.WaitsForOperator,
-		time.Time{},
+			ended(withoutAttempt(failed(ran(4, process.TaskInit, 50, 51, 52), "start_deadline")))),
+		process.WaitsForOperator, time.Time{},
 		[]string{`Job "mail" failed permanently without an attempt (start_deadline).`,
 			"progressor job retry shop o-1 runs it again."}, nil},
 	{"job that is suspended",
@@ -342,7 +342,7 @@ var situations = []struct {
 		process.WaitsForOperator, time.Time{}, []string{"A retry of its run, which is in another namespace."}, nil},
 	{"job of a step that was CANCELLED", state(job(ofStep("succeeded")), ofRun, status(process.StatusCancelled, 52)),
 		"", time.Time{}, []string{"the job has ended", "is deleted with run A-8"}, nil},
-	{"job of a step that is to run later",
+	{"job of a step that runs later",
 		state(job(nil), ofRun,
 			waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
 		process.WaitsForTime, at(130), []string{"Wait for that time."}, nil},
@@ -351,7 +351,7 @@ var situations = []struct {
 		process.WaitsForTime, at(130),
 		[]string{`The processor of job "mail" was not reached 3 times (it answered HTTP 503).`, "It is retried",
 			"progressor namespace get shop shows its URL."}, nil},
-	{"job between two moments", state(job(nil), status(process.StatusInit, 52)), "", time.Time{},
+	{"job without a waiting task", state(job(nil), status(process.StatusInit, 52)), "", time.Time{},
 		[]string{"It has no waiting task."}, nil},
 	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{},
 		[]string{`progressor call shop 'it'\''s'.`}, nil},
@@ -379,8 +379,8 @@ func ofStep(runStatus string) func(*explain.Job) {
 	return func(j *explain.Job) { j.RunStatus = runStatus }
 }
 
-// held1 is a running task of a worker that sent a heartbeat a second ago.
-func held1(s *explain.State) {
+// leased is a running task of a worker that sent a heartbeat a second ago.
+func leased(s *explain.State) {
 	s.Running.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)}
 }
 
@@ -403,16 +403,16 @@ func TestExplain(t *testing.T) {
 					t.Errorf("no %q in\n%s", want, text)
 				}
 			}
-			if got := inShort(e.Spans); tt.spans != nil && !slices.Equal(got, tt.spans) {
+			if got := spanTexts(e.Spans); tt.spans != nil && !slices.Equal(got, tt.spans) {
 				t.Errorf("spans:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.spans, "\n"))
 			}
-			whole(t, tt.state, e)
+			checkSpans(t, tt.state, e)
 		})
 	}
 }
 
-// inShort writes spans as what, task, and from and to in seconds.
-func inShort(spans []explain.Span) []string {
+// spanTexts writes spans as what, task, and from and to in seconds.
+func spanTexts(spans []explain.Span) []string {
 	var list []string
 	for _, s := range spans {
 		to := ""
@@ -424,8 +424,8 @@ func inShort(spans []explain.Span) []string {
 	return list
 }
 
-// whole checks that the spans are in order and cover the complete time of the process.
-func whole(t *testing.T, s explain.State, e explain.Explanation) {
+// checkSpans checks that the spans are in order and cover the complete time of the process.
+func checkSpans(t *testing.T, s explain.State, e explain.Explanation) {
 	t.Helper()
 	covered := s.Process.CreatedTime
 	sum := time.Duration(0)
@@ -436,7 +436,7 @@ func whole(t *testing.T, s explain.State, e explain.Explanation) {
 		}
 		if to.Before(span.From) || n > 0 && span.From.Before(e.Spans[n-1].From) ||
 			span.From.After(covered.Add(time.Millisecond)) {
-			t.Errorf("span %d of %q is out of order, or leaves a gap", n, inShort(e.Spans))
+			t.Errorf("span %d of %q is out of order, or leaves a gap", n, spanTexts(e.Spans))
 		}
 		if to.After(covered) {
 			covered = to
@@ -448,7 +448,7 @@ func whole(t *testing.T, s explain.State, e explain.Explanation) {
 		end = s.Process.StatusChanged
 	}
 	if end.Sub(covered) > time.Millisecond {
-		t.Errorf("%q end %s too early", inShort(e.Spans), end.Sub(covered))
+		t.Errorf("%q end %s too early", spanTexts(e.Spans), end.Sub(covered))
 	}
 	for _, d := range e.TimeByWhat {
 		sum -= d
@@ -458,7 +458,8 @@ func whole(t *testing.T, s explain.State, e explain.Explanation) {
 	}
 }
 
-// A longer life: calls that queue, retries, a timer that a call replaces, an error and its repair.
+// A longer history has calls that queue, retries, a timer that a call replaces, an error and its
+// repair.
 func TestSpans(t *testing.T) {
 	cancelled := timer(2, 500)
 	cancelled.Status, cancelled.Finished = process.TaskStatusCancelled, at(22)
@@ -477,10 +478,10 @@ func TestSpans(t *testing.T) {
 		"operator 0 42-60", "processing 10 60-61", "idle 0 61-",
 	}
 	e := explain.Explain(s)
-	if got := inShort(e.Spans); !slices.Equal(got, want) {
+	if got := spanTexts(e.Spans); !slices.Equal(got, want) {
 		t.Errorf("spans:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	whole(t, s, e)
+	checkSpans(t, s, e)
 	for _, detail := range []string{"CALL after task 3", "CALL, cancelled", "NOTIFY, before attempt 2",
 		"includes earlier attempts of task 5", "CALL failed: broken", "ERROR because task 8 failed"} {
 		if !slices.ContainsFunc(e.Spans, func(s explain.Span) bool { return strings.Contains(s.Detail, detail) }) {
@@ -491,7 +492,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("processing took %s", got)
 	}
 	s.Truncated, s.Ended = true, s.Ended[2:]
-	if got := inShort(explain.Explain(s).Spans); got[0] != "processing 3 20-22" {
+	if got := spanTexts(explain.Explain(s).Spans); got[0] != "processing 3 20-22" {
 		t.Errorf("a truncated timeline begins with %s", got[0])
 	}
 }

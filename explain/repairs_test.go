@@ -12,7 +12,7 @@ import (
 // A timer that was due while the process was in ERROR waited for an operator, not for a slot.
 func TestSpansOfARepair(t *testing.T) {
 	broken := failed(ran(4, process.TaskCall, 50, 50, 52), "r")
-	repaired := unbegun(ran(5, process.TaskRepair, 70, 0, 70))
+	repaired := withoutAttempt(ran(5, process.TaskRepair, 70, 0, 70))
 	before := []string{"processing 1 0-1", "idle 0 1-50", "processing 4 50-52"}
 	for name, tt := range map[string]struct {
 		change []func(*explain.State)
@@ -58,14 +58,14 @@ func TestSpansOfARepair(t *testing.T) {
 		},
 		"and a second error": {
 			[]func(*explain.State){ended(broken, repaired, failed(ran(6, process.TaskTimeout, 60, 71, 72), "r"),
-				unbegun(ran(7, process.TaskRepair, 80, 0, 80)), ran(8, process.TaskTimeout, 60, 80, 81))},
+				withoutAttempt(ran(7, process.TaskRepair, 80, 0, 80)), ran(8, process.TaskTimeout, 60, 80, 81))},
 			[]string{"operator 0 52-60", "operator 6 60-70", "operator 8 60-70", "processing 5 70-70",
 				"place 6 70-71", "process 8 70-72", "processing 6 71-72", "operator 8 72-80", "processing 7 80-80",
 				"processing 8 80-81", "idle 0 81-"},
 		},
 	} {
 		e := explain.Explain(state(tt.change...))
-		if got, want := inShort(e.Spans), append(slices.Clone(before), tt.want...); !slices.Equal(got, want) {
+		if got, want := spanTexts(e.Spans), append(slices.Clone(before), tt.want...); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}

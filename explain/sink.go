@@ -167,7 +167,7 @@ func (s SinkState) broken(e *SinkExplanation) {
 		e.Unblock = fmt.Sprintf("%s, and then %s. %s", s.rewind(), s.resume(), s.change())
 		return
 	}
-	e.Unblock = fmt.Sprintf("%s gives it max_lag again. %s %s", s.resume(), skip, s.change())
+	e.Unblock = fmt.Sprintf("%s resumes it, and the time for max_lag starts again. %s %s", s.resume(), skip, s.change())
 }
 
 // deadLetters adds the changes that the target rejected permanently. They do not stop the sink.

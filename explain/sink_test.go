@@ -112,7 +112,8 @@ var sinkCases = []struct {
 	{"lags too far", sink("BROKEN", behind, fails(3, 0)), time.Time{},
 		"The engine gave up on sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,
 		"Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace.",
-		"progressor sink resume shop audit gives it max_lag again. To skip the waiting changes, first run " +
+		"progressor sink resume shop audit resumes it, and the time for max_lag starts again. To skip the waiting " +
+			"changes, first run " +
 			"progressor sink rewind shop audit 0s. " + otherURL},
 	{"lost changes", sink("BROKEN", behind, fails(3, 0), lost), time.Time{},
 		"The engine gave up on sink audit at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " + sinkWaits,

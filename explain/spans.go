@@ -65,7 +65,7 @@ func oldest(a, b Span) int {
 	return 1
 }
 
-// isInstant reports whether the span has no length, as that of a repair without the processor.
+// isInstant reports whether the span has no length, like that of a repair without the processor.
 func (s Span) isInstant() bool { return s.To.Equal(s.From) }
 
 // add adds a span, unless it is too short. A span that has not ended is always added.
@@ -186,7 +186,7 @@ func (tl *timeline) waitedForRepair(t Task, n int, from, until time.Time) time.T
 	return from
 }
 
-// errorTime is a time in which the process was in ERROR, since the end of a task.
+// errorTime is a period in which the process was in ERROR. It began with the end of a task.
 type errorTime struct {
 	task *Task
 	to   time.Time // when the repair began; zero if that is not known

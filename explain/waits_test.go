@@ -63,7 +63,7 @@ func TestWaits(t *testing.T) {
 		{"no worker", state(first, pulled()), process.WaitsForPlace, time.Time{},
 			[]string{"Task 1 (INIT) has waited for a worker since 2026-11-20T12:01:30.000Z, and no worker polls " +
 				"namespace shop.", "HandleProcesses"}},
-		{"none any more", state(first, job(nil), pulled(worker("w1", "", 900), worker("w2", "", 300))),
+		{"no worker polls any longer", state(first, job(nil), pulled(worker("w1", "", 900), worker("w2", "", 300))),
 			process.WaitsForPlace, time.Time{},
 			[]string{`Job "mail" has waited for a worker`,
 				"no worker polls namespace shop: the last was w2, at 2026-11-20T11:56:40.000Z (5m ago).",
@@ -82,7 +82,7 @@ func TestWaits(t *testing.T) {
 				worker("w5", "", 3), worker("w6", "", 3), worker("w7", "", 3)),
 			func(s *explain.State) { s.Namespace.More = true }), process.WaitsForPlace, time.Time{},
 			[]string{"and at least 7 workers polled", "w5 (holds 2, seen 3s ago) and 2 more."}},
-		{"not its worker", state(first, job(nil), named, pulled(worker("w1", "", 3))), process.WaitsForPlace,
+		{"only other workers poll", state(first, job(nil), named, pulled(worker("w1", "", 3))), process.WaitsForPlace,
 			time.Time{},
 			[]string{"and none of its workers (w8, w9) polls namespace shop.",
 				"--job mail --worker-id w8 --exec COMMAND."}},
@@ -94,7 +94,7 @@ func TestWaits(t *testing.T) {
 			process.WaitsForPlace, time.Time{},
 			[]string{`the node that answered this request cannot run tasks of namespace shop: this node has no ` +
 				`processor "x".`, "progressor namespace get shop"}},
-		{"a worker has it", state(running, held1, waiting(call(6, process.WaitsForProcess, 99))),
+		{"a worker has it", state(running, leased, waiting(call(6, process.WaitsForProcess, 99))),
 			process.WaitsForProcess, at(158),
 			[]string{"Task 6 (CALL) waits behind task 5 (CALL), which worker w1 holds, attempt 1, for 2s; last " +
 				"heartbeat 1s ago.", "by its step timeout, then task 6 (CALL) runs. Without a heartbeat"}},
@@ -158,12 +158,12 @@ func TestWaits(t *testing.T) {
 		{"a paused cron", state(
 			cronOf(explain.Cron{Paused: true, PausedBy: "kim", Note: "the bank is closed.", Since: at(40), Missed: 1000,
 				More: true, Next: at(130)})), process.WaitsForOperator, time.Time{},
-			[]string{"Cron nightly is paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. At " +
-				"least 1000 fire times wait.", "are skipped unless they are caught up",
+			[]string{"Cron nightly has been paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. " +
+				"At least 1000 fire times wait.", "are skipped unless they are caught up",
 				"progressor cron resume shop nightly;"}},
 		{"a cron paused by an older version", state(cronOf(explain.Cron{Paused: true})), process.WaitsForOperator,
 			time.Time{}, []string{"Cron nightly is paused.\nNothing fires until it is resumed."}},
-		{"a cron that is over", state(cronOf(explain.Cron{})), "", time.Time{},
+		{"a cron whose schedule has ended", state(cronOf(explain.Cron{})), "", time.Time{},
 			[]string{"has no further fire time: its schedule has ended.",
 				"progressor cron update shop nightly --help"}},
 		{"a cron whose fires are used up", state(cronOf(explain.Cron{Spent: true})), "", time.Time{},
@@ -173,12 +173,12 @@ func TestWaits(t *testing.T) {
 			process.WaitsForProcess, at(130),
 			[]string{"2 fires of cron nightly wait for a run to end: its max_concurrency is 1, and nightly/1 " +
 				"is active.", "The end of a run: progressor explain shop nightly/1."}},
-		{"a cron that broke",
+		{"a cron in ERROR",
 			state(cronOf(explain.Cron{}), status(process.StatusError, 52), broken("x", 4),
 				ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))), process.WaitsForOperator, time.Time{},
 			[]string{"failed permanently", "Nothing fires until it is resumed.",
 				"progressor cron resume shop nightly."}},
-		{"the engine's own that broke", state(own, status(process.StatusError, 52), broken("x", 4)),
+		{"an internal process in ERROR", state(own, status(process.StatusError, 52), broken("x", 4)),
 			process.WaitsForOperator, time.Time{}, []string{"Nothing: it is a process of the engine."}},
 	} {
 		e := explain.Explain(tt.state)

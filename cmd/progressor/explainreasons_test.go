@@ -200,7 +200,7 @@ var cronReasons = []reason{
 			"progressor cron trigger push yearly starts a run now."}},
 	{"its resume", []string{"cron create push paused '0 0 1 1 *' --start-process",
 		"cron pause push paused --reason 'the bank is closed'"}, "push ~cron/paused",
-		[]string{"waits for operator", "now Cron paused is paused since", ": the bank is closed.",
+		[]string{"waits for operator", "now Cron paused has been paused since", ": the bank is closed.",
 			"next Nothing fires until it is resumed.", "unblock progressor cron resume push paused;"}},
 	{"nothing: it is over", []string{"cron create push over '* * * * * *' --start-process --args end --max-fires 1"},
 		"push ~cron/over",

@@ -39,7 +39,7 @@ func TestExplainCron(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	says("nightly", "Cron nightly is paused since 20", "by kim: the bank is closed.")
+	says("nightly", "Cron nightly has been paused since 20", "by kim: the bank is closed.")
 	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
 		Namespace: "ns", CronId: "nightly",
 	}, kim); err != nil {
@@ -50,6 +50,6 @@ func TestExplainCron(t *testing.T) {
 	fails := starts("fails", "* * * * * *", "fail")
 	fails.Policy.PauseAfterFailures = 1
 	n.create(t, fails)
-	says("fails", "Cron fails is paused since 20", "): paused after 1 failures in a row;",
+	says("fails", "Cron fails has been paused since 20", "): paused after 1 failures in a row;",
 		"progressor cron resume ns fails;")
 }

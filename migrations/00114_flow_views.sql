@@ -1,9 +1,9 @@
 -- +goose Up
 -- Views of runs and steps.
 
--- The row of a step has no running_time while its job is open: running has it. So a step and a run
--- begin when a worker takes the job, not when the job is enqueued. status and phase are those of
--- the API. storage/search/runs.go has the same conditions, and a test compares them.
+-- The row of a step has no running_time while its job is open: the row in running has it. So a step
+-- and a run begin when a worker takes the job, not when the job is enqueued. status and phase are
+-- those of the API. storage/search/runs.go has the same conditions, and a test compares them.
 CREATE VIEW run_list AS
   SELECT r.namespace, r.run_id, r.template_type, r.template_version,
          CASE WHEN r.status <> 'active' THEN upper(r.status::text) ELSE active.status END AS status,

@@ -237,7 +237,7 @@ COMMENT ON COLUMN change_triggers.function IS 'Its function.';
 COMMENT ON COLUMN change_triggers.exists IS 'True if the trigger exists.';
 
 -- The lock on the table waits for the transactions that write it, and others wait behind it.
--- Therefore each table is a transaction of its own, with a short lock_timeout.
+-- Therefore each table gets its own transaction, with a short lock_timeout.
 -- +goose StatementBegin
 CREATE FUNCTION start_recording(relation text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp SET lock_timeout = '500ms'
@@ -267,7 +267,7 @@ END $$;
 COMMENT ON FUNCTION start_recording IS
   'Creates the triggers of a table that record changes, if they are missing.';
 
--- The lock on namespaces waits for transactions that are about to let a namespace record.
+-- The lock on namespaces waits for transactions that are about to make a namespace record changes.
 -- +goose StatementBegin
 CREATE FUNCTION stop_recording(relation text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp SET lock_timeout = '500ms'

@@ -1,5 +1,5 @@
 -- +goose Up
--- What the clients with keys may do.
+-- Grants of the clients with keys.
 CREATE TABLE grants (
   principal    text COLLATE "C" NOT NULL,
   role         text COLLATE "C" NOT NULL,
@@ -21,7 +21,7 @@ COMMENT ON COLUMN grants.namespaces IS
 COMMENT ON COLUMN grants.created_by IS 'Database role that created the grant.';
 COMMENT ON COLUMN grants.created_time IS 'When the grant was created.';
 
--- A key from before there were grants may still do everything.
+-- Keys that were created before grants existed may still do everything.
 INSERT INTO grants (principal, role, namespaces)
 SELECT 'key:' || key_id, 'root', '*' FROM api_keys;
 

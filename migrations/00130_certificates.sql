@@ -1,5 +1,6 @@
 -- +goose Up
--- Clients with a certificate can have grants. Older engines run: they read only the grants of keys.
+-- Clients with a certificate can have grants. Older engines may run: they read only the grants of
+-- keys.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 32::bigint';
 ALTER TABLE grants

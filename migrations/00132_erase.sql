@@ -1,5 +1,5 @@
 -- +goose Up
--- Functions by which EraseProcess removes what the engine has of a process: storage/erase.go.
+-- Functions with which EraseProcess erases the data of a process: see storage/erase.go.
 ALTER TABLE audit ADD COLUMN erased_time timestamptz;
 COMMENT ON COLUMN audit.erased_time IS
   'When EraseProcess replaced the subject by erased: and its hash, and deleted the details. NULL '

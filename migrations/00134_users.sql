@@ -1,5 +1,5 @@
 -- +goose Up
--- Users of issuers and their groups can have grants. Older engines run: they do not read these.
+-- Users of issuers and their groups can have grants. Older engines may run: they do not read these.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 32::bigint';
 ALTER TABLE grants

@@ -138,7 +138,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- An erasure replaces the IDs in fires. That is no decision and no end of a run.
+-- An erasure replaces the IDs in fires. That is neither a decision nor the end of a run.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION record_cron_fires() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp AS $$

@@ -1,5 +1,5 @@
 -- +goose Up
--- Logins to the web console. Older engines run: they do not use this table.
+-- Logins to the web console. Older engines may run: they do not use this table.
 CREATE TABLE console_logins (
   login_id     text COLLATE "C" NOT NULL,
   secret_hash  bytea NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- When a key was used, and which key replaces it. Older engines run: they write neither.
+-- When a key was used, and which key replaces it. Older engines may run: they write neither.
 ALTER TABLE api_keys
   ADD COLUMN used_time timestamptz,
   ADD COLUMN replaced_by text COLLATE "C";

@@ -1,6 +1,6 @@
 -- +goose Up
--- Watches of job events read lanes, not transaction IDs. Older engines run: their statements write
--- no lane, and the trigger adds it. They read by transaction IDs, which are still written.
+-- Watches of job events read lanes, not transaction IDs. Older engines may run: their statements
+-- write no lane, and the trigger adds it. They read by transaction IDs, which are still written.
 
 -- A lane is used by one transaction at a time: it locks the row of the lane until its end. The rows
 -- are never updated, so that long transactions of others leave no dead versions behind.

@@ -10,7 +10,7 @@ const (
 )
 
 // FS contains the migrations, one SQL file each. They are applied in the order of their numbers
-// while engines run: TestMigrationsLetEnginesRun says what a migration may do.
+// while engines run: TestMigrationsLetEnginesRun checks what a migration may do.
 //
 //go:embed *.sql
 var FS embed.FS

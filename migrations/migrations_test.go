@@ -20,66 +20,67 @@ var (
 	newIndex    = regexp.MustCompile(`(?i)CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?(?:IF NOT EXISTS )?(\w+)\s+ON (\w+)`)
 	altersTable = regexp.MustCompile(`(?i)ALTER TABLE (?:IF EXISTS )?(?:ONLY )?(\w+)`)
 	constrains  = regexp.MustCompile(`(?i)ADD CONSTRAINT[^;]*`)
-	takesAway   = regexp.MustCompile(
+	breaking    = regexp.MustCompile(
 		`(?i)\b(?:DROP (?:TABLE|COLUMN|VIEW|FUNCTION|TYPE|SEQUENCE|CONSTRAINT)|RENAME|ALTER COLUMN \w+ (?:SET DATA ` +
 			`)?TYPE|SET NOT NULL|ADD VALUE)\b`)
 )
 
-// faults returns the statements of a migration that block running engines, or that break them.
+// faults describes the statements of a migration that block or break running engines.
 func faults(text string) (list []string) {
 	up, _, _ := strings.Cut(text, "-- +goose Down")
 	bare := quoted.ReplaceAllString(comment.ReplaceAllString(up, ""), "''")
 	inTransaction := !strings.Contains(up, "-- +goose NO TRANSACTION")
-	var made []string
+	var created []string
 	for _, m := range newTable.FindAllStringSubmatch(bare, -1) {
-		made = append(made, m[1])
+		created = append(created, m[1])
 	}
 	for _, m := range newIndex.FindAllStringSubmatch(bare, -1) {
 		concurrently, name, table := m[1] != "", m[2], m[3]
 		before, after, _ := strings.Cut(bare, m[0])
 		switch {
-		case slices.Contains(made, table):
+		case slices.Contains(created, table):
 		case !concurrently || inTransaction:
 			list = append(list,
 				fmt.Sprintf(
-					"index %s of a table that is there: CREATE INDEX CONCURRENTLY, in a file with NO TRANSACTION",
+					"index %s of an existing table: use CREATE INDEX CONCURRENTLY, in a file with NO TRANSACTION",
 					name))
 		case !strings.Contains(before, "DROP INDEX CONCURRENTLY IF EXISTS "+name+";"):
 			list = append(list,
-				fmt.Sprintf("index %s: DROP INDEX CONCURRENTLY IF EXISTS before, for a build that has failed", name))
+				fmt.Sprintf("index %s: run DROP INDEX CONCURRENTLY IF EXISTS first, because a build may have failed",
+					name))
 		case !strings.Contains(before, "SET lock_timeout = 0;") || !strings.Contains(after, "RESET lock_timeout;"):
 			list = append(list,
 				fmt.Sprintf(
-					"index %s: between SET lock_timeout = 0 and RESET lock_timeout, since it waits for transactions, "+
-						"and nobody behind it", name))
+					"index %s: create it between SET lock_timeout = 0 and RESET lock_timeout, because it waits for "+
+						"transactions without blocking others", name))
 		}
 	}
 	var altered []string
 	for _, m := range altersTable.FindAllStringSubmatch(bare, -1) {
-		if !slices.Contains(made, m[1]) && !slices.Contains(altered, m[1]) {
+		if !slices.Contains(created, m[1]) && !slices.Contains(altered, m[1]) {
 			altered = append(altered, m[1])
 		}
 	}
 	if inTransaction && len(altered) > 1 {
 		list = append(list, fmt.Sprintf(
-			"tables %s are locked in one transaction, which holds the first while it waits for the next: a migration "+
-				"for each", strings.Join(altered, ", ")))
+			"tables %s are locked in one transaction, which holds the first while it waits for the next: use a "+
+				"migration for each", strings.Join(altered, ", ")))
 	}
 	for _, c := range constrains.FindAllString(bare, -1) {
 		if len(altered) > 0 && !strings.Contains(c, "NOT VALID") {
 			list = append(list,
-				"a constraint reads the whole table under a lock: NOT VALID, and VALIDATE CONSTRAINT in a later "+
+				"a constraint reads the whole table under a lock: use NOT VALID, and VALIDATE CONSTRAINT in a later "+
 					"migration")
 		}
 	}
-	if what := takesAway.FindString(bare); what != "" && !strings.Contains(bare, "FUNCTION oldest_engine()") {
-		list = append(list, what+" is more than older engines know: say which do by oldest_engine()")
+	if what := breaking.FindString(bare); what != "" && !strings.Contains(bare, "FUNCTION oldest_engine()") {
+		list = append(list, what+" breaks older engines: replace oldest_engine() to exclude them")
 	}
 	return list
 }
 
 // Two migrations with the same number cannot be applied.
-func TestMigrationsHaveNumbersOfTheirOwn(t *testing.T) {
+func TestMigrationNumbersAreUnique(t *testing.T) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestMigrationsLetEnginesRun(t *testing.T) {
 
 func TestFaultsAreFound(t *testing.T) {
 	for text, want := range map[string]string{
-		"CREATE INDEX a ON tasks (b);":                                        "index a of a table",
+		"CREATE INDEX a ON tasks (b);":                                        "index a of an existing table",
 		"CREATE INDEX CONCURRENTLY a ON tasks (b);":                           "NO TRANSACTION",
 		"-- +goose NO TRANSACTION\nCREATE INDEX CONCURRENTLY a ON tasks (b);": "DROP INDEX",
 		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS a;\nCREATE UNIQUE INDEX CONCURRENTLY a\n" +

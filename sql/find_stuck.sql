@@ -50,7 +50,7 @@ found AS (
   UNION ALL
   -- cancel_ends: a process whose grace period is over has ended, even in a paused namespace.
   SELECT 'cancel_ends', p.namespace, p.process_id,
-         format('the grace of its cancel was over at %s', p.cancel_deadline)
+         format('the grace period of its cancel ended at %s', p.cancel_deadline)
     FROM processes p
    WHERE p.removed_time IS NULL
      AND p.cancel_deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'

@@ -1,5 +1,5 @@
--- LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
--- contain the changes of all earlier holders.
+-- LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots contain the
+-- changes of all earlier holders.
 -- name: LockScope :exec
 SELECT lock_key(hashtextextended(
   @namespace::text || chr(31) || @template_type::text || chr(31) || @dedupe_key::text,

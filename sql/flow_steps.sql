@@ -106,9 +106,8 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
        progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
        item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END;
 
--- ReportSteps stores what was reported about open waits: progress, due time, and if claims is true
--- who works on them. It runs after SaveResult and selects its
--- items like InsertRuns.
+-- ReportSteps stores what was reported about open waits: the progress, the due time and, if claims
+-- is true, who works on them. It runs after SaveResult and selects its items like InsertRuns.
 -- name: ReportSteps :exec
 UPDATE flow_steps f
    SET progress = coalesce(NULLIF(item.progress, '')::jsonb, f.progress),

@@ -310,7 +310,7 @@ inserted_job_events AS (
                   WHEN input.outcome = 'cancelled' THEN coalesce(input.cancel_reason, '')
                   WHEN input.outcome = 'succeeded' AND input.kept AND input.left_out > 0
                     THEN 'the results of ' || input.left_out
-                           || ' workers are left out: the results of a job have at most 8 MiB'
+                           || ' workers are omitted: the results of a job have at most 8 MiB'
                   ELSE input.detail
                 END,
                 '')

@@ -459,7 +459,8 @@ found AS (
   -- message.
   SELECT 'parent_is_notified', r.namespace, r.process_id,
          format('%s, and its parent %s/%s was not notified',
-                CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END,
+                CASE WHEN p.process_id IS NULL THEN 'it was removed'
+                     ELSE 'it is in ' || p.status END,
                 r.parent_namespace, r.parent_process_id)
     FROM parents r
     LEFT JOIN processes p

@@ -164,7 +164,7 @@ WITH found AS (
   -- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a
   -- slot and while it runs.
   SELECT 'keys_are_held', j.namespace, j.process_id,
-         format('it %s and does not hold the key %s=%s', x.doing, k.key, k.value)
+         format('it %s but does not hold the key %s=%s', x.doing, k.key, k.value)
     FROM (
       SELECT namespace, process_id, 'waits for a slot' AS doing
         FROM schedule
@@ -198,7 +198,7 @@ WITH found AS (
   -- members_have_one_worker: a worker that runs or has ended a member of a group gets no other
   -- member.
   SELECT 'members_have_one_worker', l.namespace, l.job_id,
-         format('worker %s runs member %s and may take another one', l.worker_id, l.process_id)
+         format('worker %s has member %s and may take another one', l.worker_id, l.process_id)
     FROM job_places l
     JOIN job_groups g
       ON g.namespace = l.namespace

@@ -66,7 +66,7 @@ func TestEndsOfRuns(t *testing.T) {
 	}, kim); err != nil || k != 1 {
 		t.Fatalf("%d, %v", k, err)
 	}
-	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists already") ||
+	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "already exists") ||
 		!f.GetManual() {
 		t.Errorf("taken: %v", f)
 	}

@@ -132,7 +132,7 @@ func TestResultsOfAGroupAreBounded(t *testing.T) {
 	if got := len(job.GetResult().GetStructValue().GetFields()); got != process.MaxGroupResultBytes/size {
 		t.Errorf("the results of %d workers are kept", got)
 	}
-	if text := n.history(t, "pull", "j"); !strings.Contains(text, "the results of 2 workers are left out") {
+	if text := n.history(t, "pull", "j"); !strings.Contains(text, "the results of 2 workers are omitted") {
 		t.Error(text)
 	}
 }

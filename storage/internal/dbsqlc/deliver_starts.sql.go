@@ -218,8 +218,8 @@ inserted_messages AS (
                                           THEN 'not started: job ' || decided.holder
                                                  || ' holds its unique key'
                                         WHEN decided.known
-                                          THEN 'not started: a process of this id exists already'
-                                        ELSE 'not started: there is no such namespace'
+                                          THEN 'not started: a process with this ID already exists'
+                                        ELSE 'not started: the namespace does not exist'
                                       END)
     FROM decided
    WHERE NOT decided.created

@@ -185,8 +185,8 @@ type LockScopeParams struct {
 	DedupeKey    string
 }
 
-// LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
-// contain the changes of all earlier holders.
+// LockScope locks a dedupe key. EnterScope and LeaveScopes follow, so their snapshots contain the
+// changes of all earlier holders.
 func (q *Queries) LockScope(ctx context.Context, db DBTX, arg LockScopeParams) error {
 	_, err := db.Exec(ctx, lockScope, arg.Namespace, arg.TemplateType, arg.DedupeKey)
 	return err

@@ -712,9 +712,8 @@ type ReportStepsParams struct {
 	WorkerIds     []string
 }
 
-// ReportSteps stores what was reported about open waits: progress, due time, and if claims is true
-// who works on them. It runs after SaveResult and selects its
-// items like InsertRuns.
+// ReportSteps stores what was reported about open waits: the progress, the due time and, if claims
+// is true, who works on them. It runs after SaveResult and selects its items like InsertRuns.
 func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParams) error {
 	_, err := db.Exec(ctx, reportSteps,
 		arg.Namespaces,

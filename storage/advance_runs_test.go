@@ -19,7 +19,7 @@ func state(text string) func(*storage.Completion) {
 func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*storage.Claim, storage.ReservedTask) {
 	b.t.Helper()
 	first := end(b.start("~flow/"+id, func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
-		says(plainJob(id+"-a")), startsOn, state("one job"))
+		withMessages(plainJob(id+"-a")), startsOn, state("one job"))
 	for _, f := range change {
 		f(first)
 	}
@@ -45,7 +45,7 @@ func advances(
 }
 
 // The end of a job and what its run does next are one transaction. The run has the same rows as
-// after two.
+// after two transactions.
 func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -53,7 +53,7 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	b.namespace(ns)
 	job, task := b.runWithJob("r")
 	saved := b.save(end(job, storage.Completed, answer("1"),
-		advances("r", "one job", task, storage.Finished, state("two jobs"), says(plainJob("r-b")), startsOn)))
+		advances("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
 	equal(t, "advanced", saved.Advanced, true)
 	equal(t, "the next job", saved.Next.ProcessID, "r-b")
 	if saved.Reserved.FencingToken <= task.FencingToken || saved.Reserved.TaskID <= task.TaskID {
@@ -65,7 +65,7 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 		WHERE process_id = '~flow/r'`), "two jobs")
 	equal(t, "transactions", ask[int](b, `SELECT count(DISTINCT xmin::text) FROM tasks
 		WHERE process_id = 'r-a' OR task_id = $1`, task.TaskID), 1)
-	equal(t, "who waits", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-b")
+	equal(t, "waiting parents", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-b")
 	equal(t, "attempts", ask[string](b, "SELECT string_agg(process_id, ' ') FROM running"), "r-b")
 	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
 		advances("r", "two jobs", task, storage.Finished, state("late"))))
@@ -77,7 +77,7 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	b.is("~flow/r", "COMPLETED e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
 	equal(t, "the response", ask[string](b, "SELECT convert_from(response, 'UTF8') FROM tasks WHERE task_id = $1",
 		task.TaskID), "all")
-	equal(t, "who waits", ask[int](b, "SELECT count(*) FROM parents"), 0)
+	equal(t, "waiting parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
 // A run that has changed since the decision, or that cannot run now, does not advance. It is
@@ -89,7 +89,7 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 	b.namespace(ns)
 	finish := func(id string, task storage.ReservedTask) func(*storage.Completion) {
 		return advances(id, "one job", task, storage.Finished, state("ahead"),
-			says(plainJob("next"), notifyOf("other", "x")), startsOn)
+			withMessages(plainJob("next"), notifyOf("other", "x")), startsOn)
 	}
 	complete := func(id string, task storage.ReservedTask) func(*storage.Completion) {
 		return advances(id, "one job", task, storage.Completed, state("ahead"))
@@ -110,7 +110,7 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 			changes: none, end: finish, want: "task",
 		},
 		"timer":   {begin: timer(time.Hour), changes: none, end: complete, want: "task"},
-		"message": {changes: func(run string) { b.say(notifyOf(run, "hi")) }, end: finish, want: "message"},
+		"message": {changes: func(run string) { b.send(notifyOf(run, "hi")) }, end: finish, want: "message"},
 		"cancel": {changes: func(run string) {
 			b.exec(`UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour'
 				WHERE process_id = $1`, run)
@@ -168,10 +168,10 @@ func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 	job, task := b.runWithJob("r")
 	b.save(end(job, storage.Retry))
 	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
-		advances("r", "one job", task, storage.Finished, state("ahead"), says(plainJob("next")), startsOn)))
+		advances("r", "one job", task, storage.Finished, state("ahead"), withMessages(plainJob("next")), startsOn)))
 	equal(t, "a late end", err, process.ErrFenced)
 	b.is("~flow/r", "RUNNING e0: INIT FINISHED")
-	equal(t, "who waits", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-a")
+	equal(t, "waiting parents", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-a")
 }
 
 // Two jobs of a run end in one flush. Only one of the results of the run is stored, because the
@@ -184,7 +184,7 @@ func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	b.process("other")
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	first, task := b.runWithJob("r")
-	more := b.save(end(b.claim("~flow/r"), storage.Finished, says(plainJob("s-a")), startsOn))
+	more := b.save(end(b.claim("~flow/r"), storage.Finished, withMessages(plainJob("s-a")), startsOn))
 	release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
 	var all sync.WaitGroup
 	all.Go(func() { _, _ = s.PrepareCall(call("other", withoutSlot)) })
@@ -220,9 +220,9 @@ func TestRejectedResultOfARun(t *testing.T) {
 	b.namespace(ns)
 	job, task := b.runWithJob("r")
 	saved := b.save(end(job, storage.Completed, answer("1"), advances("r", "one job", task, storage.Finished,
-		says(startOf("other", func(m *storage.Message) { m.Metadata = []byte("no JSON") })))))
+		withMessages(startOf("other", func(m *storage.Message) { m.Metadata = []byte("no JSON") })))))
 	equal(t, "advanced", saved.Advanced, false)
-	equal(t, "the continuation", toldBy(t, saved.Next), `NOTIFY of ~flow/r: r-a r-a COMPLETED "1"`)
+	equal(t, "the continuation", endsIn(t, saved.Next), `NOTIFY of ~flow/r: r-a r-a COMPLETED "1"`)
 	b.save(end(saved.Next, storage.Finished))
 }
 
@@ -234,19 +234,19 @@ func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
 	c.namespace(ns)
 	job, task := c.runWithJob("r")
 	made := c.proxy.next(beforeCommit)
-	saved := c.saveThere(end(job, storage.Completed, answer("1"),
-		advances("r", "one job", task, storage.Finished, state("two jobs"), says(plainJob("r-b")), startsOn)))
+	saved := c.saveThroughProxy(end(job, storage.Completed, answer("1"),
+		advances("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
 	<-made
 	equal(t, "before the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next.ProcessID},
 		[]any{true, false, "r-b"})
 	made = c.proxy.next(afterCommit)
-	saved = c.saveThere(end(saved.Next, storage.Completed, answer("2"),
+	saved = c.saveThroughProxy(end(saved.Next, storage.Completed, answer("2"),
 		advances("r", "two jobs", saved.Reserved, storage.Finished, state("three jobs"),
-			says(plainJob("r-c")), startsOn)))
+			withMessages(plainJob("r-c")), startsOn)))
 	<-made
 	equal(t, "after the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next == nil}, []any{false, true, true})
 	adopted := c.adopted()
 	equal(t, "adopted", adopted.ProcessID, "r-c")
 	c.is("~flow/r", "RUNNING e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
-	c.saveThere(end(&adopted, storage.Completed, ofRun))
+	c.saveThroughProxy(end(&adopted, storage.Completed, ofRun))
 }

@@ -68,7 +68,7 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 }
 
 // A migration revokes the rights with which a role could change the audit.
-func TestMigrationTakesRightsToTheAudit(t *testing.T) {
+func TestMigrationRevokesAuditRights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	role := b.role("SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON audit, audit_chain", "USAGE ON SCHEMA progressor")
@@ -91,7 +91,7 @@ func TestMigrationTakesRightsToTheAudit(t *testing.T) {
 }
 
 // A later migration also does this for PUBLIC, and leaves INSERT only on the columns of an entry.
-func TestMigrationTakesTheChainFromRoles(t *testing.T) {
+func TestMigrationRevokesChainRights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	text, err := migrations.FS.ReadFile("00136_erase_audit_ids.sql")

@@ -36,7 +36,7 @@ func (b *bench) busyProcess(id string) *storage.Claim {
 func (b *bench) enqueueCall(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
 	b.t.Helper()
 	answer := later(func() (storage.Prepared, error) { return b.PrepareCall(call(id, append(change, mayWait)...)) })
-	for deadline := time.Now().Add(stuck); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		waiting, _ := b.CallQueue(key(id))
 		if waiting == n {
 			return answer
@@ -48,10 +48,10 @@ func (b *bench) enqueueCall(id string, n int, change ...func(*storage.Call)) fun
 	}
 }
 
-// unused waits until no process is known to run here.
-func (b *bench) unused() {
+// awaitIdleQueues waits until no process is known to run here.
+func (b *bench) awaitIdleQueues() {
 	b.t.Helper()
-	for deadline := time.Now().Add(stuck); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		_, processes := b.CallQueue(process.Key{})
 		if processes == 0 {
 			return
@@ -65,9 +65,9 @@ func (b *bench) unused() {
 
 // Calls of a process that runs here are stored with its results, in order, one per result. Nothing
 // is stored before that, and the general statements are not needed.
-func TestCallsGoWithResults(t *testing.T) {
+func TestCallsAreStoredWithResults(t *testing.T) {
 	t.Parallel()
-	b, registry := withQueues(t, stuck)
+	b, registry := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	var answers []func() (storage.Prepared, error)
 	for n := range 3 {
@@ -87,7 +87,7 @@ func TestCallsGoWithResults(t *testing.T) {
 	b.save(end(running, storage.Finished))
 	equal(t, "misses", fallbacks(t, registry), 0)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // A call that has waited too long is stored. It runs before the calls that still wait in memory,
@@ -98,7 +98,7 @@ func TestCallLeavesTheQueue(t *testing.T) {
 	running := b.busyProcess("p")
 	prepared, err := b.PrepareCall(call("p", mayWait, runsHere))
 	equal(t, "a call that has waited too long", must(t, prepared, err).Outcome, storage.Postponed)
-	b.CallQueueWait(stuck)
+	b.CallQueueWait(waitLimit)
 	second := b.enqueueCall("p", 1)
 	next := b.save(end(running, storage.Finished)).Next
 	if next == nil || next.TaskID != prepared.TaskID {
@@ -108,19 +108,19 @@ func TestCallLeavesTheQueue(t *testing.T) {
 	prepared, err = second()
 	equal(t, "the call behind it", must(t, prepared, err).Outcome, storage.Captured)
 	b.save(end(prepared.Claim, storage.Finished))
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // At most max_waiting calls wait in the queue. The database decides whether to accept another call.
 func TestCallQueueIsFull(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	one := func(c *storage.Call) { c.MaxWaiting = 1 }
 	first := b.enqueueCall("p", 1, one, runsHere)
 	began := time.Now()
 	equal(t, "a call that finds the queue full", b.call("p", mayWait, one, runsHere).Outcome, storage.Postponed)
-	if took := time.Since(began); took >= stuck {
+	if took := time.Since(began); took >= waitLimit {
 		t.Errorf("it was stored after %s", took)
 	}
 	next := b.save(end(running, storage.Finished)).Next
@@ -129,7 +129,7 @@ func TestCallQueueIsFull(t *testing.T) {
 	equal(t, "the queued call", must(t, prepared, err).Outcome, storage.Captured)
 	equal(t, "the order of the calls", next.TaskID < prepared.TaskID, true)
 	b.save(end(prepared.Claim, storage.Finished))
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // runsHere makes a call from a node that runs its process.
@@ -140,7 +140,7 @@ func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 // stored too, and a hot process would never return to the fast path.)
 func TestCallQueueBehindStoredCalls(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	b.process("p")
 	running := b.claim("p") // unknown to the queues
 	equal(t, "a call that finds the process busy", b.call("p", mayWait, runsHere).Outcome, storage.Postponed)
@@ -153,17 +153,17 @@ func TestCallQueueBehindStoredCalls(t *testing.T) {
 		equal(t, "the next task of the process", b.save(end(prepared.Claim, storage.Finished)).Next,
 			(*storage.Claim)(nil))
 	}
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // If other nodes keep a process busy, calls are stored behind theirs and do not wait in memory.
-func TestCallQueueGivesWayToOthers(t *testing.T) {
+func TestCallQueueYieldsToOtherNodes(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	const others = 70
 	for range others {
-		equal(t, "a call of others", b.call("p").Outcome, storage.Postponed)
+		equal(t, "a call of another node", b.call("p").Outcome, storage.Postponed)
 	}
 	running = b.save(end(running, storage.Finished)).Next
 	first := b.enqueueCall("p", 1)
@@ -171,8 +171,8 @@ func TestCallQueueGivesWayToOthers(t *testing.T) {
 		running = b.save(end(running, storage.Finished)).Next
 	}
 	began := time.Now()
-	equal(t, "a call behind many of others", b.call("p", mayWait, runsHere).Outcome, storage.Postponed)
-	if took := time.Since(began); took >= stuck {
+	equal(t, "a call behind many calls of other nodes", b.call("p", mayWait, runsHere).Outcome, storage.Postponed)
+	if took := time.Since(began); took >= waitLimit {
 		t.Errorf("it waited in memory for %s", took)
 	}
 	for running != nil {
@@ -181,13 +181,13 @@ func TestCallQueueGivesWayToOthers(t *testing.T) {
 	prepared, err := first()
 	equal(t, "the queued call", must(t, prepared, err).Outcome, storage.Captured)
 	b.save(end(prepared.Claim, storage.Finished))
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // Queued calls are answered at once when their process breaks or is removed.
 func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	answers := []func() (storage.Prepared, error){b.enqueueCall("p", 1), b.enqueueCall("p", 2), b.enqueueCall("p", 3)}
 	began := time.Now()
@@ -196,7 +196,7 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 		prepared, err := answer()
 		equal(t, "a call of a broken process", must(t, prepared, err).Outcome, storage.Refused)
 	}
-	b.unused()
+	b.awaitIdleQueues()
 
 	running = b.busyProcess("q")
 	answer := b.enqueueCall("q", 1)
@@ -204,8 +204,8 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	must(t, 0, err)
 	prepared, err := answer()
 	equal(t, "a call of a removed process", must(t, prepared, err).Outcome, storage.NotFound)
-	b.unused()
-	if took := time.Since(began); took >= stuck {
+	b.awaitIdleQueues()
+	if took := time.Since(began); took >= waitLimit {
 		t.Errorf("queued calls ended after %s", took)
 	}
 }
@@ -213,7 +213,7 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 // A fenced attempt delays no calls.
 func TestCallQueueOfAFencedAttempt(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	b.exec("UPDATE running SET fencing_token = nextval('fencing_tokens')")
@@ -225,7 +225,7 @@ func TestCallQueueOfAFencedAttempt(t *testing.T) {
 		equal(t, fmt.Sprintf("call %d of a process that runs elsewhere", n), must(t, prepared, err).Outcome,
 			storage.Postponed)
 	}
-	b.unused()
+	b.awaitIdleQueues()
 }
 
 // A store that is closed answers the queued calls.
@@ -248,14 +248,14 @@ func TestCallLeavesTheQueueForOthers(t *testing.T) {
 	b, _ := withQueues(t, time.Hour)
 	b.busyProcess("p")
 	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MayWait = func() bool { return false } }))
-	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
+	equal(t, "a call whose slot is needed", must(t, prepared, err).Outcome, storage.Postponed)
 }
 
 // A call that should be stored with a result is answered when its flush has failed, although the
 // result is retried. The queue continues when the result is stored.
 func TestCallQueueOfALockedProcess(t *testing.T) {
 	t.Parallel()
-	b, _ := withQueues(t, stuck)
+	b, _ := withQueues(t, waitLimit)
 	running := b.busyProcess("p")
 	first, second := b.enqueueCall("p", 1), b.enqueueCall("p", 2)
 	tx, err := b.db.Begin(t.Context())
@@ -272,5 +272,5 @@ func TestCallQueueOfALockedProcess(t *testing.T) {
 	prepared, err := second()
 	equal(t, "the call behind it", must(t, prepared, err).Outcome, storage.Captured)
 	b.save(end(prepared.Claim, storage.Finished))
-	b.unused()
+	b.awaitIdleQueues()
 }

@@ -93,7 +93,7 @@ func TestCancelTaskOnAnotherNode(t *testing.T) {
 	c := b.claim("p")
 	b.call("p")
 	b.cancel("p")
-	equal(t, "deferred", b.save(end(c, storage.Finished, timer(0), parked)).Deferred, true)
+	equal(t, "deferred", b.save(end(c, storage.Finished, timer(0), withoutPromote)).Deferred, true)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for process#0, CANCEL waits for place#0, TIMEOUT "+
 		"waits for time#0")
 	equal(t, "timers", len(b.searchTimers(9)), 0)
@@ -116,13 +116,13 @@ func TestCancelAgain(t *testing.T) {
 	done, err := b.EndOverdueCancel(key("p"))
 	equal(t, "within its grace", must(t, done, err), false)
 	b.save(end(b.cancelTask("p"), storage.Cancelled))
-	equal(t, "after the end", met(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
+	equal(t, "after the end", outcomeOf(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
 	done, err = b.EndOverdueCancel(key("p"))
 	equal(t, "after its end", must(t, done, err), false)
 }
 
 // Many concurrent requests create one CANCEL task.
-func TestCancelByMany(t *testing.T) {
+func TestConcurrentCancels(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -158,7 +158,7 @@ func TestCancelEnds(t *testing.T) {
 			"COMPLETED e0: INIT FINISHED, CALL FINISHED, CANCEL CANCELLED!, CALL CANCELLED!", ""},
 		{"a call is rejected", true, func(c *storage.Completion) { c.Outcome = storage.Rejected },
 			"RUNNING e0: INIT FINISHED, CALL FINISHED, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
-		{"a call is given back", true, func(c *storage.Completion) { c.Outcome = storage.Retry },
+		{"a call is released", true, func(c *storage.Completion) { c.Outcome = storage.Retry },
 			"RUNNING e0: INIT FINISHED, CALL waits for process#1, CANCEL runs#1, CALL waits for process#0",
 			process.TaskCancel},
 		{"a call is retried", true, retry,
@@ -184,7 +184,8 @@ func TestCancelEnds(t *testing.T) {
 				t.Errorf("the next task is %+v", next)
 			}
 			row, err := b.GetProcess(t.Context(), key("p"))
-			equal(t, "detail, culprit", []any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
+			equal(t, "detail, corrupted_by",
+				[]any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
 			b.due("p") // a retry of the CANCEL task runs before everything else
 			if c.name == "is retried" {
 				claims := b.searchTimers(9)
@@ -211,7 +212,7 @@ func TestCancelOfFailingInit(t *testing.T) {
 
 // After the grace period, the running attempt is fenced, the CANCEL task ends with a failure, and
 // all clients are answered.
-func TestCancelPastItsGrace(t *testing.T) {
+func TestCancelAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -278,7 +279,7 @@ func TestCancelPastItsGrace(t *testing.T) {
 }
 
 // A client that cancels a suspended process after its grace period ends it.
-func TestCancelOfSuspendedPastItsGrace(t *testing.T) {
+func TestCancelOfSuspendedAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")

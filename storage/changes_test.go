@@ -129,7 +129,7 @@ func TestChangesOfOtherWriters(t *testing.T) {
 	b := newBench(t)
 	b.record("EVENT", "LIFECYCLE", "JOB")
 	b.process("parent")
-	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child"))))
+	b.save(end(b.claim("parent"), storage.Finished, withMessages(startOf("child"))))
 	b.deliver("child")
 	equal(t, "started by a message", b.recorded(), "parent created, child created")
 	b.exec("TRUNCATE changes, change_heads")

@@ -77,7 +77,7 @@ func TestCheckpointWhoseConnectionBreaks(t *testing.T) {
 	c := newCutBench(t)
 	for id, moment := range map[string]cut{"before": beforeCommit, "after": afterCommit} {
 		in, err := c.front.PrepareInit(newInit(id))
-		claim := c.saveThere(end(must(t, in, err).Claim, storage.Finished, timer(0))).Next
+		claim := c.saveThroughProxy(end(must(t, in, err).Claim, storage.Finished, timer(0))).Next
 		made := c.proxy.next(moment)
 		saved, err := c.front.SaveCheckpoint(end(claim, "", events("a")))
 		equal(t, "time unknown", must(t, saved, err).Now.IsZero(), moment == afterCommit)

@@ -17,13 +17,13 @@ func (b *bench) child(id string) *storage.Claim {
 	if _, err := b.GetProcess(b.t.Context(), key("parent")); err != nil {
 		b.process("parent")
 	}
-	b.save(end(b.claim("parent"), storage.Finished, says(startOf(id, notifySender("end of "+id)))))
+	b.save(end(b.claim("parent"), storage.Finished, withMessages(startOf(id, notifySender("end of "+id)))))
 	equal(b.t, "the start of "+id, b.deliver(id), "start delivered")
 	claims := b.searchCalls(1)
 	return &claims[0]
 }
 
-// ended returns the ends of which the parent was notified, and deletes them.
+// ended returns and deletes the ends of children in notifications of the parent.
 func (b *bench) ended() (list []string) {
 	b.t.Helper()
 	b.deliver("parent")
@@ -49,7 +49,7 @@ func answer(response string) func(*storage.Completion) {
 }
 
 // The parent is notified of the first end of a child, of any kind, but not of a second one.
-func TestParentIsToldOfTheEnd(t *testing.T) {
+func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for id, test := range map[string]struct {
@@ -115,16 +115,16 @@ func TestEndsAreMessages(t *testing.T) {
 	targets := b.searchCalls(1)
 	tried := b.save(end(&targets[0], storage.Retry)).Next
 	equal(t, "the second attempt", []any{tried.Attempt, string(tried.Child)}, []any{2, string(targets[0].Child)})
-	b.save(end(tried, storage.Retry, parked))
+	b.save(end(tried, storage.Retry, withoutPromote))
 	tried = &b.searchCalls(1)[0]
 	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(targets[0].Child)})
 	stray, err := b.ListRunning(t.Context(), nil, 0)
 	equal(t, "after adoption", string(must(t, stray, err)[len(stray)-1].Child), string(targets[0].Child))
 	b.save(end(tried, storage.Completed))
 	b.save(end(second, storage.Completed))
-	equal(t, "to a parent at its end", b.deliver("parent"), "child_end ended")
+	equal(t, "to an ended parent", b.deliver("parent"), "child_end ended")
 	must(t, 0, b.RemoveProcess(t.Context(), key("parent")))
 	b.save(end(third, storage.Completed))
-	equal(t, "to a parent that is gone", b.deliver("parent"), "child_end not_found")
-	equal(t, "dropped", b.letters(), "child_end parent ended, child_end parent not_found")
+	equal(t, "to a removed parent", b.deliver("parent"), "child_end not_found")
+	equal(t, "dropped", b.deadLetters(), "child_end parent ended, child_end parent not_found")
 }

@@ -22,8 +22,8 @@ const connectTimeout = 5 * time.Second
 const hostTimeout = 2 * time.Second
 
 // planSettings keep the statements of lanes and pools on plans by primary key or partial index,
-// whatever the statistics say. The statistics may be from when a table was empty. Or one process
-// has a million waiting tasks, and the planner expects as many for each process. It would then read
+// whatever the statistics say. The statistics may be from when a table was empty. If one process
+// has a million waiting tasks, the planner may expect as many for each process. It would then read
 // whole tables for a single row, or start parallel workers.
 var planSettings = map[string]string{
 	"jit":                             "off",
@@ -45,9 +45,9 @@ var hotSettings = withPlans(map[string]string{
 	"default_transaction_isolation": "read committed",
 })
 
-// calmSettings are the settings of migrations and of the connection that listens. Their statements
-// take less time than PostgreSQL needs to compile them.
-var calmSettings = map[string]string{
+// backgroundSettings are the settings of migrations and of the connection that listens. Their
+// statements take less time than PostgreSQL needs to compile them.
+var backgroundSettings = map[string]string{
 	"jit":                "off",
 	"statement_timeout":  "60000",
 	"lock_timeout":       "5000",
@@ -55,7 +55,7 @@ var calmSettings = map[string]string{
 }
 
 // generalSettings are the settings of connections for reads, lists and maintenance.
-var generalSettings = withPlans(calmSettings)
+var generalSettings = withPlans(backgroundSettings)
 
 // withPlans returns settings with planSettings.
 func withPlans(settings map[string]string) map[string]string {
@@ -70,13 +70,13 @@ func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnC
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
-	tune(&cfg.Config, settings, name)
+	applySettings(&cfg.Config, settings, name)
 	return cfg, nil
 }
 
-// tune applies the settings that all connections have in common: the schema, UTC, limits for dead
-// peers and frozen clients, and which servers are accepted.
-func tune(cfg *pgconn.Config, settings map[string]string, name string) {
+// applySettings applies the settings that all connections have in common: the schema, UTC, limits
+// for dead peers and frozen clients, and which servers are accepted.
+func applySettings(cfg *pgconn.Config, settings map[string]string, name string) {
 	cfg.ConnectTimeout = connectTimeout
 	cfg.OnNotice = noteCancelledWait
 	p := cfg.RuntimeParams
@@ -105,7 +105,7 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 // RequireWritable applies to connection strings with several hosts. Unless target_session_attrs is
 // set, only a writable server is accepted. Each host is tried for hostTimeout.
 func RequireWritable(cfg *pgconn.Config) {
-	if !severalHosts(cfg) {
+	if !hasSeveralHosts(cfg) {
 		return
 	}
 	cfg.ConnectTimeout = hostTimeout
@@ -114,9 +114,9 @@ func RequireWritable(cfg *pgconn.Config) {
 	}
 }
 
-// severalHosts reports whether a connection string names more than one server. A host that is
+// hasSeveralHosts reports whether a connection string names more than one server. A host that is
 // tried with and without TLS counts once.
-func severalHosts(cfg *pgconn.Config) bool {
+func hasSeveralHosts(cfg *pgconn.Config) bool {
 	first := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	for _, f := range cfg.Fallbacks {
 		if net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))) != first {
@@ -151,7 +151,7 @@ func (s *Store) setPassword(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// A poolConfig describes one of the store's pools.
+// poolConfig describes one of the store's pools.
 type poolConfig struct {
 	name     string
 	size     int
@@ -169,7 +169,7 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
-	tune(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
+	applySettings(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
 	cfg.MaxConns = int32(p.size)
 	cfg.BeforeConnect = s.setPassword
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {

@@ -139,7 +139,7 @@ func TestExpiredLoginsAreDeleted(t *testing.T) {
 		WHERE login_id IN ('n1', 'n3')`))
 	more, err := b.ForgetLogins(t.Context())
 	if must(t, more, err) {
-		t.Error("more of two")
+		t.Error("ForgetLogins reports that there are more")
 	}
 	equal(t, "logins", ask[string](b, "SELECT string_agg(login_id, ' ' ORDER BY login_id) FROM console_logins"),
 		"n0 n2 n4")

@@ -20,7 +20,8 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	for _, name := range names {
 		starts = append(starts, startOf("r/"+name, notifySender(name)))
 	}
-	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished, says(starts...),
+	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
+		withMessages(starts...),
 		func(c *storage.Completion) { c.AuxState = []byte("state") }))
 	for _, name := range names {
 		b.deliver("r/" + name)
@@ -32,8 +33,8 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	return claims
 }
 
-// toldBy returns the ends in a claim.
-func toldBy(t *testing.T, c *storage.Claim) string {
+// endsIn returns the ends in a claim.
+func endsIn(t *testing.T, c *storage.Claim) string {
 	t.Helper()
 	if c == nil {
 		return "no claim"
@@ -48,7 +49,7 @@ func toldBy(t *testing.T, c *storage.Claim) string {
 }
 
 // An idle run continues at once with the end of a step. While it runs, ends are collected. A fenced
-// attempt notifies no one.
+// attempt sends no notification.
 func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -56,7 +57,7 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	var first storage.Saved
 	equal(t, "messages", b.targets(func() { first = b.save(end(jobs["a"], storage.Completed, ofRun, answer("1"))) }),
 		"[]")
-	equal(t, "the first end", toldBy(t, first.Next), `NOTIFY of ~flow/r: a a COMPLETED "1"`)
+	equal(t, "the first end", endsIn(t, first.Next), `NOTIFY of ~flow/r: a a COMPLETED "1"`)
 	equal(t, "the run", []any{string(first.Next.AuxState), first.Next.Kind, first.Next.Status, first.Next.Attempt},
 		[]any{"state", "flow", process.StatusRunning, 1})
 	_, err := b.SaveResult(end(jobs["a"], storage.Completed, ofRun))
@@ -67,15 +68,15 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	}
 	equal(t, "waiting tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = '~flow/r'"), 1)
 	second := b.save(end(first.Next, storage.Finished))
-	equal(t, "the other ends", toldBy(t, second.Next), `NOTIFY of ~flow/r: b b COMPLETED "", c c COMPLETED ""`)
+	equal(t, "the other ends", endsIn(t, second.Next), `NOTIFY of ~flow/r: b b COMPLETED "", c c COMPLETED ""`)
 	b.save(end(second.Next, storage.Finished))
-	noPlace := func(c *storage.Completion) { c.MayContinue = false }
-	saved := b.save(end(jobs["d"], storage.Completed, ofRun, noPlace))
+	noSlot := func(c *storage.Completion) { c.MayContinue = false }
+	saved := b.save(end(jobs["d"], storage.Completed, ofRun, noSlot))
 	equal(t, "without a slot", []any{saved.Next == nil, saved.Deferred}, []any{true, true})
 	b.save(end(jobs["e"], storage.Completed, ofRun))
 	claims := b.searchCalls(10)
 	equal(t, "the claims", len(claims), 1)
-	equal(t, "the last ends", toldBy(t, &claims[0]), `NOTIFY of ~flow/r: d d COMPLETED "", e e COMPLETED ""`)
+	equal(t, "the last ends", endsIn(t, &claims[0]), `NOTIFY of ~flow/r: d d COMPLETED "", e e COMPLETED ""`)
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
@@ -85,7 +86,7 @@ func TestEndsOfStepsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	jobs := b.steps("a", "b", "c")
-	b.say(notifyOf("~flow/r", "first"))
+	b.send(notifyOf("~flow/r", "first"))
 	targets := func(job *storage.Claim, change ...func(*storage.Completion)) (targets []string) {
 		return b.targets(func() {
 			saved := b.save(end(job, storage.Completed, append([]func(*storage.Completion){ofRun}, change...)...))

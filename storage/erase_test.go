@@ -208,7 +208,7 @@ func (b *bench) eraseDuring(tx pgx.Tx, set erasure.Set) map[string]int64 {
 // commitAwaited commits a transaction when another one waits for it.
 func (b *bench) commitAwaited(tx pgx.Tx) {
 	b.t.Helper()
-	for waits, deadline := false, time.Now().Add(stuck); !waits; {
+	for waits, deadline := false, time.Now().Add(waitLimit); !waits; {
 		waits = ask[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if time.Now().After(deadline) {
@@ -408,7 +408,7 @@ func TestEraseAuditErasesOnlyTheIDs(t *testing.T) {
 }
 
 // A job and a run with the same ID keep the events and changes of each other.
-func TestEraseTellsJobsFromRuns(t *testing.T) {
+func TestEraseDistinguishesJobsFromRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
 	b.recordIn(ns, "", "JOB", "RUN", "STEP")

@@ -36,7 +36,7 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 		return true, jobs.DeleteConstraint(t.Context(), b.Store, ns, "c", nil, noChange)
 	})
 	for waits := 0; waits == 0; {
-		if time.Since(began) > stuck {
+		if time.Since(began) > waitLimit {
 			t.Fatal("the command does not wait longer than 400 ms")
 		}
 		waits = ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()

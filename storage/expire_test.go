@@ -28,7 +28,7 @@ func TestExpire(t *testing.T) {
 		b.save(end(b.claim(id), storage.Completed))
 	}
 	b.process("running", timer(time.Hour))
-	b.wreckByTimer("error")
+	b.breakByTimer("error")
 	for _, id := range []string{"failed", "again"} { // a FAILED job has ended, a process in ERROR has not
 		b.enqueue(id)
 		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
@@ -65,6 +65,6 @@ func TestExpire(t *testing.T) {
 		`SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789'))
 			FROM processes`), "again c error new running")
 	equal(t, "rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
-	equal(t, "of the other namespace", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
+	equal(t, "processes of kept", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
 	b.start("old") // its ID can be used again
 }

@@ -77,7 +77,7 @@ func TestWithoutFastPath(t *testing.T) {
 		"rejection": TestSaveRejects, "completion": TestSaveCompletes, "removal": TestSaveRemoves,
 		"fenced result": TestSaveUnderOldTokenStoresNothing, "timers": TestTimers,
 		"messages": TestMessagesAreDeliveredInOrder, "child ends": TestEndsAreMessages,
-		"cancel": TestCancelEnds, "commands": TestOrders, "step ends": TestEndsOfStepsAreTasksOfTheRun,
+		"cancel": TestCancelEnds, "commands": TestCommands, "step ends": TestEndsOfStepsAreTasksOfTheRun,
 		"step starts": TestJobsStartWithTheResult,
 	})
 }
@@ -93,7 +93,7 @@ func fallbacks(t *testing.T, registry *prometheus.Registry) float64 {
 
 // A process that another node creates after a flush has taken its locks is not locked. The fast
 // path leaves it to the next flush.
-func TestFastPathSkipsWhatIsUnlocked(t *testing.T) {
+func TestFastPathSkipsUnlocked(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
 	dsn := storagetest.DSN(t)
@@ -139,8 +139,8 @@ func TestFastPathSkipsWhatIsUnlocked(t *testing.T) {
 	t.Fatal("never within the lock timeout")
 }
 
-// Situations that are similar to those in which the fast path applies.
-var closeSituations = []situation{
+// similarSituations are similar to those in which the fast path applies.
+var similarSituations = []situation{
 	{"a timer is due", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour), named(time.Hour, "n"))
 		c := b.claim(id)
@@ -183,16 +183,16 @@ var closeSituations = []situation{
 		}))
 		return nil
 	}},
-	{"at work with all", func(b *bench, id string) *storage.Claim {
+	{"a call with all fields runs", func(b *bench, id string) *storage.Claim {
 		b.process(id)
 		return b.claim(id, keyed("old", "x"), callWithAll)
 	}},
 	{"repaired", func(b *bench, id string) *storage.Claim {
-		b.wreck(id)
+		b.breakProcess(id)
 		b.save(end(b.repair(id).Claim, storage.Finished))
 		return b.claim(id, keyed("k", "x"))
 	}},
-	{"a timer at work", func(b *bench, id string) *storage.Claim {
+	{"a timer runs", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))
 		b.due(id)
 		return claimOf(b.searchTimers(1000), id)
@@ -240,7 +240,7 @@ func TestFastPathStoresTheSame(t *testing.T) {
 			}
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
 		}},
-		"finish": nil, "give the slot away": {parked},
+		"finish": nil, "release the slot": {withoutPromote},
 		"empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
 		"finish with all": {func(c *storage.Completion) {
 			c.Events = []storage.NewEvent{
@@ -249,7 +249,7 @@ func TestFastPathStoresTheSame(t *testing.T) {
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
 		}},
 	}
-	for n, s := range append(slices.Clone(situations), closeSituations...) {
+	for n, s := range append(slices.Clone(situations), similarSituations...) {
 		// compare executes the same operations on two processes, each with a different store.
 		compare := func(name string, do func(store *storage.Store, id string, c *storage.Claim) (any, error)) {
 			var got [2]string
@@ -259,7 +259,7 @@ func TestFastPathStoresTheSame(t *testing.T) {
 				got[k] = fmt.Sprintf("%v, %v, then\n%s", answer, err, b.rows(id))
 			}
 			if got[0] != got[1] {
-				t.Errorf("%s, %s:\n%s\nand whole:\n%s", s.name, name, got[0], got[1])
+				t.Errorf("%s, %s:\n%s\ngeneral statement:\n%s", s.name, name, got[0], got[1])
 			}
 		}
 		for name, change := range calls {

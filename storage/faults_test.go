@@ -14,13 +14,13 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// stuck is how long a test waits for events that take milliseconds, before it fails.
-const stuck = 10 * time.Second
+// waitLimit is how long a test waits for events that take milliseconds, before it fails.
+const waitLimit = 10 * time.Second
 
 // blocked waits until n lanes wait for a lock.
 func (b *bench) blocked(n int) {
 	b.t.Helper()
-	for deadline := time.Now().Add(stuck); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		waiting := ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`)
 		if waiting == n {
@@ -185,14 +185,14 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 }
 
 // Data that PostgreSQL rejects does not affect other items of the flush.
-func TestPoisonFailsAlone(t *testing.T) {
+func TestInvalidDataFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	b.process("p")
 	b.process("q")
 	c, d := b.claim("p"), b.claim("q")
-	poison := map[int]func() error{
+	invalid := map[int]func() error{
 		3: func() error { return second(s.PrepareCall(call("nul\x00"))) },
 		7: func() error { return second(s.PrepareInit(newInit("bad\xff"))) },
 		11: func() error {
@@ -216,7 +216,7 @@ func TestPoisonFailsAlone(t *testing.T) {
 	b.blocked(1) // so that the following items form one flush
 	time.AfterFunc(20*time.Millisecond, release)
 	all(40, func(i int) {
-		run, bad := poison[i]
+		run, bad := invalid[i]
 		if !bad {
 			run = func() error { return second(s.PrepareInit(newInit(fmt.Sprintf("good%d", i)))) }
 		}
@@ -226,7 +226,8 @@ func TestPoisonFailsAlone(t *testing.T) {
 		}
 	})
 	must(t, 0, second(first()))
-	equal(t, "good ones", ask[int](b, "SELECT count(*) FROM processes WHERE process_id LIKE 'good%'"), 40-len(poison))
+	equal(t, "processes with valid data",
+		ask[int](b, "SELECT count(*) FROM processes WHERE process_id LIKE 'good%'"), 40-len(invalid))
 	b.is("x", "none")
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL runs#1")
 	// The next response of the processor is stored.
@@ -311,7 +312,7 @@ func TestCommitFails(t *testing.T) {
 
 // Concurrent requests with one key on two nodes create one task. The second request sees the first
 // one, even if both are in progress.
-func TestTwinsOnTwoNodes(t *testing.T) {
+func TestDuplicatesOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other := open(t, b.dsn, storage.Config{})
@@ -333,17 +334,18 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for _, twins := range [][8]storage.Prepared{inits, calls} {
+		for _, duplicates := range [][8]storage.Prepared{inits, calls} {
 			fresh := 0
-			for _, p := range twins {
+			for _, p := range duplicates {
 				if p.Outcome != storage.Replayed {
 					fresh++
 				}
-				if p.TaskID != twins[0].TaskID || p.Outcome == storage.Exists {
-					t.Errorf("twins of %s: %s of task %d, and task %d", k, p.Outcome, p.TaskID, twins[0].TaskID)
+				if p.TaskID != duplicates[0].TaskID || p.Outcome == storage.Exists {
+					t.Errorf("requests with key %s: %s of task %d, and task %d", k, p.Outcome, p.TaskID,
+						duplicates[0].TaskID)
 				}
 			}
-			equal(t, "the first of its kind", fresh, 1)
+			equal(t, "requests that created a task", fresh, 1)
 		}
 	}
 	equal(t, "tasks of called", ask[int](b,
@@ -351,7 +353,7 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 }
 
 // A start is repeated while the first one is in its transaction, which no snapshot shows.
-func TestTwinOfAStartUnderWay(t *testing.T) {
+func TestDuplicateOfUncommittedStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	in := newInit("p", keyedInit("k", "x"))
@@ -368,19 +370,19 @@ func TestTwinOfAStartUnderWay(t *testing.T) {
 	_, err = tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint,
 		created_time) VALUES ($1, 'shop', 'p', 1000, $2, now())`, in.RequestID, in.Fingerprint)
 	must(t, tx, err)
-	twin := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
+	duplicate := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
 	b.blocked(1)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p, err := twin()
-	equal(t, "the twin", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, 1000})
+	p, err := duplicate()
+	equal(t, "the duplicate", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, 1000})
 	b.recount()
 }
 
 // Times are correct in every time zone of the session, and timers work at both ends of the
 // supported range.
-func TestInstantsCrossZonesAndAges(t *testing.T) {
+func TestTimesInOtherZones(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.exec("ALTER DATABASE " + pgx.Identifier{ask[string](b, "SELECT current_database()")}.Sanitize() +
@@ -421,7 +423,7 @@ func TestInstantsCrossZonesAndAges(t *testing.T) {
 }
 
 // Event IDs exceed 32 bits.
-func TestEventsPastThirtyTwoBits(t *testing.T) {
+func TestEventIDsBeyond32Bits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")

@@ -60,7 +60,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			case <-time.After(3 * stuck):
+			case <-time.After(3 * waitLimit):
 				t.Fatal("not acknowledged after the failover")
 			}
 			b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")

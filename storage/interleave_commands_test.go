@@ -13,7 +13,7 @@ import (
 // task run concurrently with every other transaction.
 func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	t.Parallel()
-	last := ends("say the last word", storage.Cancelled, events("end"))
+	last := ends("finish the CANCEL task", storage.Cancelled, events("end"))
 	called := func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))
 		c := b.claim(id)
@@ -49,7 +49,7 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 			with := append(slices.Clone(transactions), situation.meets...)
 			if len(situation.meets) == 2 { // the end of a CANCEL task ends its process
 				with = slices.DeleteFunc(with, func(tr transaction) bool {
-					return slices.Contains([]string{"finish", "finish and continue", "give the slot away"}, tr.name)
+					return slices.Contains([]string{"finish", "finish and continue", "release the slot"}, tr.name)
 				})
 			}
 			for a, one := range situation.meets {

@@ -17,7 +17,7 @@ func (b *bench) member(id string) {
 	b.t.Helper()
 	b.group("g-"+id, 2)
 	b.enqueue(id)
-	b.seat("g-"+id, id)
+	b.addPlace("g-"+id, id)
 }
 
 // group creates a job for several workers, without its members.
@@ -27,8 +27,8 @@ func (b *bench) group(id string, count int) {
 	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures) VALUES ($1, $2, $3, 0)", ns, id, count)
 }
 
-// seat gives a job a free slot of a group.
-func (b *bench) seat(group, id string) {
+// addPlace gives a job a free place of a group.
+func (b *bench) addPlace(group, id string) {
 	b.t.Helper()
 	b.exec("INSERT INTO job_places (namespace, process_id, job_id) VALUES ($1, $2, $3)", ns, id, group)
 	b.exec("UPDATE schedule SET taker = '' WHERE process_id = $1", id)
@@ -38,7 +38,7 @@ func (b *bench) leasedMember(id string) *storage.Claim {
 	b.t.Helper()
 	l, err := leaseOf(b.Store, "w", id, true)
 	if must(b.t, l, err) == nil {
-		b.t.Fatalf("member %s was not handed out", id)
+		b.t.Fatalf("member %s was not leased", id)
 	}
 	return &l.Claim
 }
@@ -51,7 +51,7 @@ var memberTransactions = []transaction{
 	ends("lose the worker", storage.Retry,
 		of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{},
 			jobs.ReassignMember{AnyWorker: true})),
-	ends("give back", storage.Retry, func(c *storage.Completion) {
+	ends("release", storage.Retry, func(c *storage.Completion) {
 		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false,
 			[]storage.Effect{jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true}}
 	}),
@@ -61,13 +61,13 @@ var memberTransactions = []transaction{
 var memberSituations = []situation{
 	{"it waits", func(b *bench, id string) *storage.Claim { b.member(id); return nil }},
 	{"a worker has it", func(b *bench, id string) *storage.Claim { b.member(id); return b.leasedMember(id) }},
-	{"a worker has it, a cancel was asked for", func(b *bench, id string) *storage.Claim {
+	{"a worker has it, a cancel was requested", func(b *bench, id string) *storage.Claim {
 		b.member(id)
 		c := b.leasedMember(id)
 		b.cancel(id)
 		return c
 	}},
-	{"a worker has it, the grace of a cancel is over", func(b *bench, id string) *storage.Claim {
+	{"a worker has it, the grace period of a cancel is over", func(b *bench, id string) *storage.Claim {
 		b.member(id)
 		c := b.leasedMember(id)
 		b.cancelFor(id, 0)
@@ -80,7 +80,7 @@ var memberSituations = []situation{
 func (b *bench) memberState(id string) string {
 	b.t.Helper()
 	return b.jobState(id) + ask[string](b,
-		`SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || CASE
+		`SELECT ' place of ' || coalesce(l.worker_id, 'none') || ', takers ' || g.takers::text || CASE
 		WHEN g.running_time IS NULL THEN ''
 		  ELSE ', begun' END || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
 		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l
@@ -94,19 +94,19 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	t.Parallel()
 	matrix{
 		situations: memberSituations, first: memberTransactions, second: memberTransactions,
-		standings: (*bench).memberState,
+		extraState: (*bench).memberState,
 	}.run(t)
 }
 
 // A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker
 // may take the slot, unless it is for a particular worker. The group counts as begun until it is
 // checked, which the transaction has requested.
-func TestSeats(t *testing.T) {
+func TestPlacesOfMembers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for id, want := range map[string]string{
 		"fails":  "place of w, takers {w}, begun, may be taken by =w",
-		"lost":   "place of nobody, takers {}, begun, may be taken by ",
+		"lost":   "place of none, takers {}, begun, may be taken by ",
 		"pinned": "place of w, takers {w}, begun, may be taken by =w",
 	} {
 		b.member(id)
@@ -124,7 +124,7 @@ func TestSeats(t *testing.T) {
 	for n := range 3 {
 		id := fmt.Sprint("m", n)
 		b.enqueue(id, func(j *jobs.NewJob) { j.Name = "many" })
-		b.seat("two", id)
+		b.addPlace("two", id)
 		l, err := leaseOf(b.Store, fmt.Sprint("w", n), "many", true)
 		if must(t, l, err) == nil {
 			t.Fatal("no task was available")
@@ -160,7 +160,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 		for n := range 4 {
 			member := fmt.Sprintf("%s-%d", id, n)
 			b.enqueue(member, func(j *jobs.NewJob) { j.Name = id })
-			b.seat(id, member)
+			b.addPlace(id, member)
 		}
 		got := func(workers ...string) (had []string) {
 			var mu sync.Mutex
@@ -210,7 +210,7 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 	b.group("g", 2)
 	for _, member := range []string{"g-1", "g-2"} {
 		b.enqueue(member, func(j *jobs.NewJob) { j.Name = "work" })
-		b.seat("g", member)
+		b.addPlace("g", member)
 	}
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
@@ -242,7 +242,7 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 func TestGroupStartsOrIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.begun("g")
+	b.checkedGroup("g")
 	release := b.foreign(`UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now()
 		+ interval '1 hour' WHERE process_id = 'g'`)
 	l, err := leaseOf(b.Store, "w", "m-g", true)

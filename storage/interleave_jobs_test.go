@@ -49,7 +49,7 @@ func (b *bench) leased(id string) *storage.Claim {
 	b.t.Helper()
 	l, err := lease(b.Store, "w", id)
 	if must(b.t, l, err) == nil {
-		b.t.Fatalf("job %s was not handed out", id)
+		b.t.Fatalf("job %s was not leased", id)
 	}
 	return &l.Claim
 }
@@ -77,7 +77,7 @@ var jobTransactions = []transaction{
 	ends("try again later", storage.Retry, retryInAnHour,
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
 	ends("lose the worker", storage.Retry, loseWorker),
-	ends("give back", storage.Retry, func(c *storage.Completion) {
+	ends("release", storage.Retry, func(c *storage.Completion) {
 		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}}
 	}),
 	cancel, endOverdueCancel, suspend, resume, remove,
@@ -86,13 +86,13 @@ var jobTransactions = []transaction{
 var jobSituations = []situation{
 	{"it waits", func(b *bench, id string) *storage.Claim { b.enqueue(id); return nil }},
 	{"a worker has it", func(b *bench, id string) *storage.Claim { b.enqueue(id); return b.leased(id) }},
-	{"a worker has it, a cancel was asked for", func(b *bench, id string) *storage.Claim {
+	{"a worker has it, a cancel was requested", func(b *bench, id string) *storage.Claim {
 		b.enqueue(id)
 		c := b.leased(id)
 		b.cancel(id)
 		return c
 	}},
-	{"a worker has it, the grace of a cancel is over", func(b *bench, id string) *storage.Claim {
+	{"a worker has it, the grace period of a cancel is over", func(b *bench, id string) *storage.Claim {
 		b.enqueue(id)
 		c := b.leased(id)
 		b.cancelFor(id, 0)
@@ -133,7 +133,7 @@ func (b *bench) jobState(id string) string {
 func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	matrix{
-		situations: jobSituations, first: jobTransactions, second: jobTransactions, standings: (*bench).jobState,
+		situations: jobSituations, first: jobTransactions, second: jobTransactions, extraState: (*bench).jobState,
 	}.run(t)
 }
 
@@ -141,7 +141,7 @@ func TestEveryTwoFastPathTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	matrix{
 		situations: jobSituations, first: only(t, jobTransactions, "succeed"), second: jobTransactions, fastPath: true,
-		standings: (*bench).jobState,
+		extraState: (*bench).jobState,
 	}.run(t)
 }
 
@@ -170,7 +170,7 @@ func TestPollMeetsTransactions(t *testing.T) {
 			l, err = lease(b.Store, "w", "j")
 			runs := ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'j'") == 1
 			if held := must(t, l, err) != nil; held != runs {
-				t.Errorf("after %s (%s): handed out %t, the process is %s", tr.name, answer, held, b.state("j"))
+				t.Errorf("after %s (%s): leased %t, the process is %s", tr.name, answer, held, b.state("j"))
 			}
 		})
 	}
@@ -237,7 +237,7 @@ func TestCancelMeetsClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (l != nil) == state.Ended {
-			t.Fatalf("round %d: handed out %t, cancelled %+v, the process is %s", round, l != nil, state, b.state(id))
+			t.Fatalf("round %d: leased %t, cancelled %+v, the process is %s", round, l != nil, state, b.state(id))
 		}
 		if l == nil {
 			continue

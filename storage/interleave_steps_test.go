@@ -28,8 +28,8 @@ func (b *bench) stepJob(id string) *storage.Claim {
 }
 
 // ofItsRun makes a completion notify the run of its job.
-func ofItsRun(goesOn bool) func(*storage.Completion) {
-	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), goesOn }
+func ofItsRun(mayContinue bool) func(*storage.Completion) {
+	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), mayContinue }
 }
 
 // aheadOfItsRun stores what the run of a job does next with the end of the job.
@@ -52,18 +52,18 @@ var stepTransactions = []transaction{
 	ends("lose the worker", storage.Retry, loseWorker),
 	{"cancel the job", false, cancel.run},
 	{"end an overdue cancel of the job", false, endOverdueCancel.run},
-	orders("cancel the run", func(s *storage.Store, id string) (string, error) {
+	commandOf("cancel the run", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(runOf(id)), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
 	}),
-	orders("suspend the run", func(s *storage.Store, id string) (string, error) {
+	commandOf("suspend the run", func(s *storage.Store, id string) (string, error) {
 		return "", s.SuspendProcess(key(runOf(id)), "why")
 	}),
 }
 
 var stepSituations = []situation{
 	{"the run waits", func(b *bench, id string) *storage.Claim { return b.stepJob(id) }},
-	{"the run is at work", func(b *bench, id string) *storage.Claim {
+	{"a task of the run runs", func(b *bench, id string) *storage.Claim {
 		c := b.stepJob(id)
 		b.claim(runOf(id))
 		return c
@@ -78,7 +78,7 @@ var stepSituations = []situation{
 		b.suspend(runOf(id))
 		return c
 	}},
-	{"the grace of a cancel of the job is over", func(b *bench, id string) *storage.Claim {
+	{"the grace period of a cancel of the job is over", func(b *bench, id string) *storage.Claim {
 		c := b.stepJob(id)
 		b.cancelFor(id, 0)
 		return c
@@ -109,7 +109,7 @@ func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	t.Parallel()
 	matrix{
 		situations: stepSituations, first: stepTransactions, second: stepTransactions, fastPath: true,
-		standings: (*bench).stepState,
+		extraState: (*bench).stepState,
 	}.run(t)
 }
 

@@ -46,7 +46,7 @@ func requests(name string, prepare func(s *storage.Store, id string) (storage.Pr
 var transactions = []transaction{
 	ends("finish", storage.Finished, events("done")),
 	ends("finish and continue", storage.Finished, timer(0)),
-	ends("give the slot away", storage.Finished, parked),
+	ends("release the slot", storage.Finished, withoutPromote),
 	ends("fail", storage.Failed, broken("no")),
 	ends("retry later", storage.Retry, retryInAnHour),
 	ends("complete", storage.Completed),
@@ -79,25 +79,27 @@ var deliver = transaction{"deliver", false, func(s *storage.Store, id string, _ 
 
 // The commands of operators, and the end of an overdue cancel.
 var (
-	suspend = orders("suspend", func(s *storage.Store, id string) (string, error) {
+	suspend = commandOf("suspend", func(s *storage.Store, id string) (string, error) {
 		return "", s.SuspendProcess(key(id), "why")
 	})
-	resume = orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) })
-	cancel = orders("cancel", func(s *storage.Store, id string) (string, error) {
+	resume = commandOf("resume", func(s *storage.Store, id string) (string, error) {
+		return "", s.ResumeProcess(key(id))
+	})
+	cancel = commandOf("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
 	})
-	remove = orders("remove", func(s *storage.Store, id string) (string, error) {
+	remove = commandOf("remove", func(s *storage.Store, id string) (string, error) {
 		return "", s.RemoveProcess(context.Background(), key(id))
 	})
-	endOverdueCancel = orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
+	endOverdueCancel = commandOf("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
 		ended, err := s.EndOverdueCancel(key(id))
 		return fmt.Sprint("ended:", ended), err
 	})
 )
 
-// orders returns a transaction with the command of an operator. A rejection is a result, too.
-func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
+// commandOf returns a transaction with the command of an operator. A rejection is a result, too.
+func commandOf(name string, run func(s *storage.Store, id string) (string, error)) transaction {
 	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		answer, err := run(s, id)
 		var status *process.WrongStatusError
@@ -122,19 +124,22 @@ type makeSituation func(b *bench, id string) *storage.Claim
 
 var situations = []situation{
 	{"idle", func(b *bench, id string) *storage.Claim { b.process(id, timer(time.Hour)); return nil }},
-	{"at work", func(b *bench, id string) *storage.Claim {
+	{"a call runs", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour), named(time.Hour, "n"))
 		return b.claim(id)
 	}},
-	{"at work, a call waits", func(b *bench, id string) *storage.Claim {
+	{"a call runs, a call waits", func(b *bench, id string) *storage.Claim {
 		b.process(id)
 		c := b.claim(id)
 		b.call(id)
 		return c
 	}},
-	{"at work by key", func(b *bench, id string) *storage.Claim { b.process(id); return b.claim(id, keyed("k", "x")) }},
+	{"a call with a key runs", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		return b.claim(id, keyed("k", "x"))
+	}},
 	{"new", func(b *bench, id string) *storage.Claim { return b.start(id) }},
-	{"broken", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return nil }},
+	{"broken", func(b *bench, id string) *storage.Claim { b.breakProcess(id, timer(time.Hour)); return nil }},
 	{"suspended, a call waits", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))
 		c := b.claim(id)
@@ -153,7 +158,7 @@ var situations = []situation{
 		return c
 	}},
 	{"in repair", func(b *bench, id string) *storage.Claim {
-		b.wreck(id, timer(time.Hour))
+		b.breakProcess(id, timer(time.Hour))
 		return b.repair(id).Claim
 	}},
 }
@@ -164,9 +169,9 @@ type matrix struct {
 	first, second []transaction
 	// fastPath is set if the first transaction tries the fast path first. If that does not apply,
 	// it releases the process and may then be the second one.
-	fastPath  bool
-	standings func(b *bench, id string) string // state to compare in addition to the process and its messages, or nil
-	after     func(b *bench)                   // runs at the end of a situation, or nil
+	fastPath   bool
+	extraState func(b *bench, id string) string // state to compare in addition to the process and its messages, or nil
+	after      func(b *bench)                   // runs at the end of a situation, or nil
 }
 
 // run runs the transactions concurrently on two nodes, and compares the results with those of
@@ -185,8 +190,8 @@ func (m matrix) run(t *testing.T) {
 				other.WithGeneralStatements()
 				meet = b.meet
 			}
-			if m.standings != nil {
-				b.standings = func(id string) string { return m.standings(b, id) }
+			if m.extraState != nil {
+				b.extraState = func(id string) string { return m.extraState(b, id) }
 			}
 			for a, first := range m.first {
 				for z, second := range m.second {
@@ -223,7 +228,7 @@ func TestEveryTwoTransactions(t *testing.T) {
 
 func TestEveryTwoFastPathTransactions(t *testing.T) {
 	t.Parallel()
-	onFastPath := only(t, transactions, "call", "repeat a call", "finish", "give the slot away")
+	onFastPath := only(t, transactions, "call", "repeat a call", "finish", "release the slot")
 	matrix{situations: situations, first: onFastPath, second: transactions, fastPath: true}.run(t)
 }
 
@@ -252,7 +257,7 @@ func (b *bench) meetOnFastPath(
 func (b *bench) expect(got string, first, second transaction, want ...string) {
 	b.t.Helper()
 	if !slices.Contains(want, got) {
-		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s",
+		b.t.Errorf("%s, together with %s:\n %s\nwant as if they ran one after the other:\n %s",
 			first.name, second.name, got, strings.Join(want, "\n or\n "))
 	}
 }
@@ -263,7 +268,7 @@ func (b *bench) serial(
 	other *storage.Store, situation makeSituation, id string, first, second transaction, reverse bool,
 ) (string, bool) {
 	b.t.Helper()
-	claim := b.posted(situation, id)
+	claim := b.createWithMessages(situation, id)
 	if claim == nil && (first.result || second.result) {
 		return "", false
 	}
@@ -278,11 +283,11 @@ func (b *bench) serial(
 	if err := errors.Join(runs[0](), runs[1]()); err != nil {
 		b.t.Fatalf("%s, then %s (reverse: %t): %v", first.name, second.name, reverse, err)
 	}
-	return fmt.Sprintf("%s\n then %s\n %s %s", answers[0], answers[1], b.state(id), b.standing(id)), true
+	return fmt.Sprintf("%s\n then %s\n %s %s", answers[0], answers[1], b.state(id), b.pendingState(id)), true
 }
 
-// posted creates a process with undelivered messages.
-func (b *bench) posted(situation makeSituation, id string) *storage.Claim {
+// createWithMessages creates a process with undelivered messages.
+func (b *bench) createWithMessages(situation makeSituation, id string) *storage.Claim {
 	b.t.Helper()
 	claim := situation(b, id)
 	b.exec(`INSERT INTO messages (namespace, process_id, kind)
@@ -290,12 +295,12 @@ func (b *bench) posted(situation makeSituation, id string) *storage.Claim {
 	return claim
 }
 
-// standing returns the undelivered messages of a process.
-func (b *bench) standing(id string) string {
+// pendingState returns the undelivered messages of a process, and what extraState returns.
+func (b *bench) pendingState(id string) string {
 	b.t.Helper()
 	own := ""
-	if b.standings != nil {
-		own = b.standings(id) + " messages "
+	if b.extraState != nil {
+		own = b.extraState(id) + " messages "
 	}
 	return own + ask[string](b, `SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', '
 		ORDER BY message_id), 'none') FROM messages WHERE namespace = 'shop' AND process_id = $1`, id)
@@ -310,7 +315,7 @@ func (b *bench) together(
 	b.t.Helper()
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
-		claim := b.posted(situation, id)
+		claim := b.createWithMessages(situation, id)
 		// for the job of a step, the run as well
 		release := b.foreign(`SELECT FROM processes
 			WHERE namespace = 'shop' AND process_id IN ($1, '~flow/' || $1) FOR UPDATE`, id)
@@ -325,7 +330,7 @@ func (b *bench) together(
 			b.t.Fatalf("%s together with %s: %v", first.name, second.name, err)
 		}
 		if err == nil && waits {
-			return fmt.Sprintf("%s\n then %s\n %s %s", x, y, b.state(id), b.standing(id))
+			return fmt.Sprintf("%s\n then %s\n %s %s", x, y, b.state(id), b.pendingState(id))
 		}
 	}
 	b.t.Fatalf("%s together with %s: never within the lock timeout", first.name, second.name)

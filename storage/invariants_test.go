@@ -167,8 +167,8 @@ var planted = []struct{ invariant, process, sql string }{
 
 var errRolledBack = errors.New("rolled back")
 
-// stock fills a database with one process of each kind that the invariants check.
-func (b *bench) stock() {
+// fillDatabase fills a database with one process of each kind that the invariants check.
+func (b *bench) fillDatabase() {
 	b.record("EVENT", "LIFECYCLE", "JOB")
 	b.exec(`CREATE FUNCTION drop_trigger() RETURNS int LANGUAGE plpgsql AS $$
 		BEGIN DROP TRIGGER job_events_change ON job_events; RETURN 1; END$$`)
@@ -183,8 +183,8 @@ func (b *bench) stock() {
 	b.call("placed", withoutSlot)
 	b.call("placed", withoutSlot)
 	b.start("new")
-	b.wreck("broken")
-	b.wreck("repairs")
+	b.breakProcess("broken")
+	b.breakProcess("repairs")
 	b.repair("repairs")
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed, events("a")))
@@ -192,7 +192,7 @@ func (b *bench) stock() {
 	b.save(end(b.claim("retries", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	b.claim("retries")
 	b.process("parent")
-	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", notifySender("over")),
+	b.save(end(b.claim("parent"), storage.Finished, withMessages(startOf("child", notifySender("over")),
 		notifyOf("broken", "x"))))
 	b.deliver("child")
 	b.deliver("broken")
@@ -243,7 +243,7 @@ func (b *bench) stock() {
 func TestInvariantsAreChecked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.stock()
+	b.fillDatabase()
 	sound, err := storage.CheckInvariants(t.Context(), b.db)
 	if len(must(t, sound, err).Violations) > 0 {
 		t.Fatalf("a sound database violates %v", sound.Violations)
@@ -290,8 +290,8 @@ func TestInvariantsAreChecked(t *testing.T) {
 func TestQuiescenceIsChecked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.stock()
-	standing := func() (list []string) {
+	b.fillDatabase()
+	stuckWork := func() (list []string) {
 		t.Helper()
 		report, err := storage.CheckQuiescent(t.Context(), b.db, 10*time.Second, 10*time.Second)
 		for _, v := range must(t, report, err).Violations {
@@ -299,7 +299,7 @@ func TestQuiescenceIsChecked(t *testing.T) {
 		}
 		return slices.Compact(sorted(list))
 	}
-	equal(t, "at first", standing(), "[]")
+	equal(t, "at first", stuckWork(), "[]")
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'placed'")
 	b.due("timers")
 	b.due("retries") // it has a running task
@@ -312,19 +312,19 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	b.exec("UPDATE processes SET cancel_deadline = cancel_deadline - interval '2 minutes' WHERE process_id = 'ending'")
 	b.exec(`UPDATE schedule SET scheduled_time = scheduled_time - interval '61 minutes',
 		start_deadline = start_deadline - interval '61 minutes' WHERE process_id = 'deadline'`)
-	equal(t, "later", standing(), "[cancel_ends ending hold_is_used idle key_is_given inline late_job_ends deadline "+
+	equal(t, "later", stuckWork(), "[cancel_ends ending hold_is_used idle key_is_given inline late_job_ends deadline "+
 		"lease_is_held new place_is_found deadline place_is_found placed reservation_is_used idle timer_fires timers]")
 	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
 	b.exec("DELETE FROM constraint_reservations")
-	equal(t, "in a paused namespace", standing(), "[cancel_ends ending late_job_ends deadline lease_is_held new]")
+	equal(t, "in a paused namespace", stuckWork(), "[cancel_ends ending late_job_ends deadline lease_is_held new]")
 	b.exec(`INSERT INTO messages (namespace, process_id, kind, created_time) VALUES
 		('shop', 'idle', 'notify', now() - interval '1 minute')`)
-	equal(t, "with an undelivered message", standing(),
+	equal(t, "with an undelivered message", stuckWork(),
 		"[cancel_ends ending late_job_ends deadline lease_is_held new message_is_delivered idle]")
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
-	equal(t, "of a dead node", standing(),
+	equal(t, "of a dead node", stuckWork(),
 		"[cancel_ends ending late_job_ends deadline lease_is_held calls lease_is_held ending lease_is_held fired "+
 			"lease_is_held new lease_is_held repairs lease_is_held retries]")
 }

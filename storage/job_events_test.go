@@ -23,7 +23,7 @@ func stepEvents(events ...*jobs.Event) func(*storage.Completion) {
 
 // Events of a result are stored with it, in order. They are not stored if the attempt is fenced or
 // the namespace does not keep them.
-func TestJobEventsRide(t *testing.T) {
+func TestJobEventsOfResults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	mode := storage.EventsAll
@@ -45,27 +45,27 @@ func TestJobEventsRide(t *testing.T) {
 	late := end(b.claim("p"), storage.Finished, stepEvents(step, run))
 	late.FencingToken++
 	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("a late one: %v", err)
+		t.Errorf("a late result: %v", err)
 	}
-	written("of one that is late", "")
+	written("events of a late result", "")
 	late.FencingToken--
 	b.save(late)
 	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; ` +
 		`p status_changed running succeeded 0`
-	written("of one that has finished", both)
+	written("events of a finished attempt", both)
 	b.save(end(b.claim("p"), storage.Retry, stepEvents(&jobs.Event{RunID: "other", Type: "attempt_failed"}),
 		func(c *storage.Completion) {
 			c.RetryAfter = time.Hour
 		}))
-	written("of one that is made again", both+"; other attempt_failed 0")
+	written("events of an attempt that is retried", both+"; other attempt_failed 0")
 
 	b.exec("DELETE FROM job_events")
 	mode = storage.EventsEnds
 	b.save(end(b.claim("p"), storage.Finished, stepEvents(step, run)))
-	written("of ends alone", "p status_changed running succeeded 0")
+	written("events in mode ENDS", "p status_changed running succeeded 0")
 	mode = storage.EventsNone
 	b.save(end(b.claim("p"), storage.Removed, stepEvents(run)))
-	written("where none are kept", "p status_changed running succeeded 0")
+	written("events in mode NONE", "p status_changed running succeeded 0")
 }
 
 // An attempt would be retried after a cancel request, and a cancel ends its job in the same
@@ -77,7 +77,7 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 		overdue bool
 		ends    string
 	}{
-		{"the grace is over", true, "cancel_grace_expired cancel_requested>cancelled"},
+		{"the grace period is over", true, "cancel_grace_expired cancel_requested>cancelled"},
 		{"another request", false, "cancelled cancel_requested>cancelled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -112,14 +112,14 @@ func TestEndLateJobs(t *testing.T) {
 	b.enqueue("leased", startsWithin)
 	leased := b.leased("leased")
 	b.enqueue("without")
-	standing, err := b.ReadNamespaceStates(t.Context())
-	equal(t, "a job is late", must(t, standing, err)[0].Late, false)
+	states, err := b.ReadNamespaceStates(t.Context())
+	equal(t, "a job is late", must(t, states, err)[0].Late, false)
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
 	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES
 		($1, 'placed', $1, 'parent', '')`, ns)
 	b.delay()
-	standing, err = b.ReadNamespaceStates(t.Context())
-	equal(t, "a job is late", must(t, standing, err)[0].Late, true)
+	states, err = b.ReadNamespaceStates(t.Context())
+	equal(t, "a job is late", must(t, states, err)[0].Late, true)
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[placed scheduled suspended]")
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
 	for _, id := range []string{"scheduled", "suspended", "placed"} {

@@ -27,20 +27,20 @@ type load struct {
 	clients   int
 	calls     int // per client
 
-	done    atomic.Int64
-	mutex   sync.Mutex
-	acked   map[string]bool // false if the outcome is unknown
-	twinned atomic.Int64
+	done     atomic.Int64
+	mutex    sync.Mutex
+	acked    map[string]bool // false if the outcome is unknown
+	repeated atomic.Int64
 }
 
-// run makes all calls. Every other client uses keys and repeats unanswered calls. meddle runs
+// run makes all calls. Every other client uses keys and repeats unanswered calls. meanwhile runs
 // concurrently.
-func (l *load) run(meddle func()) {
+func (l *load) run(meanwhile func()) {
 	l.acked = map[string]bool{}
 	all(l.clients+1, func(i int) {
 		if i == l.clients {
-			if meddle != nil {
-				meddle()
+			if meanwhile != nil {
+				meanwhile()
 			}
 			return
 		}
@@ -49,7 +49,7 @@ func (l *load) run(meddle func()) {
 			op := fmt.Sprintf("op-%d-%d", i, n)
 			id := fmt.Sprintf("p%d", (i+n)%l.processes)
 			for !l.call(w, id, op, i%2 == 0) {
-				l.twinned.Add(1)
+				l.repeated.Add(1)
 			}
 			l.done.Add(1)
 		}
@@ -115,7 +115,7 @@ func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 	if len(stored) > 0 {
 		t.Errorf("%v were not requested", stored)
 	}
-	t.Logf("%d calls, %d of unknown outcome, %d repeated", len(l.acked), unknown, l.twinned.Load())
+	t.Logf("%d calls, %d of unknown outcome, %d repeated", len(l.acked), unknown, l.repeated.Load())
 	report, err := storage.CheckInvariants(t.Context(), db)
 	quiet, err2 := storage.CheckQuiescent(t.Context(), db, 0, time.Minute)
 	if err := errors.Join(err, err2); err != nil || len(report.Violations)+len(quiet.Violations) > 0 {
@@ -123,8 +123,8 @@ func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 	}
 }
 
-// found creates the processes of a load.
-func (l *load) found(t *testing.T, w *worker) {
+// create creates the processes of a load.
+func (l *load) create(t *testing.T, w *worker) {
 	t.Helper()
 	for n := range l.processes {
 		p, err := w.store.PrepareInit(newInit(fmt.Sprintf("p%d", n)))
@@ -140,7 +140,7 @@ func TestTwoNodesUnderLoad(t *testing.T) {
 	other := open(t, b.dsn, storage.Config{})
 	// more than fill one lane of each
 	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 400, calls: 4}
-	l.found(t, l.workers[0])
+	l.create(t, l.workers[0])
 	total := int64(l.clients * l.calls)
 	l.run(func() {
 		for n := 0; l.done.Load() < total; n++ {
@@ -171,7 +171,7 @@ func TestLanesAreTerminatedUnderLoad(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := open(t, b.dsn, storage.Config{Registerer: registry})
 	l := &load{workers: []*worker{newWorker(t, s)}, processes: 8, clients: 32, calls: 40}
-	l.found(t, l.workers[0])
+	l.create(t, l.workers[0])
 	l.run(func() {
 		for done := int64(50); done < int64(l.clients*l.calls); done = l.done.Load() + 50 {
 			for l.done.Load() < done && l.done.Load() < int64(l.clients*l.calls) {
@@ -220,7 +220,7 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	s := open(t, server.DSN(), storage.Config{})
 	w := newWorker(t, s)
 	l := &load{workers: []*worker{w}, processes: 8, clients: 16, calls: 200}
-	l.found(t, w)
+	l.create(t, w)
 	var restarts atomic.Int64
 	l.run(func() {
 		for done := int64(300); done <= 900; done += 300 {
@@ -246,7 +246,7 @@ func TestConnectionsAreCutUnderLoad(t *testing.T) {
 	p := newProxy(t, b.dsn)
 	w := newWorker(t, open(t, p.DSN, storage.Config{}))
 	l := &load{workers: []*worker{w}, processes: 8, clients: 32, calls: 60}
-	l.found(t, w)
+	l.create(t, w)
 	total := int64(l.clients * l.calls)
 	cuts := 0
 	l.run(func() {
@@ -261,6 +261,6 @@ func TestConnectionsAreCutUnderLoad(t *testing.T) {
 	l.check(t, b.db)
 	t.Logf("%d cuts, %d tasks adopted, %d answers lost", cuts, w.adopted, w.lost)
 	if cuts < 10 || w.adopted == 0 || w.lost == 0 {
-		t.Error("the test has tested too little")
+		t.Error("too few cuts or responses: the test checked too little")
 	}
 }

@@ -182,7 +182,7 @@ func TestFunctionsCheckJSON(t *testing.T) {
 
 // An application that keeps its transaction open after sending a message blocks neither the
 // targets, nor the scan, nor the removal of processes.
-func TestOpenTransactionHoldsUpNobody(t *testing.T) {
+func TestOpenTransactionBlocksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := open(t, b.dsn, storage.Config{Lanes: 1})
@@ -191,7 +191,7 @@ func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 	b.process("q")
 	b.foreign(`SELECT progressor.notify('shop', 'p'), progressor.start('shop', 'p'), progressor.start('shop', 'new'),
 		progressor.notify('shop', 'q')`)
-	b.say(notifyOf("p", "a"))
+	b.send(notifyOf("p", "a"))
 	equal(t, "found", b.found(0), "[p]")
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 	in, err := s.PrepareInit(newInit("new"))
@@ -225,12 +225,12 @@ func TestListen(t *testing.T) {
 	<-heard
 	b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'progressor listen'`)
-	equal(t, "it broke", <-up, false)
+	equal(t, "the connection broke", <-up, false)
 	equal(t, "it listens again", <-up, true)
 	b.exec("SELECT progressor.notify('shop', 'p')")
 	<-heard
 	stop()
 	<-done
 	equal(t, "at the end", <-up, false)
-	equal(t, "heard besides", len(heard), 0)
+	equal(t, "other notices", len(heard), 0)
 }

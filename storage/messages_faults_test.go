@@ -19,12 +19,12 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 			c := newCutBench(t)
 			c.namespace(ns)
 			c.process("target")
-			claim := c.there("sender")
+			claim := c.claimThroughProxy("sender")
 			notified := make(chan []process.Key, 10)
 			c.front.OnMessages(func(targets []process.Key, _ bool) { notified <- targets })
 			made := c.proxy.next(at)
-			c.saveThere(end(claim, storage.Finished,
-				says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
+			c.saveThroughProxy(end(claim, storage.Finished,
+				withMessages(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
 			<-made
 			equal(t, "sent", c.undelivered(), 3)
 			equal(t, "targets", <-notified, "[shop/new shop/target]")
@@ -58,7 +58,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 			messages = append(messages, notifyOf(id, fmt.Sprint(n)))
 			want += fmt.Sprint(" ", n)
 		}
-		b.say(messages...)
+		b.send(messages...)
 		all(3, func(i int) {
 			for more := true; more; {
 				var err error
@@ -72,7 +72,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 			}
 		})
 		b.deliver(id) // the messages of a node that gave up
-		equal(t, "what waits in "+id, b.waiting(id), want)
+		equal(t, "waiting tasks of "+id, b.waiting(id), want)
 	}
 	equal(t, "left", b.undelivered(), 0)
 }
@@ -83,7 +83,7 @@ func TestStartMeetsAStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.namespace(ns)
-	b.say(startOf("p"), notifyOf("p", "a"))
+	b.send(startOf("p"), notifyOf("p", "a"))
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
 	for _, sql := range []string{
@@ -125,7 +125,7 @@ func TestStartWaitsForRemoval(t *testing.T) {
 		SELECT 'shop', 'p', n, 0, now(), '' FROM generate_series(1, 2500) n`)
 	b.exec("UPDATE processes SET last_event_id = 2500 WHERE process_id = 'p'")
 	b.save(end(b.claim("p"), storage.Removed))
-	b.say(startOf("p"))
+	b.send(startOf("p"))
 	equal(t, "delivered too early", b.deliver("p"), "")
 	for ask[int](b, "SELECT count(*) FROM processes WHERE process_id = 'p'") > 0 {
 		must(t, 0, second(b.PurgeRemoved(t.Context())))
@@ -139,7 +139,7 @@ func TestTargetHeldByForeignSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.say(notifyOf("p", "a"))
+	b.send(notifyOf("p", "a"))
 	release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "p")
 	if _, _, err := b.DeliverMessages(key("p")); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("a delivery to a locked process: %v", err)
@@ -163,7 +163,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	for try := range 50 {
 		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
 		b.process(old)
-		b.say(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
+		b.send(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
 		release := hold("first")
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// says adds messages to a completion.
-func says(messages ...storage.Message) func(*storage.Completion) {
+// withMessages adds messages to a completion.
+func withMessages(messages ...storage.Message) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Messages = append(c.Messages, messages...) }
 }
 
@@ -56,13 +56,13 @@ func (b *bench) deliver(id string) string {
 	return strings.Join(list, ", ")
 }
 
-// say sends messages from a separate process, which is not removed.
-func (b *bench) say(messages ...storage.Message) {
+// send sends messages from a separate process, which is not removed.
+func (b *bench) send(messages ...storage.Message) {
 	b.t.Helper()
 	if _, err := b.GetProcess(b.t.Context(), key("sender")); err != nil {
 		b.process("sender")
 	}
-	b.save(end(b.claim("sender"), storage.Finished, says(messages...)))
+	b.save(end(b.claim("sender"), storage.Finished, withMessages(messages...)))
 }
 
 // waiting returns the args of the waiting tasks of a process, in order.
@@ -72,7 +72,7 @@ func (b *bench) waiting(id string) string {
 		FROM schedule WHERE process_id = $1`, id)
 }
 
-func (b *bench) letters() string {
+func (b *bench) deadLetters() string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce(string_agg(kind || ' ' || process_id || ' ' || outcome, ', '
 		ORDER BY message_id), '') FROM dead_letters`)
@@ -84,25 +84,25 @@ func (b *bench) undelivered() int {
 }
 
 // The messages of an attempt that is fenced, fails, is retried or is rejected are not stored.
-func TestOnlyResultsSpeak(t *testing.T) {
+func TestOnlyResultsSendMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	c := b.claim("p")
-	again := b.save(end(c, storage.Retry, says(notifyOf("q", "no")))).Next
-	if _, err := b.SaveResult(end(c, storage.Finished, says(notifyOf("q", "no")))); err == nil {
+	again := b.save(end(c, storage.Retry, withMessages(notifyOf("q", "no")))).Next
+	if _, err := b.SaveResult(end(c, storage.Finished, withMessages(notifyOf("q", "no")))); err == nil {
 		t.Error("a late result was stored")
 	}
-	b.save(end(again, storage.Rejected, says(notifyOf("q", "no"))))
-	if _, err := b.SaveResult(end(again, storage.Removed, says(notifyOf("q", "no")))); err == nil {
+	b.save(end(again, storage.Rejected, withMessages(notifyOf("q", "no"))))
+	if _, err := b.SaveResult(end(again, storage.Removed, withMessages(notifyOf("q", "no")))); err == nil {
 		t.Error("a late removal was stored")
 	}
-	b.save(end(b.claim("p"), storage.Failed, broken("x"), says(notifyOf("q", "no"))))
+	b.save(end(b.claim("p"), storage.Failed, broken("x"), withMessages(notifyOf("q", "no"))))
 	equal(t, "messages", b.undelivered(), 0)
 	b.process("r")
-	b.save(end(b.claim("r"), storage.Completed, says(notifyOf("q", "yes"))))
+	b.save(end(b.claim("r"), storage.Completed, withMessages(notifyOf("q", "yes"))))
 	b.process("s")
-	b.save(end(b.claim("s"), storage.Removed, says(notifyOf("q", "yes"))))
+	b.save(end(b.claim("s"), storage.Removed, withMessages(notifyOf("q", "yes"))))
 	equal(t, "messages", b.undelivered(), 2)
 	equal(t, "delivered", b.deliver("q"), "notify not_found, notify not_found")
 }
@@ -117,7 +117,7 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	for n := range 40 {
 		messages = append(messages, notifyOf("q", fmt.Sprint(n)))
 	}
-	b.say(append(messages, startOf("q"), notifyOf("q", "late"))...)
+	b.send(append(messages, startOf("q"), notifyOf("q", "late"))...)
 	want := "notify not_found, start delivered, start exists" + strings.Repeat(", notify delivered", 40) +
 		", start exists, notify delivered"
 	equal(t, "delivered", b.deliver("q"), want)
@@ -126,13 +126,13 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 			"37 38 39 late")
 	equal(t, "the next task", ids(b.searchCalls(9)), "[q]")
 	equal(t, "left", b.undelivered(), 0)
-	equal(t, "dropped", b.letters(), "notify q not_found")
-	b.say(startOf("far", func(m *storage.Message) { m.StartTime = time.Now().Add(time.Hour) }),
+	equal(t, "dropped", b.deadLetters(), "notify q not_found")
+	b.send(startOf("far", func(m *storage.Message) { m.StartTime = time.Now().Add(time.Hour) }),
 		storage.Message{Kind: storage.MessageStart, Target: process.Key{Namespace: "none", ProcessID: "x"}})
 	equal(t, "a start at its time", b.deliver("far"), "start delivered later")
 	b.is("far", "INIT e0: INIT waits for time#0")
 	deliveries, _, err := b.DeliverMessages(process.Key{Namespace: "none", ProcessID: "x"})
-	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false false}]")
+	equal(t, "a start in a missing namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
 // A start in a namespace that is being deleted creates nothing, and its sender is notified.
@@ -140,13 +140,13 @@ func TestStartInDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.namespace(ns)
-	b.say(startOf("q"))
+	b.send(startOf("q"))
 	if _, err := b.RequestDeletion(t.Context(), ns, storage.DeletesData); err != nil {
 		t.Fatal(err)
 	}
 	found, err := b.DropStarts(t.Context(), ns)
 	equal(t, "found", must(t, found, err), true)
-	equal(t, "dropped", b.letters(), "start q not_found")
+	equal(t, "dropped", b.deadLetters(), "start q not_found")
 	found, err = b.DropStarts(t.Context(), ns)
 	equal(t, "found", must(t, found, err), false)
 }
@@ -160,9 +160,9 @@ func TestNotifyTakesItsTurn(t *testing.T) {
 	b.process("busy")
 	c := b.claim("busy")
 	b.call("busy", func(c *storage.Call) { c.MaxWaiting = 1 })
-	b.say(notifyOf("idle", "a"), notifyOf("busy", "b"))
-	equal(t, "to one that is idle", b.deliver("idle"), "notify delivered")
-	equal(t, "to one that is busy", b.deliver("busy"), "notify delivered")
+	b.send(notifyOf("idle", "a"), notifyOf("busy", "b"))
+	equal(t, "to an idle process", b.deliver("idle"), "notify delivered")
+	equal(t, "to a busy process", b.deliver("busy"), "notify delivered")
 	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0")
 	b.is("busy", "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for process#0, NOTIFY waits for process#0")
 	next := b.save(end(c, storage.Finished)).Next
@@ -170,12 +170,12 @@ func TestNotifyTakesItsTurn(t *testing.T) {
 	equal(t, "the last", next.TaskType, process.TaskNotify)
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
-	b.say(notifyOf("ended", "c"))
-	equal(t, "to one at its end", b.deliver("ended"), "notify ended")
-	equal(t, "dropped", b.letters(), "notify ended ended")
+	b.send(notifyOf("ended", "c"))
+	equal(t, "to an ended process", b.deliver("ended"), "notify ended")
+	equal(t, "dropped", b.deadLetters(), "notify ended ended")
 	b.exec("UPDATE dead_letters SET dropped_time = dropped_time - interval '25 hours'")
 	must(t, 0, second(b.Forget(t.Context(), time.Hour)))
-	equal(t, "a day later", b.letters(), "")
+	equal(t, "a day later", b.deadLetters(), "")
 }
 
 // Messages to a process in ERROR wait for a repair, by the processor or not, or for its end.
@@ -206,8 +206,8 @@ func TestMessagesWaitForRepair(t *testing.T) {
 		},
 	}
 	for id, repair := range repairs {
-		b.wreck(id)
-		b.say(notifyOf(id, "a"), notifyOf(id, "b"))
+		b.breakProcess(id)
+		b.send(notifyOf(id, "a"), notifyOf(id, "b"))
 		equal(t, id, b.deliver(id), "notify held, notify held")
 		equal(t, "found of "+id, slices.Contains(b.found(0), id), false)
 		targets := b.targets(func() { repair(id) })
@@ -219,7 +219,7 @@ func TestMessagesWaitForRepair(t *testing.T) {
 		"completed": "notify ended, notify ended",
 		"removed":   "notify not_found, notify not_found", "broken": "",
 	} {
-		equal(t, "at last, "+id, b.deliver(id), want)
+		equal(t, "after the end, "+id, b.deliver(id), want)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestMessagesWaitForResume(t *testing.T) {
 		b.process(id)
 		c := b.claim(id)
 		must(t, 0, b.SuspendProcess(key(id), "later"))
-		b.say(notifyOf(id, "a"), cancelOf(id))
+		b.send(notifyOf(id, "a"), cancelOf(id))
 		equal(t, id, b.deliver(id), "notify held, cancel held")
 		targets := b.targets(func() {
 			switch id {
@@ -269,15 +269,15 @@ func TestCancelByMessage(t *testing.T) {
 	b.call("placed", withoutSlot)
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
-	b.say(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"),
+	b.send(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"),
 		cancelOf("idle"), notifyOf("idle", "b"), cancelOf("placed"),
-		cancelOf("ended"), cancelOf("nobody"))
-	equal(t, "to a new one", b.deliver("new"), "start delivered, cancel delivered, notify delivered")
-	equal(t, "to an idle one", b.deliver("idle"),
+		cancelOf("ended"), cancelOf("absent"))
+	equal(t, "to a new process", b.deliver("new"), "start delivered, cancel delivered, notify delivered")
+	equal(t, "to an idle process", b.deliver("idle"),
 		"notify delivered, cancel delivered, cancel delivered, notify delivered")
-	equal(t, "to one that waits for a slot", b.deliver("placed"), "cancel delivered")
-	equal(t, "to one at its end", b.deliver("ended"), "cancel ended")
-	equal(t, "to none", b.deliver("nobody"), "cancel not_found")
+	equal(t, "to a process that waits for a slot", b.deliver("placed"), "cancel delivered")
+	equal(t, "to an ended process", b.deliver("ended"), "cancel ended")
+	equal(t, "to a missing process", b.deliver("absent"), "cancel not_found")
 	b.is("new", "INIT e0: INIT waits for place#0, CANCEL waits for process#0, NOTIFY waits for process#0")
 	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for process#0, CANCEL waits for place#0, NOTIFY waits for "+
 		"process#0")
@@ -293,7 +293,7 @@ func TestCancelByMessage(t *testing.T) {
 		}
 	}
 	equal(t, "the next tasks", next, "[INIT CANCEL CANCEL]")
-	equal(t, "dropped", b.letters(), "cancel ended ended, cancel nobody not_found")
+	equal(t, "dropped", b.deadLetters(), "cancel ended ended, cancel absent not_found")
 }
 
 // found returns the targets that a scan finds.
@@ -329,7 +329,7 @@ func TestSearchMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "targets", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }),
+	equal(t, "targets", b.targets(func() { b.send(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }),
 		"[p q]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', 's', 'notify')")
 	equal(t, "at first", b.found(time.Hour), "[s]")

@@ -172,7 +172,7 @@ func (m Migration) holder(ctx context.Context) string {
 
 // describe returns a description of the session that a query finds.
 func (m Migration) describe(ctx context.Context, query string, args ...any) (string, bool) {
-	cfg, err := connConfig(m.DSN, calmSettings, migrateName)
+	cfg, err := connConfig(m.DSN, backgroundSettings, migrateName)
 	if err != nil {
 		return "", false
 	}
@@ -247,7 +247,7 @@ func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) 
 
 // appliedMigrations returns when each migration was applied. It returns none if there is no schema.
 func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, error) {
-	cfg, err := connConfig(dsn, calmSettings, migrateName)
+	cfg, err := connConfig(dsn, backgroundSettings, migrateName)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	if err != nil {
 		return fmt.Errorf("dsn: %w", redact(err))
 	}
-	tune(&cfg.Config, map[string]string{
+	applySettings(&cfg.Config, map[string]string{
 		// an index on many rows takes a long time
 		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0",
 	}, migrateName)

@@ -135,15 +135,15 @@ func TestOpenOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	want := storage.SchemaVersion()
-	says := func(oldest int64) string {
+	declareOldest := func(oldest int64) string {
 		return fmt.Sprintf("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql IMMUTABLE AS "+
 			"'SELECT %d::bigint'", oldest)
 	}
 	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
-	b.exec(says(want))
+	b.exec(declareOldest(want))
 	open(t, b.dsn, storage.Config{}).Close()
-	for _, tt := range []struct{ sql, says string }{
-		{says(want + 1),
+	for _, tt := range []struct{ sql, message string }{
+		{declareOldest(want + 1),
 			fmt.Sprintf("needs a program of schema version %d or newer, but this program has %d: run a newer "+
 				"progressor", want+1, want)},
 		{"DROP FUNCTION oldest_engine()", fmt.Sprintf("newer than this program's %d: run a newer progressor", want)},
@@ -151,8 +151,8 @@ func TestOpenOnANewerSchema(t *testing.T) {
 		b.exec(tt.sql)
 		var schema *storage.SchemaError
 		_, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn})
-		if !errors.As(err, &schema) || schema.Have != 999 || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("a store on a newer schema: %v, want %q", err, tt.says)
+		if !errors.As(err, &schema) || schema.Have != 999 || !strings.Contains(err.Error(), tt.message) {
+			t.Errorf("a store on a newer schema: %v, want %q", err, tt.message)
 		}
 	}
 	if err := storage.Migrate(t.Context(), b.dsn); err != nil {
@@ -183,7 +183,7 @@ func TestOpenOnNoServer(t *testing.T) {
 
 // A migration lets the sessions that wait behind it continue, reports which session holds the
 // table, and continues when that session ends. Otherwise it returns an error.
-func TestMigrationGivesWay(t *testing.T) {
+func TestMigrationDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -221,7 +221,7 @@ func TestMigrationGivesWay(t *testing.T) {
 
 // An index build waits for older transactions without a limit, and reports the transaction for
 // which it waits.
-func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
+func TestMigrationReportsIndexBlockers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -246,7 +246,7 @@ func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
 		}
 	case err := <-ended:
 		t.Fatalf("the migration has not waited: %v", err)
-	case <-time.After(stuck):
+	case <-time.After(waitLimit):
 		t.Fatal("the holder was not reported")
 	}
 	must(t, 0, held.Rollback(t.Context()))
@@ -264,7 +264,7 @@ func TestClosedStoreRefuses(t *testing.T) {
 }
 
 // Items that a lane has left for its next flush when the store closes fail like later ones.
-func TestClosedStoreRefusesWhatIsLeft(t *testing.T) {
+func TestClosedStoreRefusesQueuedItems(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -335,6 +335,6 @@ func TestNamespaces(t *testing.T) {
 	list, _, err := b.ListNamespaces(ctx, nil, "", 10)
 	equal(t, "the list", []string{must(t, list, err)[0].Namespace, list[1].Namespace}, "[A/b a]")
 	if _, err := b.PutNamespace(ctx, "not ok", []byte(`{}`)); err == nil {
-		t.Error("a name with a blank was taken")
+		t.Error("a name with a space was accepted")
 	}
 }

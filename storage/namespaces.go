@@ -69,8 +69,8 @@ func (s *Store) ListNamespaces(
 	return rows, bytes > ListBytes, mapped("list namespaces", err)
 }
 
-// NamespaceState is the state of a namespace that every node needs, including changes and
-// tasks of other nodes.
+// NamespaceState is the state of a namespace that every node needs, including changes and tasks of
+// other nodes.
 type NamespaceState = dbsqlc.ReadNamespaceStatesRow
 
 // ReadNamespaceStates reads all namespaces.

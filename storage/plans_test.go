@@ -345,7 +345,7 @@ func TestHotPlans(t *testing.T) {
 	}
 	look("empty")
 	b.exec("VACUUM ANALYZE")
-	look("empty, and known to be")
+	look("empty, after ANALYZE")
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
 		SELECT 'shop', 'p' || n, 'RUNNING', 'INIT' FROM generate_series(1, 50000) n`)
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
@@ -396,7 +396,7 @@ func TestHotPlans(t *testing.T) {
 }
 
 // A plan that reads too much is detected.
-func TestHotPlansAreJudged(t *testing.T) {
+func TestHotPlanFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	options := " options='-c search_path=progressor -c plan_cache_mode=force_generic_plan'"

@@ -31,8 +31,8 @@ func TestCallIsCaptured(t *testing.T) {
 func TestCallIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "of no process", b.call("none").Outcome, storage.NotFound)
-	b.wreck("broken")
+	equal(t, "of a missing process", b.call("none").Outcome, storage.NotFound)
+	b.breakProcess("broken")
 	equal(t, "of a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{
 		storage.Refused, process.StatusError,
 	})
@@ -58,11 +58,11 @@ func TestCallBehindInit(t *testing.T) {
 	equal(t, "a call", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "INIT e0: INIT runs#1, CALL waits for process#0")
 	saved := b.save(end(c, storage.Finished))
-	equal(t, "what goes next", saved.Next.TaskType, process.TaskCall)
+	equal(t, "the next task", saved.Next.TaskType, process.TaskCall)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1")
 }
 
-func TestCallWithoutPlace(t *testing.T) {
+func TestCallWithoutSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -73,7 +73,7 @@ func TestCallWithoutPlace(t *testing.T) {
 	claims := b.searchCalls(9)
 	equal(t, "claims", ids(claims), "[p]")
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for process#0")
-	saved := b.save(end(&claims[0], storage.Finished, parked))
+	saved := b.save(end(&claims[0], storage.Finished, withoutPromote))
 	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0")
 }
@@ -92,8 +92,8 @@ func TestCallWithKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	again = b.call("p", keyed("k", "x"))
-	equal(t, "of a process that is gone", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
-	equal(t, "a new key of a process that is gone", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
+	equal(t, "of a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
+	equal(t, "a new key of a removed process", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
 }
 
 func TestCallIsOverloaded(t *testing.T) {
@@ -106,11 +106,11 @@ func TestCallIsOverloaded(t *testing.T) {
 		outcomes = append(outcomes, b.call("p", three).Outcome)
 	}
 	equal(t, "one by one", outcomes, "[captured postponed postponed postponed overloaded overloaded]")
-	equal(t, "a key that was refused", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
+	equal(t, "a key of a rejected request", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	// Within one flush, the limit is the same.
 	b.process("q")
-	got := b.flood("q", 50, three)
+	got := b.concurrentCalls("q", 50, three)
 	slices.Sort(got)
 	equal(t, "at once", slices.Compact(slices.Clone(got)), "[captured overloaded postponed]")
 	equal(t, "waiting", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'q'"), 3)
@@ -119,7 +119,7 @@ func TestCallIsOverloaded(t *testing.T) {
 
 // A bound below 1 is rejected, because the statement would see no waiting tasks, and a call would
 // overtake them.
-func TestCallWithoutABound(t *testing.T) {
+func TestCallWithoutLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -134,8 +134,8 @@ func TestCallWithoutABound(t *testing.T) {
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), 0)
 }
 
-// flood makes n concurrent calls.
-func (b *bench) flood(id string, n int, change ...func(*storage.Call)) []storage.PrepareOutcome {
+// concurrentCalls makes n concurrent calls.
+func (b *bench) concurrentCalls(id string, n int, change ...func(*storage.Call)) []storage.PrepareOutcome {
 	outcomes := make([]storage.PrepareOutcome, n)
 	all(n, func(i int) {
 		p, err := b.PrepareCall(call(id, change...))
@@ -155,7 +155,7 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 	b.process("p")
 	const n = 80
 	captured := 0
-	for _, o := range b.flood("p", n) {
+	for _, o := range b.concurrentCalls("p", n) {
 		if o == storage.Captured {
 			captured++
 		}
@@ -171,6 +171,6 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 		last = next.TaskID
 		next = b.save(end(next, storage.Finished)).Next
 	}
-	equal(t, "what is left", next == nil, true)
+	equal(t, "no other task is left", next == nil, true)
 	equal(t, "finished", ask[int](b, "SELECT count(*) FROM tasks WHERE status = 'FINISHED'"), n+1)
 }

@@ -54,7 +54,7 @@ func TestInitIsCaptured(t *testing.T) {
 func TestInitWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "without a place", b.tryInit("p", func(in *storage.Init) { in.Capture = false }).Outcome,
+	equal(t, "without a slot", b.tryInit("p", func(in *storage.Init) { in.Capture = false }).Outcome,
 		storage.Postponed)
 	b.is("p", "INIT e0: INIT waits for place#0")
 	in := time.Now().Add(time.Hour)
@@ -62,7 +62,7 @@ func TestInitWaits(t *testing.T) {
 	b.is("q", "INIT e0: INIT waits for time#0")
 	equal(t, "its time", ask[time.Time](b, "SELECT scheduled_time FROM schedule WHERE process_id = 'q'").UnixMilli(),
 		in.UnixMilli())
-	equal(t, "with a start time that is past",
+	equal(t, "with a past start time",
 		b.tryInit("r", func(i *storage.Init) { i.StartTime = time.Now().Add(-time.Hour) }).Outcome, storage.Captured)
 
 	equal(t, "calls found", ids(b.searchCalls(9)), "[p]")
@@ -147,7 +147,7 @@ func TestInitMeetsInit(t *testing.T) {
 
 // If the same request has created it, the result is the task of that request. Both rows are
 // committed together, so a transaction that sees the process also sees the request.
-func TestInitMeetsTwin(t *testing.T) {
+func TestInitMeetsDuplicate(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {
 		keyedInit("k", "x")(in)

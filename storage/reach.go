@@ -16,7 +16,7 @@ import (
 
 // Reach connects to a database and closes the connection.
 func Reach(ctx context.Context, dsn string) error {
-	cfg, err := connConfig(dsn, calmSettings, "progressor start")
+	cfg, err := connConfig(dsn, backgroundSettings, "progressor start")
 	if err != nil {
 		return err
 	}

@@ -38,10 +38,10 @@ func exec(b *bench, sql string, args ...any) error {
 // until waits for a condition.
 func (b *bench) until(what string, holds func() bool) {
 	b.t.Helper()
-	for deadline := time.After(stuck); !holds(); {
+	for deadline := time.After(waitLimit); !holds(); {
 		select {
 		case <-deadline:
-			b.t.Fatalf("not within %s: %s", stuck, what)
+			b.t.Fatalf("not within %s: %s", waitLimit, what)
 		case <-time.After(time.Millisecond):
 		}
 	}

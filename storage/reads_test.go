@@ -37,7 +37,7 @@ func TestReadHistory(t *testing.T) {
 		short, err := b.ReadHistory(key("p"), c.rng, 1, 5)
 		equal(t, fmt.Sprintf("%+v of a short history", c.rng), text(must(t, short, err)), c.want)
 		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // by the statement for long ones
-		equal(t, fmt.Sprintf("%+v of a process that is looked at", c.rng), text(must(t, long, err).Events), c.want)
+		equal(t, fmt.Sprintf("%+v of a viewed process", c.rng), text(must(t, long, err).Events), c.want)
 	}
 	// Each of many concurrent readers gets its own events.
 	all(300, func(i int) {
@@ -51,7 +51,7 @@ func TestReadHistory(t *testing.T) {
 		}
 	})
 	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1}, 1, 1)
-	equal(t, "of no process", len(must(t, got, err)), 0)
+	equal(t, "events of a missing process", len(must(t, got, err)), 0)
 }
 
 func TestReadAnswers(t *testing.T) {
@@ -68,12 +68,12 @@ func TestReadAnswers(t *testing.T) {
 	equal(t, "before the end", len(must(t, answers, err)), 0)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = []byte("yes") }))
 	answers, _, err = b.ReadAnswers(t.Context(), refs)
-	equal(t, "two who wait for one task", len(must(t, answers, err)), 2)
+	equal(t, "two waiters for one task", len(must(t, answers, err)), 2)
 	equal(t, "the answer", []any{
 		answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType,
 	}, "[true yes FINISHED CALL]")
 	answers, _, err = b.ReadAnswers(t.Context(), nil)
-	equal(t, "of nobody", len(must(t, answers, err)), 0)
+	equal(t, "without tasks", len(must(t, answers, err)), 0)
 	b.process("broken")
 	failed := end(b.claim("broken"), storage.Failed)
 	b.save(failed)
@@ -85,7 +85,7 @@ func TestReadAnswers(t *testing.T) {
 	for _, a := range answers {
 		status[a.Ord] = a.ProcessStatus
 	}
-	equal(t, "the status of a process, where its task failed", status, "map[0:ERROR 1:]")
+	equal(t, "the status of the process of each failed task", status, "map[0:ERROR 1:]")
 }
 
 func TestGetTaskAndTrace(t *testing.T) {
@@ -107,7 +107,7 @@ func TestGetTaskAndTrace(t *testing.T) {
 		1, c.TaskID, 0, true,
 	})
 	page, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
-	equal(t, "behind the end", len(must(t, page, err).Tasks), 0)
+	equal(t, "after the last task", len(must(t, page, err).Tasks), 0)
 	for id, want := range map[int64]process.TaskStatus{
 		tasks[0].TaskID: "FINISHED", tasks[1].TaskID: "BLOCKED", c.TaskID: "RUNNING", w.TaskID: "WAITING",
 	} {
@@ -164,12 +164,12 @@ func TestPutProcess(t *testing.T) {
 	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) {
 		c.Events = []storage.NewEvent{{Payload: []byte("c")}}
 	}))
-	equal(t, "what goes next", saved.Next.TaskType, process.TaskRemove)
+	equal(t, "the next task", saved.Next.TaskType, process.TaskRemove)
 	b.is("r", "RUNNING e3: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, "+
 		"REMOVE n runs#1")
 }
 
-func TestPutProcessOfNothing(t *testing.T) {
+func TestPutEmptyProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	row, err := b.PutProcess(t.Context(), storage.Import{Key: key("p"), Status: process.StatusRunning})
@@ -206,14 +206,15 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	} {
 		equal(t, fmt.Sprintf("%+v", rng), read("heavy", rng, 40), want)
 	}
-	equal(t, "as a long history", read("heavy", storage.HistoryRange{Limit: -1}, process.MaxHistoryEvents), "8 from 1")
+	equal(t, "read as a long history",
+		read("heavy", storage.HistoryRange{Limit: -1}, process.MaxHistoryEvents), "8 from 1")
 	b.process("attributes")
 	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
 		SELECT namespace, process_id, n, 0, now(), '', jsonb_build_object('a', repeat('x', 65000))
 		FROM processes, generate_series(1, 200) n WHERE process_id = 'attributes'`)
 	b.exec("UPDATE processes SET last_event_id = 200 WHERE process_id = 'attributes'")
-	equal(t, "of attributes alone", read("attributes", storage.HistoryRange{Limit: -1}, 200), "130 from 1")
-	equal(t, "of empty payloads", read("attributes", storage.HistoryRange{Limit: 10}, 200), "10 from 1")
+	equal(t, "events with metadata only", read("attributes", storage.HistoryRange{Limit: -1}, 200), "130 from 1")
+	equal(t, "events with empty payloads", read("attributes", storage.HistoryRange{Limit: 10}, 200), "10 from 1")
 	all(40, func(i int) {
 		id, want, last := "small", "2 from 1", int64(2)
 		if i%8 == 0 {
@@ -226,7 +227,7 @@ func TestReadHistoryIsBounded(t *testing.T) {
 }
 
 // A read that PostgreSQL rejects fails for its reader, not for others in the same statement.
-func TestReadHistoryOfABadReader(t *testing.T) {
+func TestReadHistoryFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", events("a", "b"))
@@ -250,11 +251,11 @@ func TestKeptConnections(t *testing.T) {
 	_, err := insight.QueueDepths(t.Context(), b.Store, []string{ns}, 10)
 	_, err2 := b.ReadRequests(t.Context(), process.RequestID(ns, "p", "k"))
 	must(t, 0, errors.Join(err, err2))
-	equal(t, "queries", ask[int](b,
+	equal(t, "queries on the kept connections", ask[int](b,
 		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'progressor kept'
 		AND (query LIKE '%QueueDepths%' OR query LIKE '%ReadRequests%')`), 0)
-	equal(t, "where they are", ask[int](b,
+	equal(t, "queries on the general connections", ask[int](b,
 		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'progressor general'
 		AND query LIKE '%ReadRequests%'`), 1)

@@ -37,23 +37,24 @@ func (c *cutBench) adopted() storage.Claim {
 	select {
 	case claim := <-c.taken:
 		return claim
-	case <-time.After(stuck):
-		c.t.Fatalf("nothing was adopted within %s", stuck)
+	case <-time.After(waitLimit):
+		c.t.Fatalf("nothing was adopted within %s", waitLimit)
 	}
 	return storage.Claim{}
 }
 
-func (c *cutBench) saveThere(completion *storage.Completion) storage.Saved {
+func (c *cutBench) saveThroughProxy(completion *storage.Completion) storage.Saved {
 	c.t.Helper()
 	saved, err := c.front.SaveResult(completion)
 	return must(c.t, saved, err)
 }
 
-// there creates a process through the proxy, and returns the claim of a call of the process.
-func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Claim {
+// claimThroughProxy creates a process through the proxy, and returns the claim of a call of the
+// process.
+func (c *cutBench) claimThroughProxy(id string, change ...func(*storage.Call)) *storage.Claim {
 	c.t.Helper()
 	in, err := c.front.PrepareInit(newInit(id))
-	c.saveThere(end(must(c.t, in, err).Claim, storage.Finished))
+	c.saveThroughProxy(end(must(c.t, in, err).Claim, storage.Finished))
 	p, err := c.front.PrepareCall(call(id, change...))
 	return must(c.t, p, err).Claim
 }
@@ -63,9 +64,9 @@ func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Clai
 func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
-	claim := c.there("p")
+	claim := c.claimThroughProxy("p")
 	made := c.proxy.next(beforeCommit)
-	saved := c.saveThere(end(claim, storage.Finished, events("a")))
+	saved := c.saveThroughProxy(end(claim, storage.Finished, events("a")))
 	<-made
 	equal(t, "lost", saved.ResponseLost, false)
 	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")
@@ -83,10 +84,10 @@ func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 }
 
 // An operator's command whose response was lost is repeated and finds its own result.
-func TestOrdersWhoseAnswersAreLost(t *testing.T) {
+func TestCommandsWhoseResponsesAreLost(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
-	c.there("p")
+	c.claimThroughProxy("p")
 	lost := func(what string, give func() error) {
 		t.Helper()
 		for _, moment := range []cut{beforeCommit, afterCommit} {
@@ -113,7 +114,7 @@ func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 	c.is("p", "CANCELLED e0: INIT FINISHED, CALL CANCELLED, CANCEL ERROR")
 
 	// The first try has ended the process, or changed it to a status that rejects the second try.
-	c.wreck("q")
+	c.breakProcess("q")
 	c.proxy.next(afterCommit)
 	state, err := c.front.CancelProcess(storage.Cancel{Key: key("q")})
 	equal(t, "a cancel in ERROR", must(t, state, err).Ended, true)
@@ -130,11 +131,11 @@ func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
-	claim := c.there("p")
+	claim := c.claimThroughProxy("p")
 	waiting, err := c.front.PrepareCall(call("p"))
 	must(t, waiting, err)
 	made := c.proxy.next(afterCommit)
-	saved := c.saveThere(end(claim, storage.Finished, events("a")))
+	saved := c.saveThroughProxy(end(claim, storage.Finished, events("a")))
 	<-made
 	equal(t, "lost", []any{saved.ResponseLost, saved.Next == nil, saved.Deferred, saved.TimerDelay},
 		"[true true true -1ns]")
@@ -142,7 +143,7 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{
 		waiting.TaskID, 1, "RUNNING", "args",
 	})
-	c.saveThere(end(&adopted, storage.Finished, events("b")))
+	c.saveThroughProxy(end(&adopted, storage.Finished, events("b")))
 	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED")
 
 	c.proxy.next(afterCommit)
@@ -151,14 +152,14 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	}
 	adopted = c.adopted()
 	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL runs#1")
-	c.saveThere(end(&adopted, storage.Finished))
+	c.saveThroughProxy(end(&adopted, storage.Finished))
 
 	c.proxy.next(afterCommit)
 	p, err := c.front.PrepareCall(call("p", keyed("k", "x")))
 	adopted = c.adopted()
 	equal(t, "a call with a key", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, adopted.TaskID})
 	c.proxy.next(afterCommit)
-	saved = c.saveThere(end(&adopted, storage.Failed, broken("x")))
+	saved = c.saveThroughProxy(end(&adopted, storage.Failed, broken("x")))
 	equal(t, "a failure", saved.ResponseLost, true)
 	c.is("p", "ERROR e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL ERROR")
 
@@ -167,14 +168,14 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	adopted = c.adopted()
 	equal(t, "a repair", []any{must(t, r, err).Outcome, adopted.TaskType, adopted.Detail}, "[replayed REPAIR x]")
 	c.proxy.next(afterCommit)
-	saved = c.saveThere(end(&adopted, storage.Retry, parked))
+	saved = c.saveThroughProxy(end(&adopted, storage.Retry, withoutPromote))
 	equal(t, "its end, which waits for another attempt", saved.ResponseLost, true)
 	c.proxy.next(afterCommit)
 	in, err := c.front.PrepareInit(newInit("q", keyedInit("k", "x")))
 	adopted = c.adopted()
 	equal(t, "a start", []any{must(t, in, err).Outcome, adopted.TaskID}, []any{storage.Replayed, in.TaskID})
 	c.proxy.next(afterCommit)
-	c.saveThere(end(&adopted, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte("{}") }))
+	c.saveThroughProxy(end(&adopted, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte("{}") }))
 	c.is("q", "none")
 	c.proxy.next(afterCommit)
 	if err := c.front.RemoveProcess(t.Context(), key("p")); err != nil {

@@ -20,7 +20,7 @@ func (b *bench) remove(id string) {
 	}
 }
 
-func TestRemoveAnswersEverybody(t *testing.T) {
+func TestRemoveAnswersAllClients(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour), named(time.Hour, "n"))
@@ -59,7 +59,7 @@ func TestRemoveInEveryStatus(t *testing.T) {
 	b := newBench(t)
 	b.start("init")
 	b.tryInit("waiting", func(in *storage.Init) { in.Capture = false })
-	b.wreckByTimer("error")
+	b.breakByTimer("error")
 	b.repair("error", withoutSlot)
 	b.process("completed")
 	b.save(end(b.claim("completed"), storage.Completed))
@@ -146,7 +146,7 @@ func TestPurgeKeepsAnswers(t *testing.T) {
 
 // Several operators remove one process concurrently, while it ends. One of them succeeds, and the
 // others get an error.
-func TestRemoveByMany(t *testing.T) {
+func TestConcurrentRemovals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.start("p")
@@ -173,19 +173,19 @@ func TestRemoveByMany(t *testing.T) {
 // An old snapshot prevents vacuum from removing deleted rows. Each batch of a removal, and of the
 // removal of an old history, still reads only its own rows, not the dead rows of all batches before
 // it.
-func TestRemoveBesideAnOldSnapshot(t *testing.T) {
+func TestRemoveDuringOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for id, index := range map[string]string{
 		"p": "tasks_pkey", "f": "failed_attempts_pkey", "~flow/r": "flow_steps_pkey",
 	} {
 		equal(t, "entries of "+index+" read by a removal",
-			b.readBesideAnOldSnapshot(id, index, func(s *storage.Store) error {
+			b.readDuringOldSnapshot(id, index, func(s *storage.Store) error {
 				return s.RemoveProcess(t.Context(), key(id))
 			}), "5 times the tasks at most")
 		b.is(id, "none")
 	}
-	equal(t, "index entries read by a trim", b.readBesideAnOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
+	equal(t, "index entries read by a trim", b.readDuringOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
 		if err := s.RestartHistory(key("q")); err != nil {
 			return err
 		}
@@ -200,10 +200,10 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	equal(t, "steps", ask[int](b, "SELECT count(*) FROM flow_steps"), 0)
 }
 
-// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, and as many
+// readDuringOldSnapshot creates a process with many tasks with a failed attempt each, and as many
 // steps if its ID is that of a run. It calls remove to delete them while a snapshot is open, and
 // returns how many entries of an index were read.
-func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
+func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()
 	const tasks = 20_000

@@ -23,11 +23,11 @@ func (b *bench) simpleRepair(id string, change ...func(*storage.Call)) storage.P
 func TestRepairIsCaptured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	culprit := b.wreck("p", events("a"))
+	failedTask := b.breakProcess("p", events("a"))
 	c := b.repair("p", func(c *storage.Call) { c.Context = []byte("ctx") }).Claim
 	b.is("p", "ERROR e1: INIT FINISHED, CALL ERROR, REPAIR runs#1")
 	equal(t, "the claim", []any{c.TaskType, c.Status, c.Detail, c.CorruptedBy, c.LastEventID, string(c.Context)},
-		[]any{"REPAIR", "ERROR", "out of stock", culprit.TaskID, 1, "ctx"})
+		[]any{"REPAIR", "ERROR", "out of stock", failedTask.TaskID, 1, "ctx"})
 	equal(t, "another", []any{b.repair("p").Outcome, b.simpleRepair("p").Outcome}, "[repairing repairing]")
 	b.save(end(c, storage.Finished, events("b")))
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL ERROR, REPAIR FINISHED")
@@ -50,10 +50,10 @@ func TestRepairIsRefused(t *testing.T) {
 		"[status RUNNING INIT not_found not_found]")
 }
 
-func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
+func TestRepairWithKeyWithoutSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.wreck("p")
+	b.breakProcess("p")
 	first := b.repair("p", keyed("k", "x"), withoutSlot)
 	equal(t, "outcomes", []any{
 		first.Outcome, b.repair("p", keyed("k", "x")).Outcome, b.repair("p", keyed("k", "y")).Outcome,
@@ -71,8 +71,8 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 	equal(t, "afterwards", b.repair("p", keyed("k", "x")).TaskID, first.TaskID)
 }
 
-// wreckByTimer creates a process in ERROR because of its default timer, with timers a and b.
-func (b *bench) wreckByTimer(id string) *storage.Claim {
+// breakByTimer creates a process in ERROR because of its default timer, with timers a and b.
+func (b *bench) breakByTimer(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id, timer(time.Hour), named(2*time.Hour, "a", "b"))
 	b.exec(`UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour', context = 'old'
@@ -86,7 +86,7 @@ func (b *bench) wreckByTimer(id string) *storage.Claim {
 func TestSimpleRepairSetsTimersAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	culprit := b.wreckByTimer("p")
+	failedTask := b.breakByTimer("p")
 	r := b.simpleRepair("p", keyed("k", "x"))
 	again := "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, REPAIR FINISHED, " +
 		"TIMEOUT waits for time#0, TIMEOUT a waits for time#0, TIMEOUT b waits for time#0"
@@ -100,27 +100,27 @@ func TestSimpleRepairSetsTimersAgain(t *testing.T) {
 		AND t.scheduled_time = s.scheduled_time
 		AND t.context IS NOT DISTINCT FROM s.context`), 3)
 	claims := b.searchTimers(9)
-	equal(t, "the culprit runs again",
+	equal(t, "the failed timer runs again",
 		[]any{
-			len(claims), claims[0].TaskID, claims[0].Attempt, claims[0].TaskID != culprit.TaskID,
+			len(claims), claims[0].TaskID, claims[0].Attempt, claims[0].TaskID != failedTask.TaskID,
 			string(claims[0].Context),
 		},
 		[]any{1, r.TaskID, 1, true, "old"})
-	equal(t, "without a timer", []any{b.wreck("q").TaskID != 0, b.simpleRepair("q").TaskID}, "[true 0]")
+	equal(t, "without a timer", []any{b.breakProcess("q").TaskID != 0, b.simpleRepair("q").TaskID}, "[true 0]")
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL ERROR, REPAIR FINISHED")
-	equal(t, "the repair ran at no time", ask[int](b, `SELECT count(*) FROM tasks t JOIN processes p
+	equal(t, "repairs without an attempt", ask[int](b, `SELECT count(*) FROM tasks t JOIN processes p
 		ON p.process_id = t.process_id AND p.status_changed_time = t.finished_time WHERE t.task_type = 'REPAIR'
 		AND t.attempt = 0 AND t.running_time IS NULL AND t.scheduled_time = t.finished_time`), 2)
-	b.wreck("r")
-	equal(t, "a key of a repair that made no task",
+	b.breakProcess("r")
+	equal(t, "a key of a repair without a task",
 		[]any{b.simpleRepair("r", keyed("k", "x")).Outcome, b.simpleRepair("r", keyed("k", "x")).Outcome},
 		"[repaired replayed]")
 }
 
-func TestSimpleRepairGivesItsContext(t *testing.T) {
+func TestSimpleRepairPassesItsContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.wreckByTimer("p")
+	b.breakByTimer("p")
 	b.simpleRepair("p", func(c *storage.Call) { c.Context = []byte("new") })
 	equal(t, "contexts", ask[string](b, "SELECT DISTINCT convert_from(context, 'UTF8') FROM schedule"), "new")
 }
@@ -148,7 +148,7 @@ func TestRepairSetsTimersAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.wreckByTimer("p")
+			b.breakByTimer("p")
 			saved := b.save(end(b.repair("p").Claim, storage.Finished, c.change...))
 			b.is("p", c.state)
 			if (saved.Next == nil) != (c.next == "none") {
@@ -158,10 +158,10 @@ func TestRepairSetsTimersAgain(t *testing.T) {
 	}
 }
 
-func TestSecondErrorForgetsTheFirst(t *testing.T) {
+func TestSecondErrorReplacesTheFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.wreckByTimer("p")
+	b.breakByTimer("p")
 	b.simpleRepair("p")
 	claims := b.searchTimers(1)
 	b.save(end(&claims[0], storage.Failed, broken("y")))

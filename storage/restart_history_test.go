@@ -83,7 +83,7 @@ func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	equal(t, "tasks", ask[int64](b, "SELECT min(task_id) FROM tasks"), c.TaskID)
 	equal(t, "a request of the old history", b.call("p", keyed("old", "x")).Outcome, storage.Replayed)
 	equal(t, "audit", ask[string](b, "SELECT actor || ' ' || method FROM audit"), "ada RestartHistory")
-	if err := b.RestartHistory(key("nobody")); !errors.Is(err, process.ErrProcessNotFound) {
+	if err := b.RestartHistory(key("absent")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("restart of a missing process: %v", err)
 	}
 }
@@ -132,13 +132,13 @@ func TestRestartLongHistory(t *testing.T) {
 	must(t, 0, b.RestartHistory(key("p")))
 	refs := []storage.WatchRef{{Key: key("p"), AfterEventID: 5, StatusChangedTime: p.StatusChangedTime}}
 	found, err := b.ReadWatched(t.Context(), refs)
-	equal(t, "news of an empty history", len(must(t, found, err)), 0)
+	equal(t, "changes of an empty history", len(must(t, found, err)), 0)
 	n, err := b.TrimHistories(t.Context())
 	equal(t, "restarts of the first batch", must(t, n, err), 1)
 	equal(t, "events after the first batch", ask[int](b, "SELECT count(*) FROM events"), 800)
 	b.trim()
 	b.save(end(b.claim("p"), storage.Finished, events("new")))
 	found, err = b.ReadWatched(t.Context(), refs)
-	equal(t, "news", must(t, found, err)[0].Events[0].EventID, 1001)
-	equal(t, "more news", found[0].More, false)
+	equal(t, "changes", must(t, found, err)[0].Events[0].EventID, 1001)
+	equal(t, "more changes", found[0].More, false)
 }

@@ -41,15 +41,15 @@ func TestSaveEffects(t *testing.T) {
 	late := end(c, storage.Finished, withFire(fired(1)))
 	late.FencingToken++
 	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("a late one: %v", err)
+		t.Errorf("a late result: %v", err)
 	}
-	rows("of one that is late", "; 0")
+	rows("rows of a late result", "; 0")
 	b.save(end(c, storage.Finished, withFire(fired(1))))
-	rows("of one that has finished", "1 RUNNING; 1")
+	rows("rows of a finished attempt", "1 RUNNING; 1")
 	if _, err := b.SaveResult(end(c, storage.Finished, withFire(fired(2)))); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("a second result: %v", err)
 	}
-	rows("of one that comes twice", "1 RUNNING; 1")
+	rows("rows of a second result", "1 RUNNING; 1")
 
 	ends := fired(1)
 	ends.Change, ends.Status, ends.Detail = crons.Ended, cron.Failed, "broken"
@@ -57,10 +57,10 @@ func TestSaveEffects(t *testing.T) {
 	again := fired(1)
 	again.Change, again.Status = crons.Ended, cron.Success
 	b.save(end(b.claim("p"), storage.Finished, withFire(again)))
-	rows("the first end counts", "1 FAILED; 3")
+	rows("only the first end counts", "1 FAILED; 3")
 
 	b.save(end(b.claim("p"), storage.Rejected, withFire(fired(3))))
-	rows("of a rejected one", "1 FAILED; 3")
+	rows("rows of a rejected task", "1 FAILED; 3")
 	b.save(end(b.claim("p"), storage.Removed, withFire(fired(4))))
-	rows("of one that removes its process", "1 FAILED, 4 RUNNING; 4")
+	rows("rows of a result that removes its process", "1 FAILED, 4 RUNNING; 4")
 }

@@ -24,7 +24,7 @@ type saveItem struct {
 }
 
 // SaveResult stores the result of an attempt, under its fencing token. It returns when the result
-// is durable. The error is process.ErrFenced if the attempt was ended in another way, and a
+// is durable. The error is process.ErrFenced if something else has ended the attempt, and a
 // *process.InvalidError if more than process.MaxTimers timers would be pending. In both cases
 // nothing is stored.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {

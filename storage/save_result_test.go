@@ -96,7 +96,8 @@ func TestSaveRetries(t *testing.T) {
 	}{
 		{"at once, here", func(*storage.Completion) {},
 			"RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
-		{"at once, elsewhere", parked, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0",
+		{"at once, elsewhere", withoutPromote,
+			"RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0",
 			false},
 		{"released", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false },
 			"RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
@@ -159,7 +160,7 @@ func TestSaveRejects(t *testing.T) {
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the state", must(t, row, err).AuxState == nil, true)
 	// A rejected repair does not change the process.
-	b.wreck("q")
+	b.breakProcess("q")
 	r, err := b.PrepareRepair(call("q"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) {
 		c.Rejection = []byte(`{}`)
@@ -182,9 +183,9 @@ func TestSaveRejectsInit(t *testing.T) {
 	equal(t, "answers", len(must(t, answers, err)), 2)
 	for _, a := range answers {
 		if a.Ord == 0 {
-			equal(t, "of the start", []any{a.Status, string(a.Rejection)}, `[FINISHED {"reason": "no"}]`)
+			equal(t, "the answer of the start", []any{a.Status, string(a.Rejection)}, `[FINISHED {"reason": "no"}]`)
 		} else {
-			equal(t, "of the call", a.Status, process.TaskStatusCancelled)
+			equal(t, "the answer of the call", a.Status, process.TaskStatusCancelled)
 		}
 	}
 	equal(t, "a new start under the key", b.tryInit("p", keyedInit("k", "y")).Outcome, storage.Captured)
@@ -248,7 +249,7 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	b := newBench(t)
 	b.process("p", timer(time.Hour), named(time.Hour, "n"))
 	late := b.claim("p")
-	b.save(end(late, storage.Retry, parked)) // like the collector after the lease has expired
+	b.save(end(late, storage.Retry, withoutPromote)) // like the collector after the lease has expired
 	claims := b.searchCalls(1)
 	want := "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL runs#2"
 	for _, c := range []*storage.Completion{
@@ -300,7 +301,7 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 		var ends []func() (storage.Saved, error) // in one flush, because the lane is busy
 		for _, outcome := range outcomes {
 			ends = append(ends, later(func() (storage.Saved, error) {
-				return s.SaveResult(end(claim, outcome, parked))
+				return s.SaveResult(end(claim, outcome, withoutPromote))
 			}))
 			for s.Pending() < int64(len(ends)+1) && waits {
 				waits = b.waits(1)
@@ -328,7 +329,7 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 
 // The fast path does not apply to a process with a cancel request. If the cancel or a removal ends
 // the attempt in the same flush, messages of a result are sent only if the result is stored.
-func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
+func TestResultWithTheEndOfItsAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
@@ -344,7 +345,7 @@ func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
 		save := later(func() (storage.Saved, error) {
-			return s.SaveResult(end(claim, storage.Finished, says(notifyOf("first", "x"))))
+			return s.SaveResult(end(claim, storage.Finished, withMessages(notifyOf("first", "x"))))
 		})
 		for s.Pending() < 2 && waits {
 			waits = b.waits(1)
@@ -366,14 +367,14 @@ func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
 
 // The collector has released an attempt, and a cancel ends its waiting task in the flush in which
 // the late result of the attempt arrives. The result is not stored, and its message is not sent.
-func TestFencedResultBesideTheEndOfItsTask(t *testing.T) {
+func TestFencedResultWithTheEndOfItsTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	late := b.claim("p")
-	b.save(end(late, storage.Retry, parked))
+	b.save(end(late, storage.Retry, withoutPromote))
 	b.cancelFor("p", 0)
-	err := b.SaveAndCancel(end(late, storage.Finished, says(notifyOf("q", "no"))), true)
+	err := b.SaveAndCancel(end(late, storage.Finished, withMessages(notifyOf("q", "no"))), true)
 	equal(t, "the late result", errors.Is(err, process.ErrFenced), true)
 	equal(t, "tasks that the cancel has ended", ask[int](b, "SELECT count(*) FROM tasks WHERE fencing_token = $1",
 		late.FencingToken), 1)
@@ -382,7 +383,7 @@ func TestFencedResultBesideTheEndOfItsTask(t *testing.T) {
 
 // The messages of a result are sent if that result is stored, and not if another result in the same
 // flush is stored instead.
-func TestFencedResultBesideAnother(t *testing.T) {
+func TestFencedResultWithAnother(t *testing.T) {
 	t.Parallel()
 	for name, whole := range map[string]bool{"fast path": false, "general statement": true} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +393,7 @@ func TestFencedResultBesideAnother(t *testing.T) {
 				b.WithGeneralStatements()
 			}
 			sends := func(c *storage.Claim, outcome storage.Outcome, target string) *storage.Completion {
-				return end(c, outcome, says(notifyOf(target, "x")))
+				return end(c, outcome, withMessages(notifyOf(target, "x")))
 			}
 			var ends []*storage.Completion
 			for n, outcome := range []storage.Outcome{storage.Finished, storage.Completed} {
@@ -414,7 +415,7 @@ func TestFencedResultBesideAnother(t *testing.T) {
 
 // The collector and a node may both fail one attempt. If the second failure arrives after a repair,
 // it has no effect.
-func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
+func TestLateDuplicateFailureCancelsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour))
@@ -423,14 +424,14 @@ func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	r, err := b.SimpleRepair(call("p"))
 	equal(t, "the repair", must(t, r, err).Outcome, storage.Repaired)
 	if _, err := b.SaveResult(end(c, storage.Failed, broken("x"))); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("the twin: %v", err)
+		t.Errorf("the late failure: %v", err)
 	}
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, REPAIR FINISHED, TIMEOUT waits for time#0")
 }
 
 // A scan that takes a due timer may miss a call that came at the same time and waits for a slot.
 // When the attempt of the timer is released, it is the older task and waits for the slot.
-func TestRetryTakesThePlaceInLine(t *testing.T) {
+func TestReleasedTimerWaitsForTheSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour))
@@ -438,6 +439,6 @@ func TestRetryTakesThePlaceInLine(t *testing.T) {
 	claims := b.searchTimers(1)
 	b.call("p")
 	b.exec("UPDATE schedule SET waits_for = 'place'")
-	b.save(end(&claims[0], storage.Retry, parked))
+	b.save(end(&claims[0], storage.Retry, withoutPromote))
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT waits for place#1, CALL waits for process#0")
 }

@@ -62,7 +62,7 @@ func TestTimerDelayAndContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.start("p", func(in *storage.Init) { in.Context, in.Priority = []byte("ctx"), 5 })
-	saved := b.save(end(c, storage.Finished, timer(time.Hour), named(0, "n"), parked))
+	saved := b.save(end(c, storage.Finished, timer(time.Hour), named(0, "n"), withoutPromote))
 	if saved.TimerDelay != time.Hour || !saved.Deferred {
 		t.Errorf("saved %+v", saved)
 	}
@@ -80,7 +80,7 @@ func TestTimerDelayAndContext(t *testing.T) {
 	}
 }
 
-func TestZeroTimerGoesOn(t *testing.T) {
+func TestZeroTimerRunsNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	saved := b.save(end(b.start("p", func(in *storage.Init) { in.Context = []byte("ctx") }), storage.Finished,
@@ -98,7 +98,7 @@ func TestZeroTimerGoesOn(t *testing.T) {
 		}))
 	}
 	// A task that may not continue here waits in schedule, and a poller finds it.
-	saved = b.save(end(saved.Next, storage.Finished, timer(0), parked))
+	saved = b.save(end(saved.Next, storage.Finished, timer(0), withoutPromote))
 	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
 	b.is("p", "RUNNING e4: INIT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, "+
 		"TIMEOUT waits for time#0")
@@ -111,7 +111,7 @@ func TestZeroTimerWaitsBehindCall(t *testing.T) {
 	c := b.start("p")
 	b.call("p")
 	saved := b.save(end(c, storage.Finished, timer(0)))
-	equal(t, "the call goes first", saved.Next.TaskType, process.TaskCall)
+	equal(t, "the call runs first", saved.Next.TaskType, process.TaskCall)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, TIMEOUT waits for time#0")
 	trace, err := b.TraceTasks(t.Context(), key("p"), 0, 10)
 	equal(t, "seen as", must(t, trace, err).Tasks[2].Status, process.TaskStatusBlocked)
@@ -133,7 +133,7 @@ func TestBlockedTimerRunsNext(t *testing.T) {
 	b.due("set")
 	b.due("unset")
 	b.due("named")
-	equal(t, "passed over", len(b.searchTimers(9)), 0)
+	equal(t, "timers that a scan claims", len(b.searchTimers(9)), 0)
 	equal(t, "kept", b.save(end(kept, storage.Finished)).Next.TaskType, process.TaskTimeout)
 	b.is("kept", "RUNNING e0: INIT FINISHED, TIMEOUT runs#1, CALL FINISHED")
 	equal(t, "replaced", b.save(end(set, storage.Finished, timer(time.Hour))).Next == nil, true)
@@ -155,7 +155,7 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT waits for time#1")
 	b.save(end(b.claim("p"), storage.Finished, timer(time.Hour)))
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0")
-	b.save(end(b.claim("p"), storage.Finished, named(0, "n"), parked))
+	b.save(end(b.claim("p"), storage.Finished, named(0, "n"), withoutPromote))
 	c := b.searchTimers(1)
 	b.save(end(&c[0], storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, broken("x")))
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0, CALL FINISHED, "+
@@ -163,7 +163,7 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 }
 
 // A timer that already waits for a slot, like a call, does not run if an earlier result cancels it.
-func TestTimerWithATurnIsCancelled(t *testing.T) {
+func TestTimerThatWaitsForASlotIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, waits := range []string{"process", "place"} {
@@ -184,7 +184,7 @@ func TestTimerWithATurnIsCancelled(t *testing.T) {
 			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1",
 				id+"+", waits)
 			b.call(id + "+")
-			b.save(end(c, storage.Finished, change, parked))
+			b.save(end(c, storage.Finished, change, withoutPromote))
 			b.is(id+"+", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, CALL waits for place#0"+left)
 		}
 	}
@@ -214,7 +214,7 @@ func TestTooManyTimers(t *testing.T) {
 		var invalid *process.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != "result.named_timers" ||
 			invalid.Message != "101 timers pending, at most 100" {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("one timer too many: %v", err)
 		}
 	})
 	equal(t, "nothing is stored", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{
@@ -222,9 +222,9 @@ func TestTooManyTimers(t *testing.T) {
 	})
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL FINISHED, TIMEOUT n waits for time#0")
 	b.save(end(c, storage.Finished, timer(time.Hour), named(2*time.Hour, "0", "1")))
-	equal(t, "as many as may be", timers(), process.MaxTimers)
+	equal(t, "the maximum number of timers", timers(), process.MaxTimers)
 	b.save(end(b.claim("p"), storage.Finished, named(time.Hour, "new"), func(c *storage.Completion) {
 		c.UnsetNames = []string{"5"}
 	}))
-	equal(t, "one for another", timers(), process.MaxTimers)
+	equal(t, "one timer replaces another", timers(), process.MaxTimers)
 }

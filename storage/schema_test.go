@@ -59,7 +59,7 @@ func TestEnumsAgree(t *testing.T) {
 
 // An index or predicate with a column that every Start changes would prevent HOT updates of
 // processes.
-func TestIndexesLeaveStatusOut(t *testing.T) {
+func TestIndexesOmitStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	rows, err := b.db.Query(t.Context(),

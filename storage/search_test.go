@@ -58,7 +58,7 @@ func TestSearchOfSeveralNamespaces(t *testing.T) {
 		"SELECT string_agg(DISTINCT namespace || (deadline - running_time)::text, ' ') FROM running"),
 		"one00:01:00 two01:00:00")
 	claims, err = b.SearchCalls(t.Context(), nil)
-	equal(t, "no room at all", len(must(t, claims, err)), 0)
+	equal(t, "without free slots", len(must(t, claims, err)), 0)
 }
 
 func TestSearchTimersLongestDueFirst(t *testing.T) {
@@ -151,7 +151,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 		}
 		claimed <- len(rows)
 	}()
-	for deadline := time.Now().Add(stuck); ask[int](b,
+	for deadline := time.Now().Add(waitLimit); ask[int](b,
 		"SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event_type = 'Lock'",
 		int64(conn.PgConn().PID())) == 0; {
 		if time.Now().After(deadline) {
@@ -166,7 +166,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 		ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
 }
 
-func TestSearchTimersPassesOver(t *testing.T) {
+func TestSearchTimersSkips(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("busy", timer(time.Hour))
@@ -201,7 +201,7 @@ func (b *bench) foreign(sql string, args ...any) (release func()) {
 
 // Rows that another session has locked are skipped without waiting. Neither a client that hangs in
 // a transaction nor another scan stops a scan.
-func TestSearchSkipsWhatIsHeld(t *testing.T) {
+func TestSearchSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -228,7 +228,7 @@ func TestSearchByManyNodes(t *testing.T) {
 		in.Capture = i%2 == 0
 		p, err := b.PrepareInit(in)
 		if err == nil && in.Capture {
-			_, err = b.SaveResult(end(p.Claim, storage.Finished, timer(0), parked))
+			_, err = b.SaveResult(end(p.Claim, storage.Finished, timer(0), withoutPromote))
 		}
 		if err != nil {
 			t.Error(err)
@@ -259,7 +259,7 @@ func TestSearchByManyNodes(t *testing.T) {
 		list = append(list, id)
 	}
 	equal(t, "claims", len(list), n)
-	equal(t, "different ones", len(slices.Compact(sorted(list))), n)
+	equal(t, "distinct claims", len(slices.Compact(sorted(list))), n)
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), n)
 }
 
@@ -316,7 +316,7 @@ func TestReadZombies(t *testing.T) {
 	b.is("late", "ERROR e0: INIT ERROR")
 }
 
-func TestListRunningLeavesOutTheKnown(t *testing.T) {
+func TestListRunningOmitsKnown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other := open(t, b.dsn, storage.Config{})
@@ -336,7 +336,7 @@ func TestListRunningLeavesOutTheKnown(t *testing.T) {
 		equal(t, "rows", sorted(ids(must(t, rows, err))), x.want)
 		for _, r := range rows {
 			if r.ProcessID == "b" {
-				equal(t, "as it was claimed", []any{r.TaskID, r.FencingToken, r.LastEventID, string(r.Args), r.Status},
+				equal(t, "the claim", []any{r.TaskID, r.FencingToken, r.LastEventID, string(r.Args), r.Status},
 					[]any{c.TaskID, c.FencingToken, 1, "args", "RUNNING"})
 			}
 		}

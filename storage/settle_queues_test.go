@@ -34,24 +34,24 @@ func (b *bench) watchStatements() {
 	}
 }
 
-// touchedFew fails the test if a statement has changed too many rows.
-func (b *bench) touchedFew() {
+// checkTouchedRows fails the test if a statement has changed too many rows.
+func (b *bench) checkTouchedRows() {
 	b.t.Helper()
 	if n := ask[int](b, `SELECT coalesce(max(n), 0) FROM public.touched`); n > maxMoved {
 		b.t.Errorf("a statement touched %d rows, at most %d", n, maxMoved)
 	}
 }
 
-// manyWait inserts many waiting tasks.
-func (b *bench) manyWait(id string) {
+// addWaitingTasks inserts many waiting tasks.
+func (b *bench) addWaitingTasks(id string) {
 	b.t.Helper()
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		SELECT 'shop', $1, nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp()
 		  FROM generate_series(1, $2)`, id, largeQueue)
 }
 
-// manyHeld inserts many held messages.
-func (b *bench) manyHeld(id string) {
+// addHeldMessages inserts many held messages.
+func (b *bench) addHeldMessages(id string) {
 	b.t.Helper()
 	b.exec(`INSERT INTO messages (namespace, process_id, kind, held, args)
 		SELECT 'shop', $1, 'notify', true, convert_to(n::text, 'UTF8') FROM generate_series(1, $2) n`, id, largeQueue)
@@ -95,7 +95,7 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 			b := newBench(t)
 			b.process("p")
 			c := b.claim("p")
-			b.manyWait("p")
+			b.addWaitingTasks("p")
 			b.watchStatements()
 			change(b, c)
 			storagetest.Invariants(t, b.dsn)
@@ -103,7 +103,7 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 				t.Errorf("the change of the status left only %d rows for SettleQueues", left)
 			}
 			b.settle()
-			b.touchedFew()
+			b.checkTouchedRows()
 			equal(t, "left", b.count("schedule", "true")+b.count("queue_backlogs", "true"), 0)
 			equal(t, "cancelled", b.count("tasks", "task_type = 'NOTIFY' AND status = 'CANCELLED'"), largeQueue)
 		})
@@ -122,7 +122,7 @@ func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT min(task_id) FROM schedule)`)
 	b.watchStatements()
 	b.suspend("p")
@@ -132,7 +132,7 @@ func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	b.settle()
 	equal(t, "held", b.queued("p", "operator"), largeQueue)
 	b.resume("p")
-	b.touchedFew()
+	b.checkTouchedRows()
 	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
 	equal(t, "backlogs", b.count("queue_backlogs", "true"), 0)
 	first := ask[int64](b, `SELECT min(task_id) FROM schedule`)
@@ -146,7 +146,7 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	c := b.claim("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.suspend("p")
 	b.settle()
 	old, err := pgx.Connect(t.Context(), b.dsn)
@@ -181,7 +181,7 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	c := b.claim("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.suspend("p")
 	b.settle()
 	must(t, 0, b.PrepareResume(key("p")))
@@ -199,7 +199,7 @@ func TestLargeQueueIsResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT min(task_id) FROM schedule)`)
 	b.suspend("p")
 	b.resume("p")
@@ -211,7 +211,7 @@ func TestLargeQueueIsRepairedOnceItIsCancelled(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	c := b.claim("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.save(end(c, storage.Failed))
 	equal(t, "before", []any{b.repair("p").Outcome, b.simpleRepair("p").Outcome}, "[unsettled unsettled]")
 	b.settle()
@@ -223,11 +223,11 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.manyWait("p")
+	b.addWaitingTasks("p")
 	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT max(task_id) FROM schedule)`)
 	b.watchStatements()
 	c := b.start("q")
-	b.manyWait("q")
+	b.addWaitingTasks("q")
 	b.save(end(c, storage.Removed))
 	storagetest.Invariants(t, b.dsn)
 	b.remove("p")
@@ -237,7 +237,7 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 		must(t, n, err)
 		equal(t, "to run", len(b.searchCalls(9)), 0)
 	}
-	b.touchedFew()
+	b.checkTouchedRows()
 	equal(t, "left", b.count("schedule", "true")+b.count("processes", "true"), 0)
 }
 
@@ -245,9 +245,13 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 func TestManyHeldMessages(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(b *bench){
-		"resumed":  func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.resume("p") },
-		"repaired": func(b *bench) { b.save(end(b.claim("p"), storage.Failed)); b.manyHeld("p"); b.simpleRepair("p") },
-		"ended":    func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.cancel("p") },
+		"resumed": func(b *bench) { b.suspend("p"); b.addHeldMessages("p"); b.resume("p") },
+		"repaired": func(b *bench) {
+			b.save(end(b.claim("p"), storage.Failed))
+			b.addHeldMessages("p")
+			b.simpleRepair("p")
+		},
+		"ended": func(b *bench) { b.suspend("p"); b.addHeldMessages("p"); b.cancel("p") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -256,13 +260,13 @@ func TestManyHeldMessages(t *testing.T) {
 			b.watchStatements()
 			release(b)
 			storagetest.Invariants(t, b.dsn)
-			b.say(notifyOf("p", "last"))
+			b.send(notifyOf("p", "last"))
 			_, more, err := b.DeliverMessages(key("p"))
 			equal(t, "more", must(t, more, err), true)
 			equal(t, "some are left", b.count("messages", "process_id = 'p'") > 0, true)
 			equal(t, "the oldest are gone", b.count("messages", "convert_from(args, 'UTF8') IN ('1', '16')"), 0)
 			b.settle()
-			b.touchedFew()
+			b.checkTouchedRows()
 			equal(t, "held", b.count("messages", "held")+b.count("queue_backlogs", "true"), 0)
 		})
 	}
@@ -272,12 +276,12 @@ func TestManyMessagesAreHeldInBatches(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	b.manyHeld("p")
+	b.addHeldMessages("p")
 	b.suspend("p")
 	b.exec(`UPDATE messages SET held = false`)
 	b.watchStatements()
 	b.deliver("p")
-	b.touchedFew()
+	b.checkTouchedRows()
 	equal(t, "not held", b.count("messages", "NOT held"), 0)
 }
 
@@ -291,7 +295,7 @@ func TestFullProcessTakesNoMessages(t *testing.T) {
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		SELECT 'shop', 'p', nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp()
 		  FROM generate_series(1, 1000)`)
-	b.say(notifyOf("p", "a"), notifyOf("p", "b"))
+	b.send(notifyOf("p", "a"), notifyOf("p", "b"))
 	equal(t, "full", b.deliver("p"), "notify full")
 	equal(t, "undelivered", b.undelivered(), 2)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Promote = true }))

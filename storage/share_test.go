@@ -78,8 +78,8 @@ func TestShares(t *testing.T) {
 	}
 	maintain := func(ctx context.Context) error { _, err := b.Forget(ctx, time.Hour); return err }
 	tests := map[string]struct {
-		exhausted storage.Share
-		goesOn    []func(context.Context) error
+		exhausted  storage.Share
+		unaffected []func(context.Context) error
 	}{
 		"scans":    {storage.Scans, []func(context.Context) error{answer}},
 		"answers":  {storage.Answers, []func(context.Context) error{scan}},
@@ -90,7 +90,7 @@ func TestShares(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n, work := range test.goesOn {
+		for n, work := range test.unaffected {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			if err := work(ctx); err != nil {
 				t.Errorf("%s are exhausted: work %d: %v", name, n, err)

@@ -128,7 +128,7 @@ func TestRetryNeedsTheLease(t *testing.T) {
 	must(t, 0, changes.RewindSink(t.Context(), b.Store, k, begin))
 	claimed, err = changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
 	must(t, 0, err)
-	letters := func() string {
+	deadLetters := func() string {
 		return ask[string](b, `SELECT string_agg(concat_ws(' ', change_id, error, attempts), ', ' ORDER BY change_id)
 			FROM sink_dead_letters`)
 	}
@@ -138,10 +138,10 @@ func TestRetryNeedsTheLease(t *testing.T) {
 	if err := changes.FailRetry(t.Context(), b.Store, late, 2, "late"); !errors.Is(err, process.ErrFenced) {
 		t.Error(err)
 	}
-	equal(t, "after late results", letters(), "1 HTTP 413 1, 2 HTTP 413 1")
+	equal(t, "after late results", deadLetters(), "1 HTTP 413 1, 2 HTTP 413 1")
 	must(t, 0, changes.EndRetry(t.Context(), b.Store, claimed[0].SinkLease, 1))
 	must(t, 0, changes.FailRetry(t.Context(), b.Store, claimed[0].SinkLease, 2, "no"))
-	equal(t, "after results", letters(), "2 no 2")
+	equal(t, "after results", deadLetters(), "2 no 2")
 }
 
 // A lease does not survive its sink: a sink that was deleted and created again has different

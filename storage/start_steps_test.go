@@ -25,7 +25,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	init := b.start("run")
-	saved := b.save(end(init, storage.Finished, says(plainJob("a"), plainJob("b")), startsOn))
+	saved := b.save(end(init, storage.Finished, withMessages(plainJob("a"), plainJob("b")), startsOn))
 	next := saved.Next
 	if next == nil {
 		t.Fatal("the first job does not run")
@@ -37,7 +37,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "its job", []any{job.Name, job.Timeout.String(), string(job.Options)}, []any{
 		"work", "1m0s", `{"keepResult": true}`,
 	})
-	_, err := b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
+	_, err := b.SaveResult(end(init, storage.Finished, withMessages(plainJob("late")), startsOn))
 	equal(t, "a late result", err, process.ErrFenced)
 	claims := b.searchCalls(10)
 	equal(t, "tasks that wait for a slot", ids(claims), "[b]")
@@ -47,7 +47,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 
 	call := b.claim("run")
 	b.call("run") // it waits behind the first
-	saved = b.save(end(call, storage.Finished, says(plainJob("c")), startsOn))
+	saved = b.save(end(call, storage.Finished, withMessages(plainJob("c")), startsOn))
 	equal(t, "the next claim", saved.Next.ProcessID, "run")
 	b.save(end(saved.Next, storage.Finished))
 	for _, c := range b.searchCalls(10) {
@@ -58,14 +58,15 @@ func TestJobsStartWithTheResult(t *testing.T) {
 
 // A job whose ID exists, and a job of a namespace with constraints, is started by a message, whose
 // delivery reports the outcome.
-func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
+func TestJobsStartedByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.namespace(ns)
 	b.process("taken")
 	b.process("run")
 	targets := b.targets(func() {
-		saved := b.save(end(b.claim("run"), storage.Finished, says(plainJob("taken"), plainJob("free")), startsOn))
+		saved := b.save(end(b.claim("run"), storage.Finished, withMessages(plainJob("taken"), plainJob("free")),
+			startsOn))
 		equal(t, "continuation", saved.Next == nil && saved.Deferred, true)
 	})
 	equal(t, "targets", targets, "[taken]")
@@ -75,7 +76,9 @@ func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	}
 	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())",
 		ns)
-	targets = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
+	targets = b.targets(func() {
+		b.save(end(b.claim("run"), storage.Finished, withMessages(plainJob("limited")), startsOn))
+	})
 	equal(t, "targets with constraints", targets, "[limited]")
 	equal(t, "that delivery", b.deliver("limited"), "start delivered")
 }

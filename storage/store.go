@@ -153,7 +153,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
 	if err == nil {
-		s.listen, err = connConfig(cfg.DSN, calmSettings, "progressor listen")
+		s.listen, err = connConfig(cfg.DSN, backgroundSettings, "progressor listen")
 	}
 	if err != nil {
 		s.closePools()

@@ -16,21 +16,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-func TestMain(m *testing.M) { storagetest.Main(m, storagetest.EveryInvariantLooked()) }
+func TestMain(m *testing.M) { storagetest.Main(m, storagetest.EveryInvariantChecked()) }
 
 const (
 	ns      = "shop"
 	timeout = time.Minute
 )
 
-// bench is a store with its own database and a pool for direct access.
+// bench is a test bench: a store with its own database, and a pool for direct access.
 type bench struct {
 	*storage.Store
 	t   testing.TB
 	dsn string
 	db  *pgxpool.Pool
-	// standings returns additional state to compare after concurrent transactions; it may be nil.
-	standings func(id string) string
+	// extraState returns additional state to compare after concurrent transactions; it may be nil.
+	extraState func(id string) string
 }
 
 func newBench(t testing.TB, with ...storagetest.Option) *bench {
@@ -136,7 +136,7 @@ func named(after time.Duration, names ...string) func(*storage.Completion) {
 	}
 }
 
-func parked(c *storage.Completion) { c.Promote = false }
+func withoutPromote(c *storage.Completion) { c.Promote = false }
 
 func broken(detail string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Detail, c.Failure = detail, []byte(`{"reason":"`+detail+`"}`) }
@@ -189,8 +189,9 @@ func (b *bench) process(id string, change ...func(*storage.Completion)) {
 	b.save(end(b.start(id), storage.Finished, change...))
 }
 
-// wreck creates a process that a call has set to ERROR. change applies to the result of its INIT.
-func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.Claim {
+// breakProcess creates a process that a call has set to ERROR. change applies to the result of its
+// INIT.
+func (b *bench) breakProcess(id string, change ...func(*storage.Completion)) *storage.Claim {
 	b.t.Helper()
 	b.process(id, change...)
 	c := b.claim(id)

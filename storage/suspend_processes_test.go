@@ -30,8 +30,8 @@ func (b *bench) cancelFor(id string, grace time.Duration) storage.CancelState {
 	return must(b.t, state, err)
 }
 
-// met returns the result of a command, or "" if it succeeded.
-func met(err error) string {
+// outcomeOf returns the result of a command, or "" if it succeeded.
+func outcomeOf(err error) string {
 	var status *process.WrongStatusError
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func met(err error) string {
 	return err.Error()
 }
 
-// statuses creates one process in each status and situation. The table of TestOrders lists them.
+// statuses creates one process in each status and situation, as listed in TestCommands.
 func (b *bench) statuses() {
 	b.t.Helper()
 	b.start("init runs")
@@ -61,10 +61,10 @@ func (b *bench) statuses() {
 	b.call("placed")
 	b.process("backing off")
 	b.save(end(b.claim("backing off", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
-	b.wreckByTimer("error")
-	b.wreckByTimer("repair runs")
+	b.breakByTimer("error")
+	b.breakByTimer("repair runs")
 	b.repair("repair runs")
-	b.wreckByTimer("repair waits")
+	b.breakByTimer("repair waits")
 	b.repair("repair waits", withoutSlot)
 	for _, id := range []string{"held", "held busy", "held cancel"} {
 		b.process(id, timer(time.Hour))
@@ -79,7 +79,7 @@ func (b *bench) statuses() {
 	}
 	b.process("completed")
 	b.save(end(b.claim("completed"), storage.Completed))
-	b.wreck("cancelled")
+	b.breakProcess("cancelled")
 	b.cancel("cancelled")
 	b.start("asked init")
 	b.cancel("asked init")
@@ -90,8 +90,8 @@ func (b *bench) statuses() {
 	b.cancel("asked busy")
 }
 
-// The table of the effects of each command in each status.
-func TestOrders(t *testing.T) {
+// TestCommands checks the effect of each command in each status.
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	const error3 = "TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR"
 	for _, c := range []struct{ id, before, suspend, resume, cancel string }{
@@ -150,7 +150,7 @@ func TestOrders(t *testing.T) {
 			"SUSPENDED e0: INIT FINISHED, CANCEL waits for operator#0", "same", "same"},
 		{"asked busy", "RUNNING e0: INIT FINISHED, CALL runs#1, CANCEL waits for process#0",
 			"SUSPENDED e0: INIT FINISHED, CALL runs#1, CANCEL waits for operator#0", "same", "same"},
-		{"nobody", "none", "not found", "not found", "not found"},
+		{"absent", "none", "not found", "not found", "not found"},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func TestOrders(t *testing.T) {
 				b := newBench(t)
 				b.statuses()
 				b.is(c.id, c.before)
-				got, state := met(order.give(b)), b.state(c.id)
+				got, state := outcomeOf(order.give(b)), b.state(c.id)
 				switch {
 				case got != "" || state == c.before && order.want == "same":
 					if got == "" {
@@ -186,7 +186,7 @@ func TestOrders(t *testing.T) {
 }
 
 // Other requests to a suspended or cancelled process are rejected because of its status.
-func TestOrdersHoldOff(t *testing.T) {
+func TestRequestsAfterCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.statuses()
@@ -207,7 +207,7 @@ func TestOrdersHoldOff(t *testing.T) {
 	b.is("asked", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0, CALL waits for process#0")
 }
 
-func TestSuspendTellsWhy(t *testing.T) {
+func TestSuspendStoresItsReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
@@ -232,7 +232,7 @@ func TestSuspendTellsWhy(t *testing.T) {
 
 // A task that runs while its process is suspended ends normally, and no task follows it. Tasks that
 // it creates also wait for the operator.
-func TestSuspendedAtWork(t *testing.T) {
+func TestSuspendWhileATaskRuns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -276,11 +276,11 @@ func TestSuspendedAtWork(t *testing.T) {
 			b.call("p")
 			b.suspend("p")
 			saved := b.save(c.end(claim))
-			equal(t, "what follows", []any{saved.Next == nil, saved.Deferred}, "[true false]")
+			equal(t, "the next task", []any{saved.Next == nil, saved.Deferred}, "[true false]")
 			b.is("p", c.held)
 			equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 			if err := b.ResumeProcess(key("p")); err != nil {
-				equal(t, "resume", met(err), c.resume)
+				equal(t, "resume", outcomeOf(err), c.resume)
 				return
 			}
 			b.is("p", c.resume)
@@ -334,7 +334,7 @@ func TestSuspendedTimersRunOnResume(t *testing.T) {
 
 // After commands in one flush, and after concurrent commands, the process has the status that one
 // of them has set.
-func TestOrdersByMany(t *testing.T) {
+func TestConcurrentCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour))
@@ -358,6 +358,6 @@ func TestOrdersByMany(t *testing.T) {
 	for n := ask[int](b, "SELECT count(*) FROM schedule WHERE task_type = 'CALL'"); n > 0; n-- {
 		claims := b.searchCalls(9)
 		equal(t, "claims", len(claims), 1)
-		b.save(end(&claims[0], storage.Finished, parked))
+		b.save(end(&claims[0], storage.Finished, withoutPromote))
 	}
 }

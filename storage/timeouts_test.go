@@ -55,11 +55,11 @@ func TestFlushThatTimesOutIsHalved(t *testing.T) {
 				must(t, 0, second(f()))
 			}
 			if _, err := alone(); !errors.Is(err, process.ErrUnavailable) {
-				t.Errorf("the slow one: %v", err)
+				t.Errorf("the slow item: %v", err)
 			}
 			// 17 items are halved five times.
 			if n := ask[int](b, "SELECT last_value FROM attempts_at_slow"); n > 8 {
-				t.Errorf("the slow one was sent %d times", n)
+				t.Errorf("the slow item was sent %d times", n)
 			}
 			equal(t, "timeouts", counter(t, registry, "progressor_flush_timeouts_total"), 1)
 		})

@@ -146,7 +146,7 @@ func TestLaneOfATransaction(t *testing.T) {
 	insert("second")
 	equal(t, "events of the session", w.types(), "first second")
 	must(t, 0, other.Commit(t.Context()))
-	equal(t, "events of the other one", w.types(), "other")
+	equal(t, "events of the other transaction", w.types(), "other")
 }
 
 // A transaction that rolls back to a savepoint before its first event no longer has the lane.

@@ -28,8 +28,8 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "whole-table-for-one-process", breaks: "a long queue of one process does not change the plans for others",
-		file: "storage/connect.go", old: "generalSettings = withPlans(calmSettings)",
-		planted:  "generalSettings = calmSettings",
+		file: "storage/connect.go", old: "generalSettings = withPlans(backgroundSettings)",
+		planted:  "generalSettings = backgroundSettings",
 		packages: "./storage", run: "TestGeneralPlans",
 	},
 	{

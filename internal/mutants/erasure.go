@@ -103,22 +103,22 @@ var erasureMutants = []mutant{
 	{
 		name: "erase-events-of-job", breaks: "the erasure of a job leaves the events of a run with the same ID",
 		file: erasedTables, old: `CASE WHEN x.of_run OR x.step_id IS NOT NULL THEN`, planted: `CASE WHEN false THEN`,
-		packages: "./storage", run: "TestEraseTellsJobsFromRuns",
+		packages: "./storage", run: "TestEraseDistinguishesJobsFromRuns",
 	},
 	{
 		name: "erase-events-of-run", breaks: "the erasure of a run leaves the events of a job with the same ID",
 		file: erasedTables, old: `p.process_id = x.job_id AND p.kind = 'job'`, planted: `false`,
-		packages: "./storage", run: "TestEraseTellsJobsFromRuns",
+		packages: "./storage", run: "TestEraseDistinguishesJobsFromRuns",
 	},
 	{
 		name: "erase-changes-of-job", breaks: "the erasure of a job leaves the changes of a run with the same ID",
 		file: erasedTables, old: ` AND (x.kind <> 'step' OR starts_with(x.process_id, '~flow/'))`, planted: ``,
-		packages: "./storage", run: "TestEraseTellsJobsFromRuns",
+		packages: "./storage", run: "TestEraseDistinguishesJobsFromRuns",
 	},
 	{
 		name: "erase-changes-of-run", breaks: "the erasure of a run leaves the changes of a job with the same ID",
 		file: erasedTables, old: `p.process_id = x.process_id AND p.kind = 'job'`, planted: `false`,
-		packages: "./storage", run: "TestEraseTellsJobsFromRuns",
+		packages: "./storage", run: "TestEraseDistinguishesJobsFromRuns",
 	},
 	{
 		name: "erase-dead-letters-first", breaks: "messages are erased before dead letters, which they become",
@@ -226,7 +226,7 @@ var erasureMutants = []mutant{
 	{
 		name: "erase-audit-rights", breaks: "a role that adds entries cannot choose the position in the chain",
 		file: eraseAudit, old: "EXECUTE format('REVOKE INSERT, UPDATE,", planted: "EXECUTE format('REVOKE UPDATE,",
-		packages: "./storage", run: "TestMigrationTakesTheChainFromRoles",
+		packages: "./storage", run: "TestMigrationRevokesChainRights",
 	},
 	{
 		name: "erase-records-fires", breaks: "an erasure does not record a change of a fire",

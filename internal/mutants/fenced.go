@@ -6,24 +6,24 @@ var fencedMutants = []mutant{
 		name: "fenced-result-forgotten", breaks: "a transaction knows which results it has not stored",
 		file: saveResult,
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
-		packages: "./storage", run: "FencedResultBeside",
+		packages: "./storage", run: "FencedResultWith",
 	},
 	{
 		name: "fast-path-result-forgotten", breaks: "nor a result that the fast path has not stored",
 		file: saveFinished,
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
-		packages: "./storage", run: "FencedResultBeside",
+		packages: "./storage", run: "FencedResultWith",
 	},
 	{
 		name: "fast-path-end-forgotten", breaks: "nor an end that the fast path has not stored",
 		file: "sql/save_completed.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
-		packages: "./storage", run: "FencedResultBeside",
+		packages: "./storage", run: "FencedResultWith",
 	},
 	{
 		name: "fenced-removal-forgotten", breaks: "nor a removal that comes late",
 		file: "sql/remove_processes.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(removed.fencing_token))", planted: "ELSE true",
-		packages: "./storage", run: "Speak",
+		packages: "./storage", run: "OnlyResultsSend",
 	},
 }

@@ -435,7 +435,7 @@ var jobMutants = []mutant{
 		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
 		file: groupMembers, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND",
 		planted:  "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
-		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
+		packages: "./storage ./engine/jobs", run: "PlacesOfMembers|Group|Lost|Released",
 	},
 	{
 		name: "group-one-failure-more", breaks: "a job fails when more than max_failures workers have failed",

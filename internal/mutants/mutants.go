@@ -83,7 +83,7 @@ var mutants = []mutant{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
 		file: saveResult, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
-		packages: "./storage", run: "Token|Twin|Zombie",
+		packages: "./storage", run: "Token|Duplicate|Zombie",
 	},
 	{
 		name:   "trims-the-running-task",
@@ -145,7 +145,7 @@ var mutants = []mutant{
 		name: "rejected-result-sends", breaks: "messages of a result that a command ended are not sent",
 		file: "storage/fast_path.go", old: "it.general = it.general || ends[it.key]",
 		planted:  "it.general = it.general && ends[it.key]",
-		packages: "./storage", run: "ResultBesideTheEnd",
+		packages: "./storage", run: "ResultWithTheEnd",
 	},
 	{
 		name: "timeout-not-split", breaks: "a flush that times out is halved",
@@ -212,12 +212,12 @@ var mutants = []mutant{
 		breaks: "the fast path, too, stores a result only under the token that holds the process",
 		file:   saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
-		packages: "./storage", run: "Token|Twin|Zombie",
+		packages: "./storage", run: "Token|Duplicate|Zombie",
 	},
 	{
 		name: "fast-path-call-jumps-the-queue", breaks: "the fast path does not overtake a waiting call",
 		file: captureCall, old: "AND waiting.found IS NULL", planted: "",
-		packages: "./storage ./engine", run: "Order|Place|Stored|FastPath",
+		packages: "./storage ./engine", run: "Order|WithoutSlot|ForTheSlot|Stored|FastPath",
 	},
 	{
 		name: "fast-path-stays-on", breaks: "the fast path can be turned off",
@@ -227,7 +227,7 @@ var mutants = []mutant{
 	{
 		name: "call-queue-order", breaks: "calls that wait in memory are stored in the order of their arrival",
 		file: "storage/call_queues.go", old: "first := p.calls[0]", planted: "first := p.calls[len(p.calls)-1]",
-		packages: "./storage", run: "GoWith",
+		packages: "./storage", run: "AreStoredWith",
 	},
 	{
 		name: "call-queue-before-stored", breaks: "a call that waits in memory runs after stored calls",
@@ -252,7 +252,7 @@ var mutants = []mutant{
 	{
 		name: "call-queue-behind-others", breaks: "calls do not wait in memory behind many calls of others",
 		file: "storage/call_queues.go", old: "p.fromElsewhere > maxFromElsewhere || ", planted: "",
-		packages: "./storage", run: "CallQueueGivesWay",
+		packages: "./storage", run: "CallQueueYields",
 	},
 	{
 		name: "call-queue-unbounded", breaks: "max_waiting limits call queues, too",
@@ -270,7 +270,7 @@ var mutants = []mutant{
 		name: "call-jumps-the-queue", breaks: "a new call does not overtake a waiting call",
 		file: prepareCall, old: "AND NOT input.busy AND input.waiting = 0 AS free",
 		planted:  "AND NOT input.busy AS free",
-		packages: "./storage ./engine", run: "Order|Place|Stored",
+		packages: "./storage ./engine", run: "Order|WithoutSlot|ForTheSlot|Stored",
 	},
 	{
 		name: "timer-before-call", breaks: "a call that waits goes before a timer that is due",
@@ -309,7 +309,7 @@ var mutants = []mutant{
 		breaks: "the status that follows is decided from the locked row, not by the attempt",
 		file:   saveResult, old: "WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END",
 		planted:  "WHEN 'SUSPENDED' THEN 'RUNNING' ELSE 'RUNNING' END",
-		packages: "./storage", run: "Suspended",
+		packages: "./storage", run: "Suspended|SuspendWhile",
 	},
 	{
 		name: "event-ids-repeat", breaks: "events are numbered 1, 2, 3 without gaps or repeats",
@@ -326,7 +326,7 @@ var mutants = []mutant{
 		name: "key-in-line-is-not-kept", breaks: "a repeated request whose first one had to wait gets the same answer",
 		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
 		planted:  "FROM decided\n   WHERE accepted\n     AND false",
-		packages: "./storage", run: "Key|FastPath|Twin",
+		packages: "./storage", run: "Key|FastPath|Duplicate",
 	},
 	{
 		name: "any-request-by-key", breaks: "a key that was used for another request is refused",
@@ -421,13 +421,13 @@ var mutants = []mutant{
 		name: "held-goes-on", breaks: "no new task of a suspended process runs",
 		file: "sql/suspend_processes.sql",
 		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) held",
-		packages: "./storage ./engine", run: "Suspend|Orders",
+		packages: "./storage ./engine", run: "Suspend|Commands",
 	},
 	{
 		name: "late-result-speaks", breaks: "a refused result does not send messages",
 		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND is_saved(item.fencing_token)",
 		planted:  "AND t.fencing_token = item.fencing_token",
-		packages: "./storage", run: "Speak|FencedResultBeside",
+		packages: "./storage", run: "OnlyResultsSend|FencedResultWith",
 	},
 	{
 		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",

@@ -202,14 +202,14 @@ var schedulingMutants = []mutant{
 		name: "purge-from-the-start", breaks: "a batch of a removal does not read the dead rows of earlier batches",
 		file: "storage/remove_processes.go", old: "progress[n] = p.progress[key]",
 		planted:  "progress[n].eventID = p.progress[key].eventID",
-		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+		packages: "./storage", run: "TestRemoveDuringOldSnapshot",
 	},
 	{
 		name:   "purge-attempts-from-the-start",
 		breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
 		file:   "sql/remove_processes.sql", old: "AND v.task_id >= removed.after_failed_id",
 		planted:  "AND removed.after_failed_id >= 0",
-		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+		packages: "./storage", run: "TestRemoveDuringOldSnapshot",
 	},
 	{
 		name: "orphans-of-the-first-batch", breaks: "the search for orphaned failed attempts reads the whole table",
@@ -235,7 +235,7 @@ var schedulingMutants = []mutant{
 		breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
 		file:   "sql/restart_history.sql",
 		old:    "AND v.task_id > restart.after_task_id\n        AND", planted: "AND",
-		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+		packages: "./storage", run: "TestRemoveDuringOldSnapshot",
 	},
 	{
 		name:   "backlog-unbounded",

@@ -40,7 +40,7 @@ func NewPacer(s *storage.Store, namespace string, pace Pace) *Pacer {
 	return p
 }
 
-// Close ends the use of the pacer.
+// Close releases the pacer.
 func (p *Pacer) Close() { p.stop() }
 
 // Begin is called when a read begins.

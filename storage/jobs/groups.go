@@ -75,15 +75,15 @@ func CheckGroups(
 	ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules,
 	decide func(*Group, GroupRules) GroupStep,
 ) (GroupChanges, error) {
-	var looked GroupChanges
+	var changes GroupChanges
 	err := s.TakeTasks(ctx, "read groups", func(ctx context.Context, db storage.DB) error {
-		looked = GroupChanges{}
+		changes = GroupChanges{}
 		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit))
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		groups := make([]*Group, len(rows))
-		asked := make([]GroupRules, len(rows))
+		parsed := make([]GroupRules, len(rows))
 		for n, r := range rows {
 			groups[n] = &Group{
 				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, Cancelling: r.Cancelling,
@@ -92,21 +92,21 @@ func CheckGroups(
 		}
 		slices.SortFunc(groups, func(a, b *Group) int { return a.Key.Compare(b.Key) })
 		for n, g := range groups {
-			asked[n] = rules(g)
+			parsed[n] = rules(g)
 		}
-		l := look{ctx: ctx, store: s, db: db, q: dbsqlc.New()}
-		if err := l.read(groups, asked); err != nil {
+		l := groupCheck{ctx: ctx, store: s, db: db, q: dbsqlc.New()}
+		if err := l.read(groups, parsed); err != nil {
 			return err
 		}
 		for n, g := range groups {
-			step := decide(g, asked[n])
+			step := decide(g, parsed[n])
 			l.add(g, step)
-			looked.Evict = append(looked.Evict, step.Evict...)
+			changes.Evict = append(changes.Evict, step.Evict...)
 		}
-		looked.Groups = len(groups)
-		return l.write(&looked)
+		changes.Groups = len(groups)
+		return l.write(&changes)
 	})
-	return looked, err
+	return changes, err
 }
 
 // WakeGroups marks groups in some namespaces to be checked again, at most limit in each.
@@ -117,8 +117,8 @@ func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limi
 	})
 }
 
-// look is the transaction of CheckGroups, with the rows that it will write.
-type look struct {
+// groupCheck is the transaction of CheckGroups, with the rows that it will write.
+type groupCheck struct {
 	ctx   context.Context
 	store *storage.Store
 	db    storage.DB
@@ -133,7 +133,7 @@ type look struct {
 }
 
 // read locks the rows of groups and reads their slots.
-func (l *look) read(groups []*Group, rules []GroupRules) error {
+func (l *groupCheck) read(groups []*Group, rules []GroupRules) error {
 	var put dbsqlc.PutGroupsParams
 	var places dbsqlc.ReadPlacesParams
 	byKey := map[process.Key]*Group{}
@@ -168,7 +168,7 @@ func textList(list []string) string {
 	return string(text)
 }
 
-func (l *look) add(g *Group, step GroupStep) {
+func (l *groupCheck) add(g *Group, step GroupStep) {
 	for _, k := range step.Drop {
 		l.drop.Append(dbsqlc.DropPlacesItem{Key: k})
 	}
@@ -198,7 +198,7 @@ func (l *look) add(g *Group, step GroupStep) {
 }
 
 // write stores the decisions.
-func (l *look) write(looked *GroupChanges) error {
+func (l *groupCheck) write(changes *GroupChanges) error {
 	if err := l.q.DropPlaces(l.ctx, l.db, l.drop); err != nil {
 		return err
 	}
@@ -210,13 +210,13 @@ func (l *look) write(looked *GroupChanges) error {
 		return err
 	}
 	for _, r := range opened {
-		looked.Notified = append(looked.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		changes.Notified = append(changes.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 	}
 	if err := l.q.CancelMembers(l.ctx, l.db, l.cancel); err != nil {
 		return err
 	}
 	for n, id := range l.cancel.ProcessIds {
-		looked.Notified = append(looked.Notified, process.Key{Namespace: l.cancel.Namespaces[n], ProcessID: id})
+		changes.Notified = append(changes.Notified, process.Key{Namespace: l.cancel.Namespaces[n], ProcessID: id})
 	}
 	if err := l.q.RestGroups(l.ctx, l.db, l.rest); err != nil {
 		return err
@@ -225,23 +225,23 @@ func (l *look) write(looked *GroupChanges) error {
 	if err != nil || len(ended) == 0 {
 		return err
 	}
-	var tell dbsqlc.NotifyParentsParams
+	var notify dbsqlc.NotifyParentsParams
 	for _, r := range ended {
-		looked.Ended = append(looked.Ended, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
-		tell.Append(dbsqlc.NotifyParentsItem{
+		changes.Ended = append(changes.Ended, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		notify.Append(dbsqlc.NotifyParentsItem{
 			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, TaskID: r.TaskID,
 		})
 	}
-	parents, err := l.q.NotifyParents(l.ctx, l.db, tell)
+	parents, err := l.q.NotifyParents(l.ctx, l.db, notify)
 	for _, r := range parents {
-		looked.Notified = append(looked.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		changes.Notified = append(changes.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 	}
 	return err
 }
 
 // ReassignMember is an effect of a failed attempt of a member that has another attempt. The worker
-// that has the slot of the member makes the next attempt or, if Leaves is set, any allowed worker
-// does.
+// that has the slot of the member makes the next attempt or, if AnyWorker is set, any allowed
+// worker does.
 type ReassignMember struct{ AnyWorker bool }
 
 // Bytes implements storage.Effect.

@@ -46,13 +46,13 @@ func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*Lat
 		if err != nil {
 			return err
 		}
-		var tell dbsqlc.NotifyParentsParams
+		var notify dbsqlc.NotifyParentsParams
 		for _, r := range ended {
-			tell.Append(dbsqlc.NotifyParentsItem{
+			notify.Append(dbsqlc.NotifyParentsItem{
 				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, TaskID: r.TaskID,
 			})
 		}
-		parents, err := q.NotifyParents(ctx, db, tell)
+		parents, err := q.NotifyParents(ctx, db, notify)
 		if err != nil {
 			return err
 		}

@@ -151,8 +151,8 @@ type EventsRead struct {
 // watchedJobEvents is the maximum number of events of each watch that one query reads.
 const watchedJobEvents = 500
 
-// ReadEvents reads the events after the position of each watch. more reports whether some
-// watch has more events.
+// ReadEvents reads the events after the position of each watch. more reports whether some watch has
+// more events.
 func ReadEvents(
 	ctx context.Context, s *storage.Store, watches []EventWatch,
 ) (found []EventsRead, more bool, err error) {

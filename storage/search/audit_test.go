@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// noted returns a database with n audit entries, one per hour. audit_id 1 is the oldest.
-func noted(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
+// auditDatabase returns a database with n audit entries, one per hour. audit_id 1 is the oldest.
+func auditDatabase(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	store, db := stock(t, 0)
 	_, err := db.Exec(t.Context(), `
@@ -53,7 +53,7 @@ func all(t *testing.T, store *storage.Store, q AuditQuery, window, limit int) (i
 // A filter returns the matching entries, newest first, for all page sizes.
 func TestListAudit(t *testing.T) {
 	t.Parallel()
-	store, _ := noted(t, 30)
+	store, _ := auditDatabase(t, 30)
 	for filter, want := range map[string]func(n int64) bool{
 		"":                       func(int64) bool { return true },
 		"method = RemoveProcess": func(n int64) bool { return n%2 == 0 },
@@ -100,7 +100,7 @@ func TestListAudit(t *testing.T) {
 // Unknown fields are rejected with their name and the valid fields.
 func TestListAuditRefuses(t *testing.T) {
 	t.Parallel()
-	store, _ := noted(t, 1)
+	store, _ := auditDatabase(t, 1)
 	for filter, want := range map[string]string{
 		"who = ada":            `at character 1: there is no field "who": use actor, method, subject or time`,
 		"status = ERROR":       `there is no field "status"`,
@@ -134,7 +134,7 @@ func TestListAuditRefuses(t *testing.T) {
 // A page is read with an index, beginning at a key, and reads no more than its window.
 func TestListAuditPlans(t *testing.T) {
 	t.Parallel()
-	store, db := noted(t, 30_000)
+	store, db := auditDatabase(t, 30_000)
 	if _, err := db.Exec(t.Context(), "UPDATE audit SET namespace = 'rare' WHERE audit_id % 500 = 0"); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestListAuditPlans(t *testing.T) {
 // it.
 func TestListAuditIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	store, _ := noted(t, 30)
+	store, _ := auditDatabase(t, 30)
 	ids, pages := all(t, store, AuditQuery{}, 1000, 30) // every second entry has details, of 21 bytes each
 	if len(ids) != 30 || !slices.IsSortedFunc(ids, func(a, b int64) int { return int(b - a) }) || pages != 8 {
 		t.Errorf("%d pages: %v", pages, ids)

@@ -15,7 +15,7 @@ import (
 func (p *parser) check(r restriction) (node, error) {
 	f := p.table.field(r.name)
 	if f == nil {
-		return nil, p.wrong(r.at, "there is no field %q: use %s", clip(r.name),
+		return nil, p.errorf(r.at, "there is no field %q: use %s", clip(r.name),
 			p.table.names(func(*field) bool { return true }))
 	}
 	if f.doc == nil && len(r.path) > 0 {
@@ -23,10 +23,10 @@ func (p *parser) check(r restriction) (node, error) {
 		if p.table.field(fieldMetadata.name) != nil {
 			hint = ": only " + p.table.documents() + " has, as in metadata." + r.path[0]
 		}
-		return nil, p.wrong(r.at, "%s has no parts%s", r.name, hint)
+		return nil, p.errorf(r.at, "%s has no parts%s", r.name, hint)
 	}
 	if known := f.operators(); !slices.Contains(known, r.operator) {
-		return nil, p.wrong(r.at, "%s takes %s, not %s", r.name, strings.Join(known, " "), r.operator)
+		return nil, p.errorf(r.at, "%s takes %s, not %s", r.name, strings.Join(known, " "), r.operator)
 	}
 	c := &comparison{field: f, path: r.path, operator: r.operator}
 	var err error
@@ -66,7 +66,7 @@ func (p *parser) statusValue(l literal) (value, error) {
 		}
 		names = append(names, string(s))
 	}
-	return value{}, p.wrong(l.at, "%q is not a status: use one of %s", clip(l.text), strings.Join(names, ", "))
+	return value{}, p.errorf(l.at, "%q is not a status: use one of %s", clip(l.text), strings.Join(names, ", "))
 }
 
 // choice checks a comparison with one of a set of names.
@@ -74,7 +74,7 @@ func (p *parser) choice(r restriction, f *field) (node, error) {
 	l, of := r.literal, f.choices
 	name := strings.TrimPrefix(strings.ToUpper(l.text), of.prefix)
 	if !slices.Contains(of.names, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is not a %s: use one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
+		return nil, p.errorf(l.at, "%q is not a %s: use one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
 	}
 	if of.field != nil {
 		f = of.field(name)
@@ -92,7 +92,7 @@ func (p *parser) timeValue(r restriction) (value, error) {
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(r.literal.text))
 	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear ||
 		t.Year() > lastYear {
-		return value{}, p.wrong(r.literal.at,
+		return value{}, p.errorf(r.literal.at,
 			`%q is not a time: %s takes RFC 3339 times from %d to %d, as in "2026-11-01T00:00:00Z"`,
 			clip(r.literal.text), r.name, firstYear, lastYear)
 	}
@@ -106,7 +106,7 @@ func (p *parser) integerValue(r restriction) (value, error) {
 	}
 	n, err := strconv.ParseInt(l.text, 10, 64)
 	if err != nil || l.stars > 0 {
-		return value{}, p.wrong(l.at, "%q is not a whole number, which %s requires", clip(l.text), r.name)
+		return value{}, p.errorf(l.at, "%q is not a whole number, which %s requires", clip(l.text), r.name)
 	}
 	return value{kind: isInteger, number: n}, nil
 }
@@ -114,7 +114,7 @@ func (p *parser) integerValue(r restriction) (value, error) {
 func (p *parser) truthValue(r restriction) (value, error) {
 	l := r.literal
 	if l.quoted || l.stars > 0 || l.text != "true" && l.text != "false" {
-		return value{}, p.wrong(l.at, "%s is true or false, not %q", r.name, clip(l.text))
+		return value{}, p.errorf(l.at, "%s is true or false, not %q", r.name, clip(l.text))
 	}
 	return value{kind: isTruth, truth: l.text == "true"}, nil
 }
@@ -123,7 +123,7 @@ func (p *parser) truthValue(r restriction) (value, error) {
 // not lists.
 func (p *parser) anything(r restriction) (value, error) {
 	if l := r.literal; l.quoted || l.text != "" || !l.prefix {
-		return value{}, p.wrong(l.at, "write %s:* (it is set), or %s = VALUE", r.name, r.name)
+		return value{}, p.errorf(l.at, "write %s:* (it is set), or %s = VALUE", r.name, r.name)
 	}
 	return value{kind: isAnything}, nil
 }
@@ -139,7 +139,7 @@ func (p *parser) textValue(r restriction, f *field) (value, error) {
 		return value{kind: isPrefix, text: l.text}, nil
 	}
 	names := p.table.names(func(f *field) bool { return f.prefix != "" })
-	return value{}, p.wrong(l.at,
+	return value{}, p.errorf(l.at,
 		`* is a wildcard only at the end of a value after = or != of %s; "\*" is the character`, names)
 }
 
@@ -154,29 +154,29 @@ func (p *parser) checkDocument(r restriction, c *comparison) error {
 	there := r.operator == has && !l.quoted && l.prefix && l.text == ""
 	switch {
 	case len(r.path) == 0 && r.operator != has:
-		return p.wrong(r.at, "write %s.KEY %s VALUE, or %s:KEY", r.name, r.operator, r.name)
+		return p.errorf(r.at, "write %s.KEY %s VALUE, or %s:KEY", r.name, r.operator, r.name)
 	case there:
 		c.value = value{kind: isAnything}
 		return nil
 	case l.stars > 0:
-		return p.wrong(l.at,
+		return p.errorf(l.at,
 			`%s is compared in full: "\*" is the character *, and %[1]s.KEY:* checks whether the key exists`, r.name)
 	case len(r.path) == 0 && l.text == "":
-		return p.wrong(l.at, "write a key, as in %s:tenant", r.name)
+		return p.errorf(l.at, "write a key, as in %s:tenant", r.name)
 	case len(r.path) == 0:
 		c.path, c.value = []string{l.text}, value{kind: isAnything}
 		return nil
 	case !l.quoted && (l.text == "true" || l.text == "false"):
 		c.value = value{kind: isTruth, truth: l.text == "true"}
 		if r.operator != equals && r.operator != differs && r.operator != has {
-			return p.wrong(l.at, "%s has no order: use = or !=", l.text)
+			return p.errorf(l.at, "%s has no order: use = or !=", l.text)
 		}
 		return nil
 	case !l.quoted && jsonNumber.MatchString(l.text):
 		f, err := strconv.ParseFloat(l.text, 64)
 		if err != nil || len(l.text) > maxNumber || math.Abs(f) > 1e300 || (f != 0 && math.Abs(f) < 1e-300) ||
 			(f == 0 && strings.Trim(l.text, "-0.") != "") {
-			return p.wrong(l.at, "the number %q is too long, too large or too small", clip(l.text))
+			return p.errorf(l.at, "the number %q is too long, too large or too small", clip(l.text))
 		}
 		c.value = value{kind: isNumber, text: l.text}
 		return nil

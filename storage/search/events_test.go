@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// became returns a database with n events of three jobs.
-func became(t *testing.T, n int) *storage.Store {
+// eventDatabase returns a database with n events of three jobs.
+func eventDatabase(t *testing.T, n int) *storage.Store {
 	t.Helper()
 	store, db := stock(t, 0)
 	for k := range n {
@@ -35,7 +35,7 @@ func became(t *testing.T, n int) *storage.Store {
 // A filter returns the same events, newest first, from pages in SQL as it matches in a watch.
 func TestListEvents(t *testing.T) {
 	t.Parallel()
-	store := became(t, 60)
+	store := eventDatabase(t, 60)
 	read := func(filter string, size, window int) (list []jobs.EventRow) {
 		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
 		for {

@@ -22,7 +22,7 @@ type field struct {
 	compare map[string]string // the condition of each operator; that of != is derived from =
 	prefix  string            // condition for a prefix; "" if it takes no *
 	there   string            // condition that it is set; "" if that cannot be asked
-	doc     *document         // set for a JSON field, of which a filter names a key
+	doc     *document         // set for a JSON field; a filter names one of its keys
 	choices *choices          // set for isChoice
 }
 

@@ -105,7 +105,7 @@ func (p *parser) state(r restriction) (node, error) {
 	l := r.literal
 	name := strings.TrimPrefix(strings.ToUpper(l.text), "JOB_STATE_")
 	if !slices.Contains(jobStates, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is not a state: use one of %s", clip(l.text), strings.Join(jobStates, ", "))
+		return nil, p.errorf(l.at, "%q is not a state: use one of %s", clip(l.text), strings.Join(jobStates, ", "))
 	}
 	c := &comparison{field: fieldJobState, operator: r.operator, value: value{kind: isText, text: name}}
 	if status, is := ended[name]; is {

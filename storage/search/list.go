@@ -133,7 +133,7 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	}
 	l.found, l.bytes, l.more, l.began = nil, 0, false, time.Now()
 	start := l.last
-	if err := l.scan(ctx, tx, l.reach.first); err != nil || !l.goesOn() {
+	if err := l.scan(ctx, tx, l.reach.first); err != nil || !l.canContinue() {
 		return err
 	}
 	if len(l.found)*l.reach.scanned >= l.size*l.reach.first { // at this rate the scan fills the page
@@ -166,7 +166,7 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 
 // scanOn continues the scan up to the reach of a page, in windows that are likely to end in time.
 func (l *list) scanOn(ctx context.Context, tx pgx.Tx) error {
-	for left := l.reach.scanned - l.reach.first; left > 0 && l.goesOn(); {
+	for left := l.reach.scanned - l.reach.first; left > 0 && l.canContinue(); {
 		window := left
 		if l.reach.time > 0 {
 			room := l.reach.time - time.Since(l.began)
@@ -190,8 +190,8 @@ func (l *list) columns() string {
 	return columns
 }
 
-// goesOn reports whether the page has room and the list has more rows.
-func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes <= l.reach.bytes }
+// canContinue reports whether the page has room and the list has more rows.
+func (l *list) canContinue() bool { return l.more && len(l.found) < l.size && l.bytes <= l.reach.bytes }
 
 // scan reads rows in the order of the list, after the last one.
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {

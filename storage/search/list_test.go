@@ -325,7 +325,7 @@ func TestPageTokens(t *testing.T) {
 	spaced := q
 	spaced.Filter = parsed(`(kind="")`)
 	if _, err := List(t.Context(), store, spaced); err != nil {
-		t.Errorf("the same filter in other words: %v", err)
+		t.Errorf("an equivalent filter: %v", err)
 	}
 	for name, change := range map[string]func(*Query){
 		"namespace": func(q *Query) { q.Namespace = "other" },

@@ -150,7 +150,7 @@ func (o *order) positionOf(pageToken string, q Query, order string) (from positi
 // read and discarded (500,000 keys, 30 ms, for an hour in the middle of a million).
 func (o *order) start(f Filter, from position) position {
 	if o.field == fieldProcessID {
-		return from // its keys are single values, of which PostgreSQL uses the narrowest bound
+		return from // for keys with one column, PostgreSQL uses the narrowest bound
 	}
 	for _, c := range o.limits(f) {
 		if !o.isStart(c) {

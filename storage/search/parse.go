@@ -36,7 +36,7 @@ func Parse(text string) (Filter, error) { return parse(text, processes) }
 func parse(text string, about *table) (Filter, error) {
 	p := &parser{table: about, text: text}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return Filter{}, p.wrong(0, "the filter is not UTF-8 text without NUL")
+		return Filter{}, p.errorf(0, "the filter is not UTF-8 text without NUL")
 	}
 	if p.skip(); p.ended() {
 		return Filter{}, nil
@@ -46,7 +46,7 @@ func parse(text string, about *table) (Filter, error) {
 		err = p.unexpected()
 	}
 	if err == nil && height(root) > maxHeight {
-		err = p.wrong(0, "AND, OR and NOT are nested deeper than %d", maxHeight)
+		err = p.errorf(0, "AND, OR and NOT are nested deeper than %d", maxHeight)
 	}
 	if err != nil {
 		return Filter{}, err
@@ -82,8 +82,8 @@ type parser struct {
 	terms   int
 }
 
-// wrong returns an error for a byte position in the text. The message counts characters.
-func (p *parser) wrong(at int, format string, args ...any) error {
+// errorf returns an error for a byte position in the text. The message counts characters.
+func (p *parser) errorf(at int, format string, args ...any) error {
 	return &process.InvalidError{
 		Field:   "filter",
 		Message: fmt.Sprintf("at character %d: ", utf8.RuneCountInString(p.text[:at])+1) + fmt.Sprintf(format, args...),
@@ -131,14 +131,14 @@ func (p *parser) word(at int) string {
 func (p *parser) unexpected() error {
 	switch rest := p.rest(); {
 	case rest == "":
-		return p.wrong(p.at, "the filter ends where a comparison is expected, such as %s", p.table.example)
+		return p.errorf(p.at, "the filter ends where a comparison is expected, such as %s", p.table.example)
 	case rest[0] == ')':
-		return p.wrong(p.at, "this ) has no matching (")
+		return p.errorf(p.at, "this ) has no matching (")
 	case rest[0] == '"' || rest[0] == '\'':
-		return p.wrong(p.at, "a text alone is not a filter: compare a field with it, as in %s%s", p.table.text,
+		return p.errorf(p.at, "a text alone is not a filter: compare a field with it, as in %s%s", p.table.text,
 			clip(rest))
 	default:
-		return p.wrong(p.at, "%q is not expected here: write a comparison, such as %s", clip(rest), p.table.example)
+		return p.errorf(p.at, "%q is not expected here: write a comparison, such as %s", clip(rest), p.table.example)
 	}
 }
 
@@ -156,7 +156,7 @@ func clip(text string) string {
 
 func (p *parser) expression() (node, error) {
 	if p.nesting++; p.nesting > maxNesting+1 { // the whole filter counts as one
-		return nil, p.wrong(p.at, "parentheses are nested deeper than %d", maxNesting)
+		return nil, p.errorf(p.at, "parentheses are nested deeper than %d", maxNesting)
 	}
 	defer func() { p.nesting-- }()
 	var all allOf
@@ -227,7 +227,7 @@ func (p *parser) simple() (node, error) {
 	}
 	if !p.take(")") {
 		if p.ended() {
-			return nil, p.wrong(open, "this ( has no matching )")
+			return nil, p.errorf(open, "this ( has no matching )")
 		}
 		return nil, p.unexpected()
 	}
@@ -237,7 +237,7 @@ func (p *parser) simple() (node, error) {
 
 func (p *parser) restriction() (node, error) {
 	if p.terms++; p.terms > maxTerms {
-		return nil, p.wrong(p.at, "a filter has at most %d comparisons", maxTerms)
+		return nil, p.errorf(p.at, "a filter has at most %d comparisons", maxTerms)
 	}
 	began := p.at
 	name, path, err := p.field()
@@ -256,7 +256,7 @@ func (p *parser) restriction() (node, error) {
 		return nil, p.noOperator(began, name)
 	}
 	if op == "=" && strings.HasPrefix(p.rest(), "=") {
-		return nil, p.wrong(p.at-1, "== is not an operator: write =")
+		return nil, p.errorf(p.at-1, "== is not an operator: write =")
 	}
 	p.skip()
 	lit, err := p.literal()
@@ -270,15 +270,15 @@ func (p *parser) restriction() (node, error) {
 func (p *parser) noOperator(began int, name string) error {
 	switch upper := strings.ToUpper(name); {
 	case upper != name && (upper == "AND" || upper == "OR" || upper == "NOT"):
-		return p.wrong(began, "write %s in capitals", upper)
+		return p.errorf(began, "write %s in capitals", upper)
 	case strings.HasPrefix(p.rest(), "("):
-		return p.wrong(began, "functions such as %q are not supported", name)
+		return p.errorf(began, "functions such as %q are not supported", name)
 	}
 	if p.table.field(name) == nil {
-		return p.wrong(began, "a word alone is not a filter: compare a field with it, as in %s%q", p.table.text,
+		return p.errorf(began, "a word alone is not a filter: compare a field with it, as in %s%q", p.table.text,
 			clip(name))
 	}
-	return p.wrong(p.at, "write = != < <= > >= or : after %s", name)
+	return p.errorf(p.at, "write = != < <= > >= or : after %s", name)
 }
 
 // restriction is a comparison as it was written.
@@ -314,7 +314,7 @@ func (p *parser) field() (name string, path []string, err error) {
 				return "", nil, err
 			}
 			if lit.stars > 0 {
-				return "", nil, p.wrong(at, `a key is named in full; \* stands for the character *`)
+				return "", nil, p.errorf(at, `a key is named in full; \* stands for the character *`)
 			}
 			key = lit.text
 		default:
@@ -322,11 +322,11 @@ func (p *parser) field() (name string, path []string, err error) {
 			p.at += len(key)
 		}
 		if key == "" {
-			return "", nil, p.wrong(at, "write a key after the dot, in quotes if it contains other characters than "+
+			return "", nil, p.errorf(at, "write a key after the dot, in quotes if it contains other characters than "+
 				"letters, digits, _ and -")
 		}
 		if path = append(path, key); len(path) > maxSegments {
-			return "", nil, p.wrong(at, "a path has at most %d keys", maxSegments)
+			return "", nil, p.errorf(at, "a path has at most %d keys", maxSegments)
 		}
 	}
 	return name, path, nil
@@ -354,10 +354,10 @@ func (p *parser) literal() (literal, error) {
 	}
 	p.at += len(l.text)
 	if l.text == "" {
-		return l, p.wrong(p.at, "write a value, in quotes if it is not a single word")
+		return l, p.errorf(p.at, "write a value, in quotes if it is not a single word")
 	}
 	if p.at < len(p.text) && p.text[p.at] == '(' {
-		return l, p.wrong(l.at, "functions such as %q are not supported", clip(l.text))
+		return l, p.errorf(l.at, "functions such as %q are not supported", clip(l.text))
 	}
 	l.stars = strings.Count(l.text, "*")
 	l.text, l.prefix = strings.CutSuffix(l.text, "*")
@@ -380,7 +380,7 @@ func (p *parser) quoted() (literal, error) {
 			return l, nil
 		case '\\':
 			if at++; at == len(p.text) || !strings.ContainsRune(`\"'*`, rune(p.text[at])) {
-				return l, p.wrong(at-1, `after \ write one of \ " ' *`)
+				return l, p.errorf(at-1, `after \ write one of \ " ' *`)
 			}
 			b.WriteByte(p.text[at])
 			l.prefix = false
@@ -391,5 +391,5 @@ func (p *parser) quoted() (literal, error) {
 			}
 		}
 	}
-	return l, p.wrong(l.at, "the quote is not closed")
+	return l, p.errorf(l.at, "the quote is not closed")
 }

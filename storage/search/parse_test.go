@@ -178,7 +178,7 @@ func FuzzPageToken(f *testing.F) {
 }
 
 // The filters in docs/api.md are valid.
-func TestFiltersOfThePage(t *testing.T) {
+func TestFiltersInDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
@@ -196,6 +196,6 @@ func TestFiltersOfThePage(t *testing.T) {
 		}
 	}
 	if shown != 10 {
-		t.Errorf("the page shows %d filters", shown)
+		t.Errorf("docs/api.md has %d filters", shown)
 	}
 }

@@ -286,7 +286,7 @@ func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	from := l.window.last
-	if err := l.window.scan(ctx, tx, l.window.reach.first, l.statement); err != nil || !l.window.goesOn() {
+	if err := l.window.scan(ctx, tx, l.window.reach.first, l.statement); err != nil || !l.window.canContinue() {
 		return err
 	}
 	s := &statement{}

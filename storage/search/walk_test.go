@@ -56,7 +56,7 @@ func TestWalk(t *testing.T) {
 				}
 			}
 			if met != len(want) || met == 0 {
-				t.Errorf("%q by %d: met %d of %d", text, limit, met, len(want))
+				t.Errorf("%q by %d: found %d of %d", text, limit, met, len(want))
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (w *windowed) start(from position) {
 	w.found, w.last, w.more, w.began, w.rows, w.took = nil, from, false, time.Now(), 0, 0
 }
 
-func (w *windowed) goesOn() bool { return w.more && len(w.found) < w.size }
+func (w *windowed) canContinue() bool { return w.more && len(w.found) < w.size }
 
 func (w *windowed) ids() []string {
 	ids := make([]string, len(w.found))
@@ -75,7 +75,7 @@ func (w *windowed) scan(
 func (w *windowed) scanOn(
 	ctx context.Context, tx pgx.Tx, statement func(from position, window, room int) *statement,
 ) error {
-	for left := w.reach.scanned - w.rows; left > 0 && w.goesOn(); {
+	for left := w.reach.scanned - w.rows; left > 0 && w.canContinue(); {
 		window := left
 		if w.reach.time > 0 {
 			room := w.reach.time - time.Since(w.began)

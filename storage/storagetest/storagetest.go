@@ -43,10 +43,10 @@ func Finally(f func()) MainOption {
 	return func(o *mainOptions) { o.finally = append(o.finally, f) }
 }
 
-// EveryInvariantLooked fails a run of all tests of the package if an invariant had no row to check
+// EveryInvariantChecked fails a run of all tests of the package if an invariant had no row to check
 // at the end of any test. Such an invariant proves nothing. Runs of some tests (-run, -skip,
 // -short, -list) are not checked.
-func EveryInvariantLooked() MainOption { return func(o *mainOptions) { o.everyInvariant = true } }
+func EveryInvariantChecked() MainOption { return func(o *mainOptions) { o.everyInvariant = true } }
 
 // Main runs the tests of a package, stops the server if one was started, and exits. Without it, the
 // server stops with the process, but the next run must clean up.
@@ -56,9 +56,9 @@ func Main(m *testing.M, with ...MainOption) {
 		option(&chosen)
 	}
 	code := m.Run()
-	if idle := looked.idle(); chosen.everyInvariant && code == 0 && runsAll() && len(idle) > 0 {
+	if unchecked := allChecked.unchecked(); chosen.everyInvariant && code == 0 && runsAll() && len(unchecked) > 0 {
 		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to check:",
-			strings.Join(idle, ", "))
+			strings.Join(unchecked, ", "))
 		code = 1
 	}
 	if err := shared.stop(); err != nil {
@@ -186,7 +186,7 @@ func Invariants(t testing.TB, dsn string) {
 	if err != nil {
 		t.Errorf("storagetest: check invariants: %v", err)
 	}
-	looked.add(report.Looked)
+	allChecked.add(report.Looked)
 	for _, violation := range report.Violations {
 		t.Errorf("invariant broken: %v", violation)
 	}

@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// rowsLooked adds up the number of rows that each invariant has checked over all tests of a binary.
-type rowsLooked struct {
+// checkedRows adds up the number of rows that each invariant has checked over all tests of a
+// binary.
+type checkedRows struct {
 	mutex sync.Mutex
 	rows  map[string]int64
 }
 
-var looked = rowsLooked{rows: map[string]int64{}}
+var allChecked = checkedRows{rows: map[string]int64{}}
 
-func (l *rowsLooked) add(rows map[string]int64) {
+func (l *checkedRows) add(rows map[string]int64) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for invariant, n := range rows {
@@ -25,18 +26,19 @@ func (l *rowsLooked) add(rows map[string]int64) {
 	}
 }
 
-// idle returns the invariants that have checked no rows. It returns none if no test had a database.
-func (l *rowsLooked) idle() []string {
+// unchecked returns the invariants that have checked no rows. It returns none if no test had a
+// database.
+func (l *checkedRows) unchecked() []string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	var idle []string
+	var unchecked []string
 	for invariant, n := range l.rows {
 		if n == 0 {
-			idle = append(idle, invariant)
+			unchecked = append(unchecked, invariant)
 		}
 	}
-	slices.Sort(idle)
-	return idle
+	slices.Sort(unchecked)
+	return unchecked
 }
 
 // runsAll reports whether all tests were selected.

@@ -14,18 +14,19 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// begun creates a job for several workers with one member. A worker can take the member, and the
-// group waits for it.
-func (b *bench) begun(id string) {
+// checkedGroup creates a job for several workers with one member. A worker can take the member, and
+// the group waits for it.
+func (b *bench) checkedGroup(id string) {
 	b.t.Helper()
 	b.group(id, 1)
 	b.enqueue("m-" + id)
-	b.seat(id, "m-"+id)
-	b.look(id, jobs.GroupStep{})
+	b.addPlace(id, "m-"+id)
+	b.checkGroup(id, jobs.GroupStep{})
 }
 
-// look takes a group that needs a decision, and stores a step. It reports whether there was one.
-func (b *bench) look(id string, step jobs.GroupStep) bool {
+// checkGroup takes a group that needs a decision, and stores a step. It reports whether there was
+// one.
+func (b *bench) checkGroup(id string, step jobs.GroupStep) bool {
 	b.t.Helper()
 	taken := false
 	_, err := jobs.CheckGroups(context.Background(), b.Store, 100,
@@ -62,17 +63,22 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	t.Parallel()
 	matrix{
 		situations: []situation{
-			{"it waits for its first look", func(b *bench, id string) *storage.Claim { b.group(id, 1); return nil }},
-			{"its members wait", func(b *bench, id string) *storage.Claim { b.begun(id); return nil }},
-			{"it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); return nil }},
-			{"a cancel was asked for",
-				func(b *bench, id string) *storage.Claim { b.begun(id); b.cancel(id); return nil }},
-			{"the grace of a cancel is over",
-				func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
+			{"it waits for its first check", func(b *bench, id string) *storage.Claim { b.group(id, 1); return nil }},
+			{"its members wait", func(b *bench, id string) *storage.Claim { b.checkedGroup(id); return nil }},
+			{"it runs", func(b *bench, id string) *storage.Claim { b.checkedGroup(id); b.takeMember(id); return nil }},
+			{"a cancel was requested",
+				func(b *bench, id string) *storage.Claim { b.checkedGroup(id); b.cancel(id); return nil }},
+			{"the grace period of a cancel is over",
+				func(b *bench, id string) *storage.Claim { b.checkedGroup(id); b.cancelFor(id, 0); return nil }},
 			{"it is suspended while it runs",
-				func(b *bench, id string) *storage.Claim { b.begun(id); b.takeMember(id); b.suspend(id); return nil }},
+				func(b *bench, id string) *storage.Claim {
+					b.checkedGroup(id)
+					b.takeMember(id)
+					b.suspend(id)
+					return nil
+				}},
 		},
-		first: groupTransactions, second: groupTransactions, standings: (*bench).counted,
+		first: groupTransactions, second: groupTransactions, extraState: (*bench).counted,
 		after: func(b *bench) { b.exec("DELETE FROM messages") }, // messages to members, which nothing delivers here
 	}.run(t)
 }
@@ -87,11 +93,11 @@ func TestGroupIsCounted(t *testing.T) {
 	} {
 		for _, cancelled := range []bool{false, true} {
 			id := fmt.Sprint(outcome, "-", cancelled)
-			b.begun(id)
+			b.checkedGroup(id)
 			equal(t, id+" waits", b.jobCounts(id), "available 1")
 			b.takeMember(id)
 			equal(t, id+" runs", b.jobCounts(id), "running 1")
-			b.look(id, jobs.GroupStep{})
+			b.checkGroup(id, jobs.GroupStep{})
 			equal(t, id+" still runs", b.jobCounts(id), "running 1")
 			if cancelled {
 				b.cancel(id)
@@ -103,7 +109,7 @@ func TestGroupIsCounted(t *testing.T) {
 			if outcome == jobs.PlaceFailed {
 				step.Failure, step.Detail = []byte(`{"reason": "no"}`), "no"
 			}
-			if !b.look(id, step) {
+			if !b.checkGroup(id, step) {
 				t.Fatalf("%s was not checked", id)
 			}
 			equal(t, id+" has ended", b.jobCounts(id), counted)
@@ -140,7 +146,7 @@ func (b *bench) jobCounts(name string) string {
 func TestCountsOfAGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.begun("g")
+	b.checkedGroup("g")
 	b.takeMember("g")
 	counts, err := jobs.Count(t.Context(), b.Store, []string{ns})
 	for _, c := range must(t, counts, err) {
@@ -159,8 +165,8 @@ func TestCountsOfAGroup(t *testing.T) {
 func TestUpdatedGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.begun("runs")
-	b.begun("looks")
+	b.checkedGroup("runs")
+	b.checkedGroup("looks")
 	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'looks'")
 	b.group("waits", 1)
 	later := time.Now().Add(time.Hour)

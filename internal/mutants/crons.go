@@ -135,13 +135,13 @@ var cronMutants = []mutant{
 	{
 		name: "cron-backfills-twice", breaks: "a backfill ignores fire times that are in the ledger",
 		file: "cron/events.go", old: "if !inLedger(fire) {", planted: "if !inLedger(fire) || inLedger(fire) {",
-		packages: "./cron ./engine/crons", run: "Orders|TriggerAndBackfill|Backfill",
+		packages: "./cron ./engine/crons", run: "Triggers|TriggerAndBackfill|Backfill",
 	},
 	{
 		name: "cron-pause-ignored", breaks: "a paused cron does not fire",
 		file: cronTick, old: "if d.s.Paused || d.NamespacePaused || d.reachedMaxFires() {",
 		planted:  "if d.NamespacePaused || d.reachedMaxFires() {",
-		packages: "./cron ./engine/crons", run: "Orders|TriggerAndBackfill|Decisions|Pause",
+		packages: "./cron ./engine/crons", run: "Triggers|TriggerAndBackfill|Decisions|Pause",
 	},
 	{
 		name:   "cron-namespace-pause-ignored",

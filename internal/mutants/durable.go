@@ -187,6 +187,67 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestCheckpointsOfUndos",
 	},
 	{
+		name: "durable-checkpoints-without-children", breaks: "a checkpoint does not have to start children",
+		file: "processor/durable/checkpoint.go", old: "len(t.effects.commands) > 0:", planted: "false:",
+		packages: "./processor/durable", run: "TestChildBeforeDefect",
+	},
+	{
+		name: "durable-loses-the-ends-of-children", breaks: "an end is stored even if the function panics",
+		file: "processor/durable/child.go", old: "Value: value, Error: failed})\n\treturn t.advanceAndFinish(nil)",
+		planted: "Value: value, Error: failed})\n\tif err := t.advance(); err != nil {\n\t\treturn nil, err\n\t}\n" +
+			"\treturn t.finish(nil)",
+		packages: "./processor/durable", run: "TestChildBeforeDefect",
+	},
+	{
+		name: "durable-confuses-children", breaks: "the end of a child of an earlier history is ignored",
+		file: "processor/durable/child.go", old: "|| childOf(e) != (", planted: "|| e.Name == \"x\" && childOf(e) != (",
+		packages: "./processor/durable", run: "TestChildAfterRestart",
+	},
+	{
+		name: "durable-responds-with-a-call", breaks: "the last response of a function is its value",
+		file: "processor/durable/task.go", old: "case err == nil && response != nil:", planted: "case false:",
+		packages: "./processor/durable", run: "TestResponseOfChild",
+	},
+	{
+		name: "durable-hides-rejections-of-children", breaks: "a parent learns that its child said no",
+		file: "processor/durable/child.go", old: "e.Error != nil && e.Error.Rejected {", planted: "e.Error == nil {",
+		packages: "./processor/durable", run: "TestChild$",
+	},
+	{
+		name: "durable-starts-too-many-children", breaks: "a result has at most 100 commands",
+		file:    "processor/durable/child.go",
+		old:     "len(r.effects.commands) < process.MaxCommands && !r.journal.isFull()",
+		planted: "!r.journal.isFull()", packages: "./processor/durable", run: "TestManyChildren",
+	},
+	{
+		name: "durable-cancels-too-many-children", breaks: "a result has at most 100 commands",
+		file: "processor/durable/child.go", old: "len(t.effects.commands) == process.MaxCommands {", planted: "false {",
+		packages: "./processor/durable", run: "TestManyChildren",
+	},
+	{
+		name: "durable-starts-large-children", breaks: "a result has at most 8 MiB",
+		file: "processor/durable/child.go", old: "r.journal.bytes += proto.Size(command)",
+		planted:  "r.journal.bytes += proto.Size(command) / 1000",
+		packages: "./processor/durable", run: "TestManyChildren",
+	},
+	{
+		name: "durable-leaves-children", breaks: "a function that failed cancels its children",
+		file: "processor/durable/saga.go", old: "t.cancelChildren(\"the parent has failed\")", planted: "false",
+		packages: "./processor/durable", run: "TestManyChildren",
+	},
+	{
+		name: "durable-starts-children-in-a-cancel", breaks: "a cancelled function starts no children",
+		file: "processor/durable/child.go", old: "r.request.GetType() != progressorv1.TaskType_TASK_TYPE_CANCEL",
+		planted:  "r.request != nil",
+		packages: "./processor/durable", run: "TestCancelChildren",
+	},
+	{
+		name: "durabletest-overlooks-children", breaks: "KillEverywhere compares the children",
+		file: "processor/durable/durabletest/kill.go", old: "strings.Join(sent(p), \", \"))",
+		planted:  "len(sent(p)) < 0)",
+		packages: "./processor/durable/durabletest", run: "TestOutcomes",
+	},
+	{
 		name: "durabletest-kills-nothing", breaks: "KillEverywhere finds what depends on the attempt",
 		file: "processor/durable/durabletest/kill.go", old: "len(r.results) == r.kill", planted: "r.kill < 0",
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",

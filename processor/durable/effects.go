@@ -7,6 +7,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // Limits of this package. The engine has larger ones for a whole result.
@@ -28,6 +29,7 @@ type effects struct {
 	unset     map[string]bool
 	published []byte // nil if Publish was not called
 	metadata  map[string]any
+	commands  []*progressorv1.Command // to children
 
 	metadataStored bool // by a checkpoint
 }
@@ -62,5 +64,8 @@ func (e *effects) addTo(result *processor.ResultBuilder) {
 	}
 	if e.metadata != nil && !e.metadataStored {
 		result.Metadata(e.metadata)
+	}
+	for _, command := range e.commands {
+		result.Command(command)
 	}
 }

@@ -17,11 +17,16 @@ const (
 	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
 	ReasonNotOpen  = "not_open"        // the function does not take this call now
 	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes them
+
+	// Reasons of the errors that Future.Get returns.
+	ReasonChildFailed    = "child_failed"    // the child is in ERROR
+	ReasonChildCancelled = "child_cancelled" // the child was cancelled
+	ReasonChildRemoved   = "child_removed"   // the child was removed before it completed
 )
 
-// StepError is an error that the journal contains: of a step, or of the function. The function gets
-// it instead of the original error, so that the first run and a replay get the same. It has the
-// reason and message of a processor.Fail or processor.Reject that the step returned.
+// StepError is an error that the journal contains: of a step, a child or the function. The function
+// gets it instead of the original error, so that the first run and a replay get the same. It has
+// the reason and message of a processor.Fail or processor.Reject that the step returned.
 type StepError struct {
 	Step     string `json:"-"`
 	Reason   string `json:"reason"`

@@ -2,17 +2,18 @@ package durable
 
 import "encoding/json"
 
-// Source is something that First can wait for: a Timer or a Queue.
+// Source is something that First can wait for: a Timer, a Queue or a Future.
 type Source interface{ source() source }
 
 type source struct {
 	branch   *branch
-	id       string                   // "timer NAME" or "call NAME"
+	id       string                   // "timer NAME", "call NAME" or "child NAME"
 	position func() (at int, ok bool) // its index in the journal
 }
 
-// First waits until a timer has fired or a call has arrived, and returns the source for which this
-// happened first. The choice is recorded. First does not take the call: Next returns it.
+// First waits until a timer has fired, a call has arrived or a child has ended, and returns the
+// source for which this happened first. The choice is recorded. First does not take the call: Next
+// returns it.
 //
 //	switch durable.First(ctx, "paid-or-late", pays, late) {
 //	case pays:

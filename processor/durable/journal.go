@@ -23,6 +23,9 @@ const (
 	kindEnd     = "end"     // the function returned a value
 	kindFail    = "fail"    // the function returned an error
 	kindUndo    = "undo"    // a step was undone
+	kindChild   = "child"   // a child was started; the value is its namespace and ID
+	kindEnded   = "ended"   // a child ended with a response or an error
+	kindCancel  = "cancel"  // a child was asked to end
 )
 
 // entry is an entry of the journal: the payload of one event.
@@ -36,6 +39,15 @@ type entry struct {
 }
 
 func (e *entry) isValid() bool { return e.Kind != "" && (e.Kind != kindFail || e.Error != nil) }
+
+// encode returns the payload of an event.
+func (e *entry) encode() []byte {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // escaped args could be too large
+	_ = encoder.Encode(e)        // all parts are valid JSON
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+}
 
 // parseEntry decodes the payload of an event.
 func parseEntry(payload []byte) (entry, error) {
@@ -88,6 +100,7 @@ type journal struct {
 	saved   int
 	bytes   int   // size of the new entries, about
 	first   int64 // the number of the first event
+	origin  int64 // the number of the task that stored it
 	index   map[entryKey]int
 	tries   map[string]int
 	calls   map[string][]int
@@ -100,6 +113,9 @@ func readJournal(p *progressorv1.Process) (*journal, error) {
 	if want := p.GetLastEventId() - j.first + 1; int64(len(events)) != want {
 		return nil, fmt.Errorf("the task has %d of %d events: durable functions need the namespace's "+
 			"history_mode FULL, and calls without a range", len(events), want)
+	}
+	if len(events) > 0 {
+		j.origin = events[0].GetTaskId()
 	}
 	j.entries, j.index = make([]entry, 0, len(events)+1), make(map[entryKey]int, len(events)+1)
 	for _, event := range events {

@@ -17,7 +17,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{kindStart, kindStep, kindTry, kindValue, kindTimer, kindFired, kindStopped, kindCall,
-		kindFirst, kindEnd, kindFail, kindUndo} {
+		kindFirst, kindEnd, kindFail, kindUndo, kindChild, kindEnded, kindCancel} {
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
 			t.Errorf("docs/functions.md does not have the kind %s", kind)
 		}

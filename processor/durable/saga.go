@@ -7,9 +7,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// finishFailed undoes steps of a function that has ended with an error. Without checkpoints, each
-// undo takes one task. After the last one, the process ends.
+// finishFailed cancels the children of a function that has ended with an error, and undoes its
+// steps. Without checkpoints, each undo takes one task. After the last one, the process ends.
 func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, error) {
+	if t.journal.ended().Kind == kindFail && t.cancelChildren("the parent has failed") {
+		t.result.SetTimerAfter(0)
+		return t.done(response)
+	}
 	pending := t.pendingUndos()
 	if len(pending) > 0 {
 		if len(t.journal.unsaved()) == 0 && t.request.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
@@ -23,7 +27,7 @@ func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, err
 	failed := t.journal.ended()
 	if failed.Kind == kindEnd || failed.Error.Rejected {
 		t.result.Complete()
-		return t.done(response)
+		return t.done(failed.encode()) // a parent that is a function finds the reason in it
 	}
 	return nil, processor.Fail(failed.Error.Reason, "%s", failed.Error.Message).NonRetryable()
 }
@@ -61,6 +65,7 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 			return nil, err
 		}
 	}
+	t.cancelChildren("the parent was cancelled")
 	return t.done(nil)
 }
 

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -53,6 +52,7 @@ func (t *task) start() (*progressorv1.ProcessResponse, error) {
 	if n := len(t.request.GetArgs()); n > maxValueBytes {
 		return nil, processor.Reject(processor.ReasonBadArgs, "the args have %d bytes, at most %d", n, maxValueBytes)
 	}
+	t.journal.origin = t.request.GetTaskId()
 	t.addStart(t.request.GetArgs())
 	return t.advanceAndFinish(nil)
 }
@@ -77,6 +77,7 @@ type keptEffects struct {
 func (t *task) keep() keptEffects {
 	kept := t.effects
 	kept.timers, kept.unset = maps.Clone(kept.timers), maps.Clone(kept.unset)
+	kept.commands = slices.Clone(kept.commands)
 	for step := range t.due { // its timer has fired
 		if !t.journal.has(kindStep, step) {
 			kept.setTimer(retryTimer+step, 0)
@@ -107,10 +108,11 @@ func (t *task) advanceOn(response []byte) (failed *progressorv1.ProcessResponse,
 	return t.result.Response(response).SetTimerAfter(0).Done()
 }
 
-// called accepts a call. It does not run steps, because a CALL that fails is not retried.
+// called accepts a call or the end of a child. It does not run steps, because a CALL that fails is
+// not retried.
 func (t *task) called() (*progressorv1.ProcessResponse, error) {
 	if t.request.GetChild() != nil {
-		return nil, processor.Reject(processor.ReasonNotHandled, "this function has no children")
+		return t.childEnded()
 	}
 	name, args, err := parseCall(t.request.GetArgs())
 	if err != nil {
@@ -270,15 +272,15 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 		err = processor.Fail(ReasonBadValue, "the input of Restart %w", bad)
 	}
 	name := t.journal.entries[0].Name
-	if err == nil {
+	switch {
+	case err == nil && response != nil: // it answers a call, but the last task responds with the value
+	case err == nil:
 		t.journal.add(entry{Kind: kindEnd, Name: name, Value: t.returned.value})
-		if response == nil {
-			response = t.returned.value
-		}
 		t.result.Complete()
-		return t.done(response)
+		return t.done(t.returned.value)
+	default:
+		t.journal.add(entry{Kind: kindFail, Name: name, Error: recorded(err)})
 	}
-	t.journal.add(entry{Kind: kindFail, Name: name, Error: recorded(err)})
 	t.result.SetTimerAfter(0)
 	return t.done(response)
 }
@@ -316,11 +318,7 @@ func (t *task) done(response []byte) (*progressorv1.ProcessResponse, error) {
 
 func addEvents(result *processor.ResultBuilder, entries []entry) {
 	for _, e := range entries {
-		var text bytes.Buffer
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false) // escaped args could be too large
-		_ = encoder.Encode(e)        // all parts are valid JSON
-		result.Event(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+		result.Event(e.encode())
 	}
 }
 

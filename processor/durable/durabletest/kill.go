@@ -62,8 +62,9 @@ func Cancel(reason string) Action {
 // repeats this once for each result and checkpoint with journal entries. In each repetition, the
 // attempt that made this result is killed before the result is stored: its steps and undos have
 // run, its entries are lost, and the task is attempted again. The outcome must be the same each
-// time: the status, the state, the metadata, what the function returned, and which entries the
-// journal contains. Values of Now and UUID may differ, and so may the tries of a step.
+// time: the status, the state, the metadata, what the function returned, which entries the journal
+// contains, and which children were started and cancelled. Values of Now and UUID may differ, and
+// so may the tries of a step.
 //
 // All of this is done twice: as in the engine's program, where a task stores checkpoints between
 // steps, and as anywhere else, where each step has a task of its own. The outcome must be the same.
@@ -245,8 +246,9 @@ func outcomeOf(p *processortest.Process) string {
 	}
 	slices.Sort(names)
 	metadata, _ := json.Marshal(p.Metadata()) // was JSON
-	text := fmt.Sprintf("status: %s %s\nstate: %s\nmetadata: %s\nreturned: %s\nentries: %s", p.Status(), p.Detail(),
-		p.State(), metadata, cmp.Or(returned, "nothing"), strings.Join(names, ", "))
+	text := fmt.Sprintf("status: %s %s\nstate: %s\nmetadata: %s\nreturned: %s\nentries: %s\ncommands: %s",
+		p.Status(), p.Detail(), p.State(), metadata, cmp.Or(returned, "nothing"), strings.Join(names, ", "),
+		strings.Join(sent(p), ", "))
 	for _, v := range values {
 		var value string
 		if json.Unmarshal(v.Value, &value) == nil && value != "" { // of Now or UUID

@@ -26,6 +26,11 @@ func TestOutcomes(t *testing.T) {
 				return fmt.Sprint(*runs), nil
 			})
 		}, false},
+		"a child": {func(ctx durable.Ctx, runs *int) (string, error) {
+			*runs++
+			durable.Child[int](ctx, "c", *runs)
+			return "", durable.Run(ctx, "a", func(context.Context) error { return nil })
+		}, false},
 		"the clock": {func(ctx durable.Ctx, _ *int) (string, error) {
 			begun := time.Now()
 			durable.Sleep(ctx, "a", time.Hour)

@@ -1,0 +1,225 @@
+package durable
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// ChildOption configures Child.
+type ChildOption func(*childOptions)
+
+type childOptions struct{ namespace string }
+
+// In sets the namespace of a child. Its processor or its workers run the child. The default is the
+// namespace of the function, whose processor is the function.
+func In(namespace string) ChildOption { return func(o *childOptions) { o.namespace = namespace } }
+
+// Future is a child process that Child has started. Its end can be a source of First.
+type Future[Out any] struct {
+	branch *branch
+	name   string
+	child  childKey
+}
+
+// childKey is the value of the entry of a child.
+type childKey struct {
+	Namespace string `json:"namespace"`
+	ProcessID string `json:"process_id"`
+}
+
+// Child starts a process with the args as JSON and does not wait for it. The child may be a durable
+// function or any other process, in any language. It is started in the transaction that stores
+// this, exactly once. Its ID is that of this process, the name with its scope, and the number of
+// the task that began the history, as in "A-7/parcel[1]/label~1041". So it is new, even if this
+// process was removed and created again, or has restarted.
+//
+// The namespace must exist. If it is another one, the setting command_namespaces must allow it.
+//
+// If the function returns an error or is cancelled, its children that still run are cancelled. If
+// it returns a value, they continue.
+func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future[Out] {
+	b := ctx.branch
+	full := b.name(kindChild, name)
+	if e, ok := b.owner.journal.find(kindChild, full); ok {
+		return &Future[Out]{b, full, childOf(e)}
+	}
+	var o childOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	text, err := encode(args)
+	if err != nil {
+		b.owner.misuse("the args of child %s: the value %s", full, err)
+	}
+	parent := b.owner.request.GetProcess()
+	child := childKey{cmp.Or(o.namespace, parent.GetNamespace()),
+		fmt.Sprintf("%s/%s~%d", parent.GetProcessId(), full, b.owner.journal.origin)}
+	reported, _ := json.Marshal(full) // strings can be encoded
+	started, _ := json.Marshal(child)
+	b.send(entry{Kind: kindChild, Name: full, Value: started}, &progressorv1.Command{
+		Command: &progressorv1.Command_Start{Start: &progressorv1.StartCommand{
+			Namespace: b.owner.targetOf(child), ProcessId: child.ProcessID, Args: text, NotifyParentArgs: reported,
+		}},
+	})
+	return &Future[Out]{b, full, child}
+}
+
+// Process returns the namespace and the ID of the child.
+func (f *Future[Out]) Process() process.Key { return process.Key(f.child) }
+
+// Get waits until the child has ended for the first time, and returns its response, decoded from
+// JSON, or the zero value if the response is empty. It returns a *StepError if the child was
+// rejected, is in ERROR, or was cancelled or removed. If the child is a durable function that
+// returned a rejection, the error has its reason, and Rejected is true.
+func (f *Future[Out]) Get() (Out, error) {
+	b := f.branch
+	b.enter()
+	b.await(&wait{ready: func() bool { return b.owner.journal.has(kindEnded, f.name) }})
+	e, _ := b.owner.journal.find(kindEnded, f.name)
+	if e.Error != nil {
+		var zero Out
+		failed := *e.Error
+		failed.Message = fmt.Sprintf("child %s: %s", f.name, failed.Message)
+		return zero, &failed
+	}
+	return decode[Out](b, "the response of child "+f.name, e.Value), nil
+}
+
+// Cancel asks the child to end, as CancelProcess does, and does not wait. Nothing happens if the
+// child has ended or was already asked.
+func (f *Future[Out]) Cancel(reason string) {
+	b := f.branch
+	b.enter()
+	if j := b.owner.journal; !j.has(kindEnded, f.name) && !j.has(kindCancel, f.name) {
+		b.send(entry{Kind: kindCancel, Name: f.name}, b.owner.cancelOf(f.child, reason))
+	}
+}
+
+func (f *Future[Out]) source() source {
+	return source{branch: f.branch, id: "child " + f.name, position: func() (int, bool) {
+		return f.branch.owner.journal.position(kindEnded, f.name)
+	}}
+}
+
+// childOf returns the child that an entry has started.
+func childOf(e *entry) (child childKey) {
+	_ = json.Unmarshal(e.Value, &child) // this package has written it
+	return child
+}
+
+// targetOf returns the namespace of a command. It is empty for the namespace of the function.
+func (r *run) targetOf(c childKey) string {
+	if c.Namespace == r.request.GetProcess().GetNamespace() {
+		return ""
+	}
+	return c.Namespace
+}
+
+func (r *run) cancelOf(c childKey, reason string) *progressorv1.Command {
+	return &progressorv1.Command{Command: &progressorv1.Command_Cancel{Cancel: &progressorv1.CancelCommand{
+		Namespace: r.targetOf(c), ProcessId: c.ProcessID, Reason: reason,
+	}}}
+}
+
+// send adds an entry to the journal and a command to the result that stores it. A function that has
+// failed or is cancelled does not continue here.
+func (b *branch) send(e entry, command *progressorv1.Command) {
+	r := b.owner
+	response, err := processor.Result().Command(command).Done()
+	if err == nil {
+		err = processor.Check(progressorv1.TaskType_TASK_TYPE_TIMEOUT, response)
+	}
+	if bad, ok := errors.AsType[*process.InvalidError](err); ok {
+		err = bad
+	}
+	if err != nil {
+		r.misuse("child %s: %s", e.Name, err)
+	}
+	b.await(&wait{flush: true, ready: func() bool {
+		return r.request.GetType() != progressorv1.TaskType_TASK_TYPE_CANCEL && r.journal.ended() == nil &&
+			len(r.effects.commands) < process.MaxCommands && !r.journal.isFull()
+	}})
+	b.record(e)
+	r.journal.bytes += proto.Size(command)
+	r.effects.commands = append(r.effects.commands, command)
+}
+
+// childEnded records the end of a child.
+func (t *task) childEnded() (*progressorv1.ProcessResponse, error) {
+	end := t.request.GetChild()
+	var name string
+	_ = json.Unmarshal(t.request.GetArgs(), &name) // args of others are not the name of a child
+	e, ok := t.journal.find(kindChild, name)
+	if !ok || childOf(e) != (childKey{end.GetNamespace(), end.GetProcessId()}) || t.journal.has(kindEnded, name) {
+		return nil, processor.Reject(processor.ReasonNotHandled, "the function does not wait for the process %s/%s",
+			end.GetNamespace(), end.GetProcessId())
+	}
+	value, failed := outcomeOf(end)
+	t.journal.add(entry{Kind: kindEnded, Name: name, Value: value, Error: failed})
+	return t.advanceAndFinish(nil)
+}
+
+// outcomeOf returns the response of a child, or its error.
+func outcomeOf(end *progressorv1.ChildEnd) (json.RawMessage, *StepError) {
+	switch end.GetStatus() {
+	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
+		return valueOf(end.GetResponse())
+	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
+		return nil, &StepError{Reason: ReasonChildCancelled, Message: "the process was cancelled"}
+	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
+		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
+	}
+	if text, ok := strings.CutPrefix(end.GetDetail(), "rejected: "); ok {
+		reason, message, _ := strings.Cut(text, ": ")
+		return nil, &StepError{Reason: cut(reason), Message: cut(cmp.Or(message, reason)), Rejected: true}
+	}
+	if len(end.GetResponse()) > 0 { // the result that removed it
+		return valueOf(end.GetResponse())
+	}
+	return nil, &StepError{Reason: ReasonChildRemoved, Message: "the process was removed"}
+}
+
+// valueOf returns the value or the rejection in a response.
+func valueOf(response []byte) (json.RawMessage, *StepError) {
+	if bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
+		if e, err := parseEntry(response); err == nil && e.Error != nil && e.Error.Rejected {
+			return nil, e.Error
+		}
+	}
+	switch {
+	case len(response) == 0:
+		return nil, nil
+	case len(response) > maxValueBytes:
+		return nil, &StepError{Reason: ReasonBadValue,
+			Message: fmt.Sprintf("the response has %d bytes, at most %d are allowed", len(response), maxValueBytes)}
+	case !json.Valid(response):
+		return nil, &StepError{Reason: ReasonBadValue, Message: "the response is not JSON"}
+	}
+	return response, nil
+}
+
+// cancelChildren asks children that still run to end, as many as the result can have commands. It
+// reports whether there were any.
+func (t *task) cancelChildren(reason string) bool {
+	asked := false
+	for _, e := range t.journal.entries {
+		if e.Kind != kindChild || t.journal.has(kindEnded, e.Name) || t.journal.has(kindCancel, e.Name) ||
+			len(t.effects.commands) == process.MaxCommands {
+			continue
+		}
+		t.journal.add(entry{Kind: kindCancel, Name: e.Name})
+		t.effects.commands = append(t.effects.commands, t.cancelOf(childOf(&e), reason))
+		asked = true
+	}
+	return asked
+}

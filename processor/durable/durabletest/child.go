@@ -1,0 +1,68 @@
+package durabletest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/progressor-engine/progressor/processor/processortest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// EndChild completes a child of durable.Child with this response. name is its name in the journal,
+// as in "parcel[1]/label". The action fails if the function has not started the child.
+func EndChild(name string, response any) Action {
+	return func(ctx context.Context, p *processortest.Process) error {
+		text, err := json.Marshal(response)
+		if err != nil {
+			return err
+		}
+		return endChild(ctx, p, name, &progressorv1.ChildEnd{
+			Status: progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED, Response: text,
+		})
+	}
+}
+
+// FailChild is EndChild for a child that goes to ERROR, with the detail of its process.
+func FailChild(name, detail string) Action {
+	return func(ctx context.Context, p *processortest.Process) error {
+		return endChild(ctx, p, name, &progressorv1.ChildEnd{
+			Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: detail,
+		})
+	}
+}
+
+// endChild reports an end of the newest child with this name.
+func endChild(ctx context.Context, p *processortest.Process, name string, end *progressorv1.ChildEnd) error {
+	for _, command := range slices.Backward(p.Commands()) {
+		start := command.GetStart()
+		var started string
+		if start == nil || json.Unmarshal(start.GetNotifyParentArgs(), &started) != nil || started != name {
+			continue
+		}
+		end.Namespace = cmp.Or(start.GetNamespace(), p.Snapshot().GetNamespace())
+		end.ProcessId = start.GetProcessId()
+		return p.ChildEnded(ctx, end, start.GetNotifyParentArgs())
+	}
+	return fmt.Errorf("the function has not started the child %s", name)
+}
+
+// sent describes the commands of a function. Those of concurrent branches have no order.
+func sent(p *processortest.Process) []string {
+	var list []string
+	for _, command := range p.Commands() {
+		switch c := command.GetCommand().(type) {
+		case *progressorv1.Command_Start:
+			list = append(list, fmt.Sprintf("start %s %s %s", c.Start.GetNamespace(), c.Start.GetProcessId(),
+				c.Start.GetArgs()))
+		case *progressorv1.Command_Notify:
+			list = append(list, fmt.Sprintf("notify %s %s", c.Notify.GetNamespace(), c.Notify.GetProcessId()))
+		case *progressorv1.Command_Cancel:
+			list = append(list, fmt.Sprintf("cancel %s %s", c.Cancel.GetNamespace(), c.Cancel.GetProcessId()))
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -48,6 +48,7 @@ const (
 	maxConcurrency = 10_000           // limit of leases in one heartbeat
 	maxAsked       = 256              // leases per poll; one response contains all their args
 	pollWait       = 20 * time.Second // how long a poll waits on the server
+	pollMargin     = 2 * time.Second  // how long the last poll may take to end when the worker stops
 	requestTimeout = 30 * time.Second // for requests that do not wait on the server
 	stopMargin     = 2 * time.Second  // how long cancelled handlers have to return when the worker stops
 )

@@ -180,10 +180,28 @@ func (r *workerRun) pollRequest(n int, wait time.Duration) *progressorv1.PollReq
 	return req
 }
 
+// pollOnce sends a poll. The response is awaited even if the worker stops, because it may have
+// leases.
 func (r *workerRun) pollOnce(n int) (*progressorv1.PollResponse, error) {
-	ctx, cancel := context.WithTimeout(r.polling, pollWait+requestTimeout)
+	ctx, cancel := context.WithTimeout(r.requests, pollWait+requestTimeout)
 	defer cancel()
+	defer context.AfterFunc(r.polling, func() { r.endPoll(ctx, cancel) })()
 	return r.client.Worker.Poll(ctx, r.pollRequest(n, pollWait))
+}
+
+// endPoll lets the engine end the poll with a context. It cancels the poll if there is no response
+// within pollMargin.
+func (r *workerRun) endPoll(poll context.Context, cancelPoll context.CancelFunc) {
+	limit, cancel := context.WithTimeout(poll, pollMargin)
+	defer cancel()
+	_, err := repeat(limit, r.client.retry, true, func() (*progressorv1.ReleaseResponse, error) {
+		return r.client.Worker.Release(limit, &progressorv1.ReleaseRequest{WorkerId: r.options.id, EndPolls: true})
+	})
+	if err != nil && poll.Err() == nil {
+		r.options.logger.Info("ending the poll failed", "worker_id", r.options.id, "error", err)
+	}
+	<-limit.Done()
+	cancelPoll()
 }
 
 // start runs leases. Their slots are already taken.

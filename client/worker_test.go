@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -378,6 +379,50 @@ func TestStop(t *testing.T) {
 		if job := h.job(id, succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 {
 			t.Errorf("%v", job)
 		}
+	}
+}
+
+// stoppingTransport stops a worker while the response to its poll is on its way. The response
+// arrives when the worker has asked the engine to end the poll, or has cancelled the poll.
+type stoppingTransport struct {
+	stop     context.CancelFunc
+	released chan struct{} // closed when the engine has received a Release
+	once     sync.Once
+}
+
+func (r *stoppingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	switch path := req.URL.Path; {
+	case strings.HasSuffix(path, "/Release"):
+		r.once.Do(func() { close(r.released) })
+	case strings.HasSuffix(path, "/Poll"):
+		r.stop()
+		select {
+		case <-r.released:
+		case <-req.Context().Done():
+		}
+	}
+	return resp, err
+}
+
+// A worker that stops releases the leases in the response to its last poll.
+func TestStopDuringPoll(t *testing.T) {
+	h := newTestEngine(t)
+	h.enqueue("late", "work", nil, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	r := &stoppingTransport{stop: stop, released: make(chan struct{})}
+	w := client.NewWorker(client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r})), []string{"pull"},
+		client.WithWorkerLogger(slog.New(slog.DiscardHandler)))
+	client.Handle(w, "work", func(context.Context, any) (any, error) {
+		t.Error("the job runs")
+		return nil, nil
+	})
+	if err := w.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := h.client.Job.GetJob(t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: "late"})
+	if err != nil || resp.GetJob().GetState() != progressorv1.JobState_JOB_STATE_AVAILABLE {
+		t.Errorf("%v, %v", resp, err)
 	}
 }
 

@@ -38,6 +38,8 @@ type Workers interface {
 	Forget()
 	// Record stores which workers this node has seen.
 	Record(ctx context.Context) error
+	// Hears has functions that receive the payloads of NOTIFYs, as Kind.Hears.
+	Hears() map[string]func(payload string)
 }
 
 // noWorkers is the Workers implementation of an engine that hands out no tasks.
@@ -50,6 +52,7 @@ func (noWorkers) ExpectGroups(...string)                {}
 func (noWorkers) NamespacesChanged(map[string]struct{}) {}
 func (noWorkers) Forget()                               {}
 func (noWorkers) Record(context.Context) error          { return nil }
+func (noWorkers) Hears() map[string]func(string)        { return nil }
 
 func (noWorkers) LeasedSince(storage.AttemptRef) (at time.Time, known bool) { return at, false }
 

@@ -90,6 +90,7 @@ func (e *Engine) listen(ctx context.Context) error {
 	for _, k := range e.kinds {
 		maps.Copy(heard, k.Hears)
 	}
+	maps.Copy(heard, e.workers.Hears())
 	e.store.Listen(ctx, heard, func(up bool) {
 		e.messages.listening(up)
 		for _, f := range heard { // notices may have been lost

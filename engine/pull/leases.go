@@ -36,9 +36,11 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		return nil, err
 	}
 	defer leave()
+	poll := s.pulls.begin(ctx, p.WorkerID)
+	defer s.pulls.finish(poll)
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
-	for first := true; ; first = false {
+	for first := true; !poll.isEnded(); first = false {
 		known := s.pulls.changeCount()
 		subscriptions, err := s.subscriptions(ctx, p)
 		if err != nil {
@@ -53,7 +55,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		}
 		if order != pull.WorkerContinue {
 			if first && p.Wait > 0 {
-				s.rest(ctx, min(p.Wait, workersRest))
+				s.rest(ctx, poll, min(p.Wait, workersRest))
 			}
 			return nil, nil
 		}
@@ -63,7 +65,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			s.pulls.leave(wait)
 			continue
 		}
-		leases, err := s.lease(ctx, p, subscriptions)
+		leases, err := s.lease(ctx, poll, p, subscriptions)
 		if err != nil || len(leases) > 0 || p.Wait <= 0 {
 			s.pulls.leave(wait)
 			return leases, err
@@ -72,12 +74,14 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		case <-wait.woken:
 			continue
 		case <-over.C:
+		case <-poll.ended:
 		case <-ctx.Done():
 		case <-s.engine.Drained():
 		}
 		s.pulls.leave(wait)
 		return nil, nil
 	}
+	return nil, nil
 }
 
 // ofWorkerID returns the field name for errors of a request with one worker ID.
@@ -92,12 +96,13 @@ func seenIn(workerID string, namespaces []string) []pull.WorkerSeen {
 	return seen
 }
 
-// rest waits until d has passed, ctx is cancelled or the node drains.
-func (s *Server) rest(ctx context.Context, d time.Duration) {
+// rest waits until d has passed, the poll or ctx has ended, or the node drains.
+func (s *Server) rest(ctx context.Context, poll *activePoll, d time.Duration) {
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
 	case <-over.C:
+	case <-poll.ended:
 	case <-ctx.Done():
 	case <-s.engine.Drained():
 	}
@@ -150,7 +155,7 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 
 // lease tries once to claim tasks for a worker.
 func (s *Server) lease(
-	ctx context.Context, p PollParams, subscriptions []pull.Subscription,
+	ctx context.Context, poll *activePoll, p PollParams, subscriptions []pull.Subscription,
 ) ([]*progressorv1.Lease, error) {
 	if len(subscriptions) == 0 || p.Max <= 0 || !s.engine.CanHandOut(subscriptions[0].Namespace) {
 		return nil, nil
@@ -164,8 +169,10 @@ func (s *Server) lease(
 	leases := make([]*progressorv1.Lease, 0, len(held))
 	histories := 0
 	for n := range held {
-		// The worker is gone, the kind does not admit the job, or the histories fill the response.
-		if ctx.Err() != nil || histories > maxHistoriesBytes || !s.engine.Admits(&held[n].Claim) {
+		// The worker is gone or stops, the kind does not admit the job, or the histories fill the
+		// response.
+		gone := ctx.Err() != nil || poll.isEnded()
+		if gone || histories > maxHistoriesBytes || !s.engine.Admits(&held[n].Claim) {
 			s.engine.ReleaseLease(&held[n], 0)
 			continue
 		}

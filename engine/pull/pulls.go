@@ -20,6 +20,7 @@ type pulls struct {
 	woken  chan struct{}
 
 	mu      sync.Mutex
+	active  map[*activePoll]struct{}
 	waiting map[*waitingPoll]struct{}
 	changes int                  // how often namespaces have changed
 	groups  map[string]time.Time // namespaces that are assumed to have group slots, and until when
@@ -36,7 +37,8 @@ type waitingPoll struct {
 
 func newPulls(s *Server) *pulls {
 	return &pulls{
-		server: s, woken: make(chan struct{}, 1), waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{},
+		server: s, woken: make(chan struct{}, 1), active: map[*activePoll]struct{}{},
+		waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{},
 	}
 }
 

@@ -216,8 +216,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
 	mount(progressorv1connect.NewChangeServiceHandler(s.change, options))
 	mount(progressorv1connect.NewAccessServiceHandler(s.access, options))
-	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
-		connect.WithCompressMinBytes(workerCompressMinBytes)))
+	mount(newWorkerHandler(s.worker, options))
 	// Probes have no token. Health shows whether a namespace exists only to authenticated clients.
 	path, checks := grpchealth.NewHandler(&health{ready, s.namespace, may},
 		connect.WithReadMaxBytes(maxCheckBytes), gunzip)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // workerService serves WorkerService.
@@ -30,6 +32,15 @@ func newWorkerService(workers *pull.Server, log *slog.Logger) (*workerService, e
 	return &workerService{workers: workers, answers: answers, log: cmp.Or(log, slog.Default())}, err
 }
 
+// newWorkerHandler returns the HTTP handler of a service, and its path.
+func newWorkerHandler(
+	s progressorv1connect.WorkerServiceHandler, options connect.HandlerOption,
+) (path string, h http.Handler) {
+	path, h = progressorv1connect.NewWorkerServiceHandler(s, options,
+		connect.WithCompressMinBytes(workerCompressMinBytes))
+	return path, watchDelivery(h)
+}
+
 // Poll leases tasks to a worker.
 func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (*progressorv1.PollResponse, error) {
 	ctx = withCaller(ctx)
@@ -37,7 +48,25 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 	if err != nil {
 		return nil, err
 	}
+	s.releaseUndelivered(ctx, leases)
 	return &progressorv1.PollResponse{Leases: leases, Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
+}
+
+// releaseUndelivered releases leases at once if the response with them does not reach the worker.
+func (s *workerService) releaseUndelivered(ctx context.Context, leases []*progressorv1.Lease) {
+	if len(leases) == 0 {
+		return
+	}
+	ifUndelivered(ctx, func(ctx context.Context) {
+		tokens := make([]string, len(leases))
+		for n, l := range leases {
+			tokens[n] = l.GetLeaseToken()
+		}
+		if err := s.workers.ReleaseLeases(ctx, tokens, 0); err != nil {
+			s.log.WarnContext(ctx, "releasing undelivered tasks failed: their leases will expire",
+				"leases", len(tokens), "error", err)
+		}
+	})
 }
 
 func pollParams(r *progressorv1.PollRequest) pull.PollParams {
@@ -96,6 +125,7 @@ func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) [
 		s.log.InfoContext(ctx, "cannot lease tasks with the response to an answer", "worker_id", r.GetWorkerId(),
 			"error", err)
 	}
+	s.releaseUndelivered(ctx, leases)
 	return leases
 }
 
@@ -193,12 +223,15 @@ func (s *workerService) outcome(
 	return &progressorv1.AnswerOutcome{Error: failed}
 }
 
-// Release releases leases without an answer.
+// Release releases leases without an answer, and ends the polls of a worker that stops.
 func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
-	return &progressorv1.ReleaseResponse{},
-		s.workers.ReleaseLeases(withCaller(ctx), r.GetLeaseTokens(), r.GetDelay().AsDuration())
+	ctx = withCaller(ctx)
+	if r.GetEndPolls() { // first, so that these polls do not lease the released tasks
+		s.workers.EndPolls(ctx, r.GetWorkerId())
+	}
+	return &progressorv1.ReleaseResponse{}, s.workers.ReleaseLeases(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())
 }
 
 // ListWorkers lists the workers of a namespace.

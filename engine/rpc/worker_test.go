@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,8 +11,11 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // Each answer of a batch has its own outcome: stored, lost, or invalid.
@@ -118,6 +122,73 @@ func TestCompleteBatch(t *testing.T) {
 	_, err = workers.CompleteBatch(ctx,
 		&progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
 	requireCode(t, err, connect.CodeInvalidArgument)
+}
+
+// Tasks are available again at once if the response with their leases does not reach the worker.
+func TestUndeliveredLeasesAreReleased(t *testing.T) {
+	t.Parallel()
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo())
+	n.Put(t, enginetest.Pull("pull"))
+	h := NewHandler(Config{Engine: n.Engine, Insight: n.Insight, Workers: n.Server})
+	gone := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, disconnect := context.WithCancel(r.Context())
+		defer disconnect()
+		h.ServeHTTP(disconnecting{w, disconnect}, r.WithContext(ctx))
+	}))
+	url := listen(t, h)
+	there := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, url)
+	away := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, gone)
+	poll := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w", Wait: durationpb.New(60e9)}
+	// Without a wait, because a lease without a heartbeat expires after 20 s.
+	now := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w"}
+	// leased checks that leases are one lease of a process, and that a poll gets it again.
+	leased := func(id string, leases []*progressorv1.Lease, err error) *progressorv1.Lease {
+		t.Helper()
+		var again *progressorv1.PollResponse
+		if err == nil {
+			again, err = there.Poll(t.Context(), now)
+		}
+		for _, got := range [][]*progressorv1.Lease{leases, again.GetLeases()} {
+			if err != nil || len(got) != 1 || got[0].GetRequest().GetProcess().GetProcessId() != id {
+				t.Fatalf("%v, %v", got, err)
+			}
+		}
+		return again.GetLeases()[0]
+	}
+	start := func(id string) {
+		t.Helper()
+		if _, err := protocols(url)["connect"].Start(t.Context(), &progressorv1.StartRequest{
+			Namespace: "pull", ProcessId: id, Wait: progressorv1.Wait_WAIT_ACCEPTED,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start("polled")
+	polled, err := away.Poll(t.Context(), poll)
+	held := leased("polled", polled.GetLeases(), err)
+	start("next")
+	answered, err := away.Complete(t.Context(), &progressorv1.CompleteRequest{
+		LeaseToken: held.GetLeaseToken(), Next: poll,
+		Answer: &progressorv1.CompleteRequest_Response{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+		}},
+	})
+	leased("next", answered.GetNext(), err)
+}
+
+// disconnecting is a response whose client disconnects while the response is written.
+type disconnecting struct {
+	http.ResponseWriter
+	disconnect func()
+}
+
+// Unwrap supports http.ResponseController.
+func (w disconnecting) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write sends data.
+func (w disconnecting) Write(data []byte) (int, error) {
+	w.disconnect()
+	return w.ResponseWriter.Write(data)
 }
 
 // Leases are not compressed, because compressing a batch would cost more than all other work of the

@@ -168,4 +168,16 @@ var sdkMutants = []mutant{
 		planted:  `size = 0 if chunked else`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
+	{
+		name: "sdk-node-cancels-its-poll", breaks: "a worker that stops reads the response to its last poll",
+		file: workerOfNode, old: "ending.abort(signal.reason), pollMargin)",
+		planted:  "ending.abort(signal.reason), 0)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
+	},
+	{
+		name: "sdk-python-cancels-its-poll", breaks: "a worker that stops reads the response to its last poll",
+		file: workerOfPython, old: "            self._end_poll(poller)\n",
+		planted:  "            self._client._connections.abort(poller.ident)\n",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/worker",
+	},
 }

@@ -297,4 +297,37 @@ var startMutants = []mutant{
 		planted:  "\n         WHERE false))",
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
+	{
+		name: "stopping-worker-gets-tasks", breaks: "a worker that stops does not get the tasks that it releases",
+		file: "engine/pull/end_polls.go", old: "if poll.worker == worker && ", planted: "if false && ",
+		packages: "./engine/jobs", run: "TestStoppingWorkerGetsNoReleasedTask",
+	},
+	{
+		name: "stop-ends-polls-of-others", breaks: "a client ends only its own polls",
+		file: "engine/pull/end_polls.go", old: "if poll.worker == worker && ",
+		planted:  "if poll.worker.WorkerID == worker.WorkerID && ",
+		packages: "./engine/jobs", run: "TestPollsOfOtherClientsGoOn",
+	},
+	{
+		name: "stop-ignores-other-nodes", breaks: "the polls of a worker that stops end on all nodes",
+		file: "engine/pull/end_polls.go", old: "	p.endPolls(pull.WorkerOf{Owner: worker[0], WorkerID: worker[1]})\n",
+		planted:  "",
+		packages: "./engine/jobs", run: "TestPollsEndOnOtherNodes",
+	},
+	{
+		name: "stop-misses-claims", breaks: "a task that a poll leases after its worker has stopped is released",
+		file: "engine/pull/leases.go", old: "ctx.Err() != nil || poll.isEnded()", planted: "ctx.Err() != nil",
+		packages: "./engine/jobs", run: "TestStopDuringLease",
+	},
+	{
+		name: "undelivered-leases-expire", breaks: "leases are released if their response does not reach the worker",
+		file: "engine/rpc/undelivered.go", old: "if u.do != nil && ", planted: "if false && ",
+		packages: "./engine/rpc", run: "TestUndeliveredLeasesAreReleased",
+	},
+	{
+		name: "worker-cancels-its-poll", breaks: "a worker that stops reads the response to its last poll",
+		file: "client/worker_run.go", old: "context.WithTimeout(r.requests, pollWait+requestTimeout)",
+		planted:  "context.WithTimeout(r.polling, pollWait+requestTimeout)",
+		packages: "./client", run: "TestStopDuringPoll",
+	},
 }

@@ -1376,7 +1376,12 @@ type ReleaseRequest struct {
 	WorkerId    string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	LeaseTokens []string               `protobuf:"bytes,2,rep,name=lease_tokens,json=leaseTokens,proto3" json:"lease_tokens,omitempty"`
 	// How long the tasks wait before a worker can take them. Default: 0. At most 365 days.
-	Delay         *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
+	// The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
+	// sends this before it releases its tasks, and reads the responses to its Polls, because they may
+	// have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
+	// none.
+	EndPolls      bool `protobuf:"varint,4,opt,name=end_polls,json=endPolls,proto3" json:"end_polls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1430,6 +1435,13 @@ func (x *ReleaseRequest) GetDelay() *durationpb.Duration {
 		return x.Delay
 	}
 	return nil
+}
+
+func (x *ReleaseRequest) GetEndPolls() bool {
+	if x != nil {
+		return x.EndPolls
+	}
+	return false
 }
 
 type ReleaseResponse struct {
@@ -2840,12 +2852,13 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x1a.progressor.v1.AnswerErrorR\x05error\"[\n" +
 	"\vAnswerError\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x122\n" +
-	"\x06detail\x18\x02 \x01(\v2\x1a.progressor.v1.ErrorDetailR\x06detail\"\xb2\x01\n" +
+	"\x06detail\x18\x02 \x01(\v2\x1a.progressor.v1.ErrorDetailR\x06detail\"\xcf\x01\n" +
 	"\x0eReleaseRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x125\n" +
 	"\flease_tokens\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05 \x01(\x80\bR\vleaseTokens\x12@\n" +
-	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\x05delay\"\x11\n" +
+	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\x05delay\x12\x1b\n" +
+	"\tend_polls\x18\x04 \x01(\bR\bendPolls\"\x11\n" +
 	"\x0fReleaseResponse\"\xa2\x01\n" +
 	"\x12ListWorkersRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +

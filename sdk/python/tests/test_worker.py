@@ -1,4 +1,6 @@
+import json
 import os
+import select
 import signal
 import threading
 import time
@@ -8,7 +10,7 @@ from progressor import (
     AttemptTimeout, Client, Failure, JobCancelled, LeaseLost, Processor, ProgressorError, Rejection, Release, Worker,
     WorkerStopped,
 )
-from world import Case, client, ended, enqueue, eventually, job, namespace
+from world import Case, client, ended, enqueue, eventually, forward, job, namespace
 
 
 class WorkerTest(Case):
@@ -179,7 +181,27 @@ class WorkerTest(Case):
         eventually(lambda: job(ns, job_id)["state"] == "JOB_STATE_RUNNING")
         worker.stop()
         thread.join(30)
-        eventually(lambda: job(ns, job_id)["state"] == "JOB_STATE_AVAILABLE")
+        self.assertEqual(job(ns, job_id)["state"], "JOB_STATE_AVAILABLE")
+
+    def test_a_stop_releases_what_the_last_poll_returns(self):
+        ns = namespace({"pull": {}})
+        ending = threading.Event()
+
+        def respond(handler, body):
+            status, text = forward(handler, body)
+            if handler.path.endswith("/Release"):
+                ending.set()
+            elif json.loads(text).get("leases"):
+                worker.stop()  # while the response is on its way
+                eventually(lambda: ending.is_set() or select.select([handler.connection], [], [], 0)[0])
+            return status, text
+
+        worker, attempts = self.worker(ns, Client(self.answer(respond)))
+        worker.job("late")(lambda args, job: None)
+        thread = self.work(worker)
+        job_id = enqueue(ns, "late")
+        thread.join(30)
+        self.assertEqual((job(ns, job_id)["state"], attempts), ("JOB_STATE_AVAILABLE", []))
 
     def test_an_operator_stops_a_worker(self):
         ns = namespace({"pull": {}})

@@ -23,6 +23,17 @@ def namespace(processor):
     return name
 
 
+def forward(handler, body):
+    """Sends the request of a proxy to the engine. Returns the status and the text of the response."""
+    engine = urllib.parse.urlsplit(client.url)
+    connection = http.client.HTTPConnection(engine.hostname, engine.port)
+    connection.request("POST", handler.path, body, dict(handler.headers))
+    response = connection.getresponse()
+    status, text = response.status, response.read()
+    connection.close()
+    return status, text
+
+
 def eventually(check):
     """Repeats a check until it returns something true, and returns that."""
     end = time.monotonic() + 30
@@ -74,14 +85,10 @@ class Case(unittest.TestCase):
 
         It returns its address and a list of the requests that it has seen for the method.
         """
-        requests, engine = [], urllib.parse.urlsplit(client.url)
+        requests = []
 
         def respond(handler, body):
-            connection = http.client.HTTPConnection(engine.hostname, engine.port)
-            connection.request("POST", handler.path, body, dict(handler.headers))
-            response = connection.getresponse()
-            status, text = response.status, response.read()
-            connection.close()
+            status, text = forward(handler, body)
             if handler.path.endswith("/" + method):
                 requests.append(json.loads(body))
                 if len(requests) <= count:

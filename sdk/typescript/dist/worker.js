@@ -7,6 +7,7 @@ import { decode, encode } from "./json.js";
 import { duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, } from "./processor.js";
 const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
+const pollMargin = 2000; // for the last poll to end when the worker stops
 const requestTimeout = 30_000;
 const quietPause = 1000; // between two polls of a worker that takes no new tasks
 const stopMargin = 2000; // for handlers to return after their signal was aborted
@@ -132,7 +133,12 @@ export class Worker {
             }
             try {
                 const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxPolled))));
-                const { leases = [], worker } = await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, signal);
+                const { leases = [], worker } = await this.pollOnce(body);
+                if (signal.aborted) {
+                    if (leases.length > 0)
+                        await this.release(leases.map((lease) => lease.leaseToken));
+                    return;
+                }
                 [accepted, failures] = [true, 0];
                 for (const lease of leases)
                     this.start(lease);
@@ -149,6 +155,26 @@ export class Worker {
                     this.log("engine unreachable; retrying", { workerId: this.id, error: error.message });
                 await sleep(interval(outageRetry, failures), undefined, { signal }).catch(() => { });
             }
+        }
+    }
+    /** Sends a poll. If the worker stops, the engine ends the poll. The response may have leases, so it is awaited. */
+    async pollOnce(body) {
+        const { signal } = this.stopping;
+        const ending = new AbortController();
+        let timer;
+        const end = () => {
+            timer = setTimeout(() => ending.abort(signal.reason), pollMargin);
+            const options = { timeout: pollMargin, signal: ending.signal };
+            void this.client.worker.release({ workerId: this.id, endPolls: true }, options).catch(() => { }); // the timer ends the poll
+        };
+        signal.addEventListener("abort", end);
+        try {
+            return await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, ending.signal);
+        }
+        finally {
+            signal.removeEventListener("abort", end);
+            clearTimeout(timer);
+            ending.abort();
         }
     }
     pollRequest(maxLeases) {
@@ -235,7 +261,7 @@ export class Worker {
         else if (answer)
             outcome = await this.complete(held, answer, outcome);
         else
-            await this.release([held], delay);
+            await this.release([held.lease.leaseToken], delay);
         attempt.outcome = outcome;
     }
     /** Calls the handler of a lease. */
@@ -303,11 +329,10 @@ export class Worker {
             this.log("sending the last progress failed", { ...held.name, error: error.message });
         });
     }
-    async release(all, delay = 0) {
-        const leaseTokens = all.map((held) => held.lease.leaseToken);
+    async release(leaseTokens, delay = 0) {
         const request = { workerId: this.id, leaseTokens, delay: delay > 0 ? duration(delay) : undefined };
         await this.client.worker.release(request, { timeout: requestTimeout }).catch((error) => {
-            this.log("releasing tasks failed: their leases will expire", { leases: all.length, error: error.message });
+            this.log("releasing tasks failed: their leases will expire", { leases: leaseTokens.length, error: error.message });
         });
     }
     /** Sets the timer of the next heartbeat. */
@@ -382,7 +407,7 @@ export class Worker {
         this.held.clear();
         for (const held of rest)
             this.log("handler did not stop; releasing its task anyway", held.name);
-        await this.release(rest);
+        await this.release(rest.map((held) => held.lease.leaseToken));
     }
 }
 function applyDirective(held, directive, sent) {

@@ -3131,6 +3131,13 @@ export interface ReleaseRequest {
   leaseTokens?: string[];
   /** How long the tasks wait before a worker can take them. Default: 0. At most 365 days. */
   delay?: Duration;
+  /**
+   * The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
+   * sends this before it releases its tasks, and reads the responses to its Polls, because they may
+   * have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
+   * none.
+   */
+  endPolls?: boolean;
 }
 
 export interface ReleaseResponse {

@@ -72,6 +72,7 @@ export interface WorkerOptions {
 
 const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
+const pollMargin = 2000; // for the last poll to end when the worker stops
 const requestTimeout = 30_000;
 const quietPause = 1000; // between two polls of a worker that takes no new tasks
 const stopMargin = 2000; // for handlers to return after their signal was aborted
@@ -196,7 +197,11 @@ export class Worker {
       }
       try {
         const body = JSON.stringify(encode("PollRequest", this.pollRequest(Math.min(free, maxPolled))));
-        const { leases = [], worker } = await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, signal);
+        const { leases = [], worker } = await this.pollOnce(body);
+        if (signal.aborted) {
+          if (leases.length > 0) await this.release(leases.map((lease: Lease) => lease.leaseToken!));
+          return;
+        }
         [accepted, failures] = [true, 0];
         for (const lease of leases) this.start(lease);
         this.obey(worker);
@@ -207,6 +212,26 @@ export class Worker {
         if (failures++ === 0) this.log("engine unreachable; retrying", { workerId: this.id, error: (error as Error).message });
         await sleep(interval(outageRetry, failures), undefined, { signal }).catch(() => {});
       }
+    }
+  }
+
+  /** Sends a poll. If the worker stops, the engine ends the poll. The response may have leases, so it is awaited. */
+  private async pollOnce(body: string): Promise<any> {
+    const { signal } = this.stopping;
+    const ending = new AbortController();
+    let timer: NodeJS.Timeout | undefined;
+    const end = () => {
+      timer = setTimeout(() => ending.abort(signal.reason), pollMargin);
+      const options = { timeout: pollMargin, signal: ending.signal };
+      void this.client.worker.release({ workerId: this.id, endPolls: true }, options).catch(() => {}); // the timer ends the poll
+    };
+    signal.addEventListener("abort", end);
+    try {
+      return await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, ending.signal);
+    } finally {
+      signal.removeEventListener("abort", end);
+      clearTimeout(timer);
+      ending.abort();
     }
   }
 
@@ -287,7 +312,7 @@ export class Worker {
     if (held.lost) outcome = "lost";
     else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // by drain
     else if (answer) outcome = await this.complete(held, answer, outcome);
-    else await this.release([held], delay);
+    else await this.release([held.lease.leaseToken!], delay);
     attempt.outcome = outcome;
   }
 
@@ -353,11 +378,10 @@ export class Worker {
     });
   }
 
-  private async release(all: ActiveLease[], delay = 0): Promise<void> {
-    const leaseTokens = all.map((held) => held.lease.leaseToken!);
+  private async release(leaseTokens: string[], delay = 0): Promise<void> {
     const request = { workerId: this.id, leaseTokens, delay: delay > 0 ? duration(delay) : undefined };
     await this.client.worker.release(request, { timeout: requestTimeout }).catch((error: Error) => {
-      this.log("releasing tasks failed: their leases will expire", { leases: all.length, error: error.message });
+      this.log("releasing tasks failed: their leases will expire", { leases: leaseTokens.length, error: error.message });
     });
   }
 
@@ -421,7 +445,7 @@ export class Worker {
     const rest = [...this.held.values()];
     this.held.clear();
     for (const held of rest) this.log("handler did not stop; releasing its task anyway", held.name);
-    await this.release(rest);
+    await this.release(rest.map((held) => held.lease.leaseToken!));
   }
 }
 

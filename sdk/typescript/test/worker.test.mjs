@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   AttemptTimeout, Client, Failure, JobCancelled, LeaseLost, Rejection, Release, Worker, WorkerStopped,
 } from "../dist/index.js";
-import { client, ended, enqueue, eventually, losing, namespace, work } from "./world.mjs";
+import { client, ended, enqueue, eventually, losing, namespace, proxy, work } from "./world.mjs";
 
 /** Waits until the signal of a job is aborted. */
 const stopped = (job) => sleep(60_000, undefined, { signal: job.signal });
@@ -145,6 +146,24 @@ test("a worker that stops finishes its jobs, and releases those that take too lo
   assert.deepEqual(attempts.map((attempt) => attempt.outcome).sort(), ["done", "released", "released"]);
   const reason = attempts.find((attempt) => attempt.lease.job.name === "long").error.cause;
   assert.ok(reason instanceof WorkerStopped, String(reason));
+});
+
+test("a stop releases what the last poll returns", async (t) => {
+  const ns = await namespace({ pull: {} });
+  let running;
+  let release;
+  const released = new Promise((resolve) => (release = resolve));
+  const url = await proxy(t, async (method, _, response, socket) => {
+    if (method === "Release") release();
+    if (method !== "Poll" || !JSON.parse(response).leases) return;
+    running.worker.stop(); // while the response is on its way
+    await Promise.race([released, once(socket, "close")]);
+  });
+  running = work(t, ns, (worker) => worker.job("late", () => {}), {}, new Client(url));
+  const jobId = await enqueue(ns, "late");
+  await running.over;
+  assert.equal((await client.job.getJob({ namespace: ns, jobId })).job.state, "JOB_STATE_AVAILABLE");
+  assert.deepEqual(running.attempts, []);
 });
 
 test("an operator stops a worker", async (t) => {

@@ -1,7 +1,9 @@
 // What the tests share: the engine of PROGRESSOR_ADDRESS, namespaces, and proxies that lose responses.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { createServer, request } from "node:http";
+import { buffer } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Worker } from "../dist/index.js";
 
@@ -26,30 +28,35 @@ export async function listen(t, listener) {
 }
 
 /**
- * Starts a proxy of the engine. It loses the first responses of a method: the engine has done what
- * was asked, and the connection breaks. requests has the bodies that it has seen for the method.
+ * Starts a proxy of the engine. It calls answered(method, request, response, socket) with the bodies
+ * before it sends a response. If that returns false, the connection breaks instead.
  */
-export async function losing(t, method, count = 1) {
-  const requests = [];
-  const url = await listen(t, (from, to) => {
-    const chunks = [];
-    from.on("data", (chunk) => chunks.push(chunk));
-    from.on("end", () => {
-      const body = Buffer.concat(chunks);
-      const lose = from.url.endsWith(`/${method}`) && requests.push(JSON.parse(body.toString())) <= count;
-      const forward = request(client.url + from.url, { method: from.method, headers: from.headers }, (response) => {
-        if (lose) {
-          response.resume().on("end", () => from.socket.destroy());
-          return;
-        }
-        to.writeHead(response.statusCode, response.headers);
-        response.pipe(to);
-      });
+export function proxy(t, answered) {
+  return listen(t, async (from, to) => {
+    try {
+      const body = await buffer(from);
+      const forward = request(client.url + from.url, { method: from.method, headers: from.headers });
       forward.on("error", () => from.socket.destroy());
       from.socket.on("close", () => forward.destroy());
       forward.end(body);
-    });
+      const [response] = await once(forward, "response");
+      const answer = await buffer(response);
+      const method = from.url.slice(from.url.lastIndexOf("/") + 1);
+      if ((await answered(method, body, answer, from.socket)) === false) throw new Error("lost");
+      to.writeHead(response.statusCode, response.headers).end(answer);
+    } catch {
+      from.socket.destroy();
+    }
   });
+}
+
+/**
+ * Starts a proxy that loses the first responses of a method: the engine has done what was asked, and
+ * the connection breaks. requests has the bodies that it has seen for the method.
+ */
+export async function losing(t, method, count = 1) {
+  const requests = [];
+  const url = await proxy(t, (called, body) => called !== method || requests.push(JSON.parse(body)) > count);
   return { url, requests };
 }
 

@@ -30,6 +30,7 @@ MAX_POLLED = 256  # leases per poll
 POLL_WAIT = 20.0
 REQUEST_TIMEOUT = 30.0
 QUIET_PAUSE = 1.0  # between two polls of a worker that takes no new tasks
+POLL_MARGIN = 2.0  # for the last poll to end when the worker stops
 STOP_MARGIN = 2.0  # for handlers to return after they were stopped
 PROGRESS_EVERY = 1.0
 BEAT_RETRY = 0.25
@@ -216,7 +217,7 @@ class Worker:
             poller = threading.Thread(target=self._serve, args=(self._poll,), name="progressor-poll", daemon=True)
             poller.start()
             self._stopping.wait()
-            self._client._connections.abort(poller.ident)  # else it would take the tasks that are released
+            self._end_poll(poller)
             self._drain()
         finally:
             self._stopping.set()
@@ -242,7 +243,8 @@ class Worker:
             with self._changed:
                 free = self._concurrency - len(self._held)
                 if free <= 0:
-                    self._changed.wait(1.0)
+                    if not self._stopping.is_set():
+                        self._changed.wait(1.0)
                     continue
             try:
                 body = dump(encode("PollRequest", self._poll_request(min(free, MAX_POLLED)))).encode()
@@ -261,6 +263,20 @@ class Worker:
             failures = 0
             if self._quiet:
                 self._stopping.wait(QUIET_PAUSE)
+
+    def _end_poll(self, poller: threading.Thread) -> None:
+        """Lets the engine end the last poll. Its response may have leases, so the poller must receive it."""
+        end = time.monotonic() + POLL_MARGIN
+        with self._changed:
+            self._changed.notify_all()
+        try:
+            self._client.worker.release({"worker_id": self.id, "end_polls": True}, timeout=POLL_MARGIN)
+        except Exception as error:
+            self._logger.info("ending the poll failed: %s", message_of(error))
+        poller.join(max(0.0, end - time.monotonic()))
+        if poller.is_alive():
+            self._client._connections.abort(poller.ident)  # else it would take the tasks that are released
+            poller.join(STOP_MARGIN)
 
     def _poll_request(self, leases: int) -> api.PollRequest:
         request: api.PollRequest = {

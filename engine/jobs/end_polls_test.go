@@ -1,0 +1,113 @@
+package jobs_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// waitingPoll begins a poll of namespace "pull" that waits for one task. It returns a channel that
+// gets the leases of the poll, and never notices the end of its client. The worker must not have
+// polled the node before in the namespace `mark`.
+func (n *node) waitingPoll(ctx context.Context, t *testing.T, worker, mark string) <-chan []*progressorv1.Lease {
+	t.Helper()
+	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = mark }))
+	got := make(chan []*progressorv1.Lease, 1)
+	go func() {
+		leases, err := n.Poll(context.WithoutCancel(ctx), pull.PollParams{
+			Namespaces: []string{"pull", mark}, WorkerID: worker, Max: 1, Wait: testTimeout,
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- leases
+	}()
+	enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {
+		return slices.ContainsFunc(n.workers(t, mark), func(w *progressorv1.Worker) bool {
+			return w.GetWorkerId() == worker
+		})
+	})
+	return got
+}
+
+// A worker that stops does not get the task that it releases, although the engine has not noticed
+// that the client has closed the poll.
+func TestStoppingWorkerGetsNoReleasedTask(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "a", nil)
+	held := n.one(t, "w")
+	got := n.waitingPoll(t.Context(), t, "w", "mark")
+	n.EndPolls(t.Context(), "w")
+	must(t, n.ReleaseLeases(t.Context(), []string{held.GetLeaseToken()}, 0))
+	if leases := <-got; len(leases) > 0 {
+		t.Error("the poll of the stopping worker got the task")
+	}
+	n.job(t, "pull", "a", available)
+	n.one(t, "w") // the next worker with this ID
+}
+
+// A task that a poll leases after its worker has stopped is released.
+func TestStopDuringLease(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.look(t, "w") // the node knows the worker and the namespace
+	n.enqueue(t, "pull", "a", nil)
+	lock := storagetest.Begin(t, n.DB, "LOCK TABLE leases")
+	got := make(chan int, 1)
+	go func() {
+		leases, err := n.Poll(t.Context(), pull.PollParams{
+			Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout,
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- len(leases)
+	}()
+	enginetest.Eventually(t, testTimeout, "the poll leases the task", func() bool {
+		return n.Count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND query LIKE '-- name: Poll :%'`) > 0
+	})
+	n.EndPolls(t.Context(), "w")
+	must(t, lock.Rollback(t.Context()))
+	if k := <-got; k > 0 {
+		t.Error("the poll of the stopping worker got the task")
+	}
+	n.job(t, "pull", "a", available)
+}
+
+// A client does not end the polls of another client's worker that has the same ID.
+func TestPollsOfOtherClientsGoOn(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	own := pull.WithCaller(t.Context(), &pull.Caller{Owner: "keys:a"})
+	got := n.waitingPoll(own, t, "w", "mark")
+	n.EndPolls(pull.WithCaller(t.Context(), &pull.Caller{Owner: "keys:b"}), "w")
+	n.enqueue(t, "pull", "a", nil)
+	if leases := <-got; len(leases) != 1 {
+		t.Errorf("%d leases, want 1", len(leases))
+	}
+}
+
+// The polls of a worker that stops end on all nodes.
+func TestPollsEndOnOtherNodes(t *testing.T) {
+	t.Parallel()
+	if storagetest.AllPortable() {
+		t.Skip("needs NOTIFY")
+	}
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
+	got := other.waitingPoll(t.Context(), t, "w", "mark")
+	enginetest.Eventually(t, testTimeout/2, "the poll on the other node ends", func() bool {
+		n.EndPolls(t.Context(), "w") // repeated, because the other node may not listen yet
+		return len(got) > 0
+	})
+	if leases := <-got; len(leases) > 0 {
+		t.Errorf("%d leases", len(leases))
+	}
+}

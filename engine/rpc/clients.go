@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -117,9 +118,19 @@ var boundOf = [classes]struct{ label, what, setting string }{
 	classStream:   {"client_streams", "streams", "max_streams_per_client"},
 }
 
-// clientOf returns the name of a client for its limits, derived from the address of the peer. All
-// addresses of an IPv6 /64 network count as one client, because one machine may use all of them.
-func clientOf(address string) string {
+// clientOf returns the name of the client of a request for its limits. With authentication, it is
+// the principal, so that clients behind one proxy do not share a limit. Keys with the same name
+// belong to one client. Without authentication, it is the address of the peer.
+func clientOf(ctx context.Context, address string) string {
+	if p := principalOf(ctx); p != nil {
+		return p.Owner()
+	}
+	return machineOf(address)
+}
+
+// machineOf returns the name of the machine with an address. All addresses of an IPv6 /64 network
+// count as one machine, because it may use all of them.
+func machineOf(address string) string {
 	port, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return address

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine/auth"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -115,6 +116,35 @@ func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	end()
 }
 
+// With authentication, a principal has one share, whatever its address. Principals with the same
+// address have their own shares.
+func TestPrincipalHasOneShare(t *testing.T) {
+	t.Parallel()
+	p := &blocking{script: *echo(), waiting: make(chan struct{}, 3)}
+	h, err := newHandler(Config{Limits: Limits{ClientRequests: 1}}, scripted(p), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var waits sync.WaitGroup
+	defer waits.Wait()
+	defer leave()
+	await := func(key, address string) *httptest.ResponseRecorder {
+		principal := auth.NewPrincipal(key, []auth.Grant{{Role: auth.RoleRoot, Namespaces: auth.Everywhere}})
+		as := context.WithValue(ctx, principalKey{}, principal)
+		return requestAs(as, h, address, "ProcessService/AwaitTask", awaitBody)
+	}
+	waits.Go(func() { await("key:a", "10.0.0.1:1") })
+	<-p.waiting
+	w := await("key:a", "10.0.0.2:1")
+	if w.Code != http.StatusTooManyRequests ||
+		!strings.Contains(w.Body.String(), "the client key:a has 1 waiting requests in this node") {
+		t.Errorf("a second request of the principal: %d %s", w.Code, w.Body)
+	}
+	waits.Go(func() { await("key:b", "10.0.0.1:2") })
+	<-p.waiting
+}
+
 // A client whose share of calls is full can still send the answers of its workers and commands.
 func TestFullShareOfCalls(t *testing.T) {
 	t.Parallel()
@@ -196,14 +226,14 @@ func TestLimitsOfStreams(t *testing.T) {
 	}
 }
 
-func TestClientOf(t *testing.T) {
+func TestMachineOf(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"10.1.2.3:80": "10.1.2.3", "[::ffff:10.1.2.3]:80": "10.1.2.3",
 		"127.0.0.1:1": "localhost", "[::1]:1": "localhost",
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "@": "@", "": "",
 	} {
-		if got := clientOf(address); got != want {
+		if got := machineOf(address); got != want {
 			t.Errorf("%s: %s", address, got)
 		}
 	}

@@ -103,7 +103,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := clientOf(conn.RemoteAddr().String())
+		client := machineOf(conn.RemoteAddr().String())
 		if l.connections.enter(client) {
 			leave := sync.OnceFunc(func() { l.connections.leave(client) })
 			if tcp, ok := conn.(*net.TCPConn); ok {

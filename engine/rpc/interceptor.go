@@ -46,7 +46,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			noteEnd(ctx, err)
 		}()
 		keepDecoded(ctx, request.Any())
-		client, of := clientOf(request.Peer().Addr), classOf(procedure, request.Any())
+		client, of := clientOf(ctx, request.Peer().Addr), classOf(procedure, request.Any())
 		if err := i.clients.enter(client, of); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 			i.metrics.observe(procedure, err, time.Since(begin))
 			noteEnd(ctx, err)
 		}()
-		client := clientOf(conn.Peer().Addr)
+		client := clientOf(ctx, conn.Peer().Addr)
 		if err := i.clients.enter(client, classStream); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (m *memory) limit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		held := m.requests.Of(clientOf(r.RemoteAddr))
+		held := m.requests.Of(clientOf(r.Context(), r.RemoteAddr))
 		defer held.Release()
 		r = r.WithContext(budget.In(r.Context(), held))
 		r.Body = &heldBody{ReadCloser: r.Body, memory: m, held: held, ctx: r.Context(), size: r.ContentLength,

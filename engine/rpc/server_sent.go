@@ -47,7 +47,7 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, err = p.access.check(r.Context(), procedure, request)
 	}
-	client := clientOf(r.RemoteAddr)
+	client := clientOf(r.Context(), r.RemoteAddr)
 	if err == nil {
 		err = p.clients.enter(client, classStream)
 	}

@@ -265,6 +265,11 @@ var securityMutants = []mutant{
 		packages: "./engine", run: "TestInFlightPerNamespace",
 	},
 	{
+		name: "share-of-the-address", breaks: "an authenticated client has one share for all its addresses",
+		file: "engine/rpc/clients.go", old: "return p.Owner()", planted: "return machineOf(address)",
+		packages: "./engine/rpc", run: "TestPrincipalHasOneShare",
+	},
+	{
 		name: "client-takes-all", breaks: "one client has a share of the requests of a node",
 		file: "engine/rpc/clients.go", old: "if limit > 0 && held[of] >= limit {", planted: "if limit > 0 && false {",
 		packages: "./engine/rpc", run: "TestOneClientDoesNotFillTheNode",

@@ -16,9 +16,9 @@ func withSignals(t *testing.T) (*App, chan<- os.Signal) {
 	return newApp(t.Context(), Main{Signals: signals}, colorNever), signals
 }
 
-// Ctrl-C ends the wait of commands such as `run start --wait`, whose request has its own context
-// that also listens for the signal. Half of the signals were lost in such commands.
-func TestOneSignalEndsAll(t *testing.T) {
+// Ctrl-C ends the wait of commands such as `run start --wait`, even if the context of their
+// request, which also listens for the signal, receives it.
+func TestOneSignalEndsAllContexts(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		a, signals := withSignals(t)

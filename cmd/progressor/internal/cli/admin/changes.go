@@ -26,9 +26,9 @@ type changesCmd struct {
 }
 
 func (changesCmd) Help() string {
-	return `Changes prints the recorded changes of a namespace, one per line and oldest first: events, what
-happened to processes, jobs, steps, runs and crons. See docs/changes.md. The changes of a process are
-in their order.
+	return `Changes prints the recorded changes of a namespace, one per line and oldest first: events, and
+what happened to processes, jobs, steps, runs and crons. See docs/changes.md. The changes of a
+process are in order.
 
 With -o json, each line is a response with changes and the cursor after them. Process the changes,
 store the cursor, and continue from it with --from, without a gap. After a broken connection,

@@ -62,7 +62,7 @@ type nodeDrainCmd struct {
 
 func (nodeDrainCmd) Help() string {
 	return `Drain drains an engine: it finishes its running tasks and accepts no new ones. Its /readyz returns
-503, so that a load balancer stops using it. The engine starts with its next heartbeat, within three
+503, so that a load balancer stops using it. The drain begins with its next heartbeat, within three
 seconds. After a restart, it accepts tasks again.
 
     progressor node drain 3`

@@ -74,7 +74,7 @@ func (d *Daemon) Await(t *testing.T) int {
 		d.done <- code // for the next caller
 		return code
 	case <-time.After(DaemonWait):
-		t.Error("it does not stop")
+		t.Error("the program does not stop")
 		return -1
 	}
 }

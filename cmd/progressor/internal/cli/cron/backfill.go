@@ -59,7 +59,7 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 	}
 	return output.PrintFields(a.Stdout,
 		output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
-		output.Field{"backfills", firesCounted(int64(resp.GetFires()))},
+		output.Field{"backfills", fireTimes(int64(resp.GetFires()))},
 	)
 }
 

@@ -203,7 +203,7 @@ func nextTitle(s *progressorv1.CronSpec) string {
 	return "next fires"
 }
 
-func firesCounted(n int64) string {
+func fireTimes(n int64) string {
 	if n == 1 {
 		return "1 fire time"
 	}

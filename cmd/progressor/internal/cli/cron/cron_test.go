@@ -245,7 +245,7 @@ func TestCronRefusedByTheEngine(t *testing.T) {
 	}
 }
 
-func TestCronErrorsSayWhatNext(t *testing.T) {
+func TestCronErrorsNameTheNextCommand(t *testing.T) {
 	for reason, want := range map[progressorv1.ErrorDetail_Reason]string{
 		progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND:   "Next: progressor cron list demo\n",
 		progressorv1.ErrorDetail_REASON_STALE_ETAG:       "Next: progressor cron get demo 'a b'\n",
@@ -327,7 +327,7 @@ func TestCronGetListFires(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "cron", "get", "demo", "nightly"), "state over")
 }
 
-func TestCronResumeSaysWhatWaits(t *testing.T) {
+func TestCronResumeShowsWaitingFires(t *testing.T) {
 	resumed := func(f *clitest.Engine) bool { _, ok := f.Last.(*progressorv1.ResumeCronRequest); return ok }
 	catchUp := []string{"--catch-up"}
 	skip := &progressorv1.CronPolicy{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP}

@@ -73,7 +73,7 @@ func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 	if waiting == 0 {
 		return nil
 	}
-	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), becomes(resp.GetCron().GetPolicy(), c.CatchUp))
+	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), waitingOutcome(resp.GetCron().GetPolicy(), c.CatchUp))
 	if c.Yes || !c.CatchUp || !a.Asks {
 		return nil
 	}
@@ -98,8 +98,8 @@ func showWaiting(n int64) string {
 	return output.Thousands(n) + " fire times wait"
 }
 
-// becomes describes what a resume will do with the waiting fire times.
-func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
+// waitingOutcome describes what a resume will do with the waiting fire times.
+func waitingOutcome(p *progressorv1.CronPolicy, catchUp bool) string {
 	switch {
 	case !catchUp:
 		return "none of them runs (use --catch-up to run them)"

@@ -166,9 +166,9 @@ var timesSeed = maphash.MakeSeed()
 // firingDays returns the days with fires, in the time zone of the schedule.
 func firingDays(schedule *cron.Schedule, from, to time.Time) ([]firingDay, error) {
 	var days []firingDay
-	looked := 0
+	computed := 0
 	for fire := range schedule.Between(from, to) {
-		if looked++; looked > maxDrawn {
+		if computed++; computed > maxDrawn {
 			return nil, cli.UsageError(
 				fmt.Errorf("--to: must be earlier: there are more than %s fire times before it",
 					output.Thousands(maxDrawn)))

@@ -180,14 +180,14 @@ func (c *cronUpdateCmd) Run(a *cli.App) error {
 	}
 	ctx, cancel := a.Request()
 	defer cancel()
-	there, err := c.Client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	stored, err := c.Client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
 	if err != nil {
 		return err
 	}
 	if c.File == "" {
-		cr = proto.CloneOf(there.GetCron())
+		cr = proto.CloneOf(stored.GetCron())
 	}
-	cr.Paused, cr.PauseNote = there.GetCron().GetPaused(), there.GetCron().GetPauseNote()
+	cr.Paused, cr.PauseNote = stored.GetCron().GetPaused(), stored.GetCron().GetPauseNote()
 	if c.Etag != "" {
 		cr.Etag = c.Etag
 	}

@@ -106,7 +106,8 @@ func flagError(err error, file string) error {
 	return cli.UsageError(fmt.Errorf("%s: %s", flag, wrong.Message))
 }
 
-// flagOf does the same for an error of the engine. It returns other errors unchanged.
+// flagOf replaces the field name in an error of the engine, like flagError. It returns other errors
+// unchanged.
 func flagOf(err error, file string) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || !strings.HasPrefix(d.GetField(), "cron.") {

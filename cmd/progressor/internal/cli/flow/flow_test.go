@@ -143,8 +143,8 @@ func serveFlows(t *testing.T, f *fakeFlows) clitest.Program {
 	return clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
 }
 
-// seen returns a run with steps that are written as "id STATUS".
-func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
+// runWith returns a run with steps that are written as "id STATUS".
+func runWith(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
 	r := &progressorv1.Run{Namespace: "demo", RunId: "r-1", TemplateType: "order", TemplateVersion: 1, Status: status,
 		Progress: &progressorv1.Progress{Percent: 40}}
 	for _, text := range steps {
@@ -186,12 +186,12 @@ func TestDrawSteps(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	r := seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b FAILED", "c RUNNING", "d PENDING",
+	r := runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b FAILED", "c RUNNING", "d PENDING",
 		"e PENDING", "f SKIPPED", "g CANCELLED")
 	got := drawSteps(output.Style{}, r, graphOf("a", "b a", "c a", "d b,c", "e d", "f a", "g"))
 	for _, line := range []string{"✓ a", "├─ ✗ b", "├─ ● c", "│  └─ ○ d", "│     └─ ○ e", "└─ – f", "× g"} {
 		if !strings.Contains(got, "\n"+line+" ") {
-			t.Errorf("has no line %q:\n%s", line, got)
+			t.Errorf("the output has no line %q:\n%s", line, got)
 		}
 	}
 	if !strings.Contains(got, "after b too; waits for b, c") || !strings.Contains(got, "waits for d") ||
@@ -199,7 +199,7 @@ func TestDrawSteps(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if got := columns(r, nil); strings.Contains(got, "─") {
-		t.Errorf("a line is no tree:\n%s", got)
+		t.Errorf("a sequence is drawn as a tree:\n%s", got)
 	}
 	// The longest possible chain fits the width of a terminal, and steps that have no place in the
 	// tree are drawn, too.
@@ -212,7 +212,8 @@ func TestDrawSteps(t *testing.T) {
 		}
 		steps = append(steps, id)
 	}
-	long := drawSteps(output.Style{}, seen(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...),
+	long := drawSteps(output.Style{},
+		runWith(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...),
 		graphOf(append(steps, "lost gone")...))
 	if strings.Count(long, "\n") != 1002 || !strings.Contains(long, "\n○ lost") {
 		t.Errorf("%d lines", strings.Count(long, "\n"))
@@ -249,7 +250,7 @@ func TestStepNotes(t *testing.T) {
 }
 
 func TestRunStart(t *testing.T) {
-	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_QUEUED)}}
+	f := &fakeFlows{runs: []*progressorv1.Run{runWith(progressorv1.RunStatus_RUN_STATUS_QUEUED)}}
 	p := serveFlows(t, f)
 	out := p.OK(t, "run", "start", "demo", "order", "--id", "r-1", "--payload", `{"n": 1}`, "--scope", "user",
 		"--scope-id", "42", "--template-version", "2", "-k", "key",
@@ -296,14 +297,14 @@ func TestRunStart(t *testing.T) {
 // A wait follows the run to its end and reports the outcome by the exit code. On a terminal, the
 // steps are drawn and redrawn.
 func TestRunWait(t *testing.T) {
-	failed := seen(progressorv1.RunStatus_RUN_STATUS_FAILED, "a SUCCEEDED", "b FAILED")
+	failed := runWith(progressorv1.RunStatus_RUN_STATUS_FAILED, "a SUCCEEDED", "b FAILED")
 	failed.Failure = &progressorv1.Failure{Reason: "broken", Message: "it is"}
 	f := &fakeFlows{template: graphOf("a", "b a")}
 	p := serveFlows(t, f)
 	p.Terminal = true
 	script := func() {
-		f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING", "b PENDING"),
-			seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b RUNNING"), failed}
+		f.runs = []*progressorv1.Run{runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING", "b PENDING"),
+			runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b RUNNING"), failed}
 	}
 	script()
 	r := p.Run(t, "run", "get", "demo", "r-1", "--wait")
@@ -324,7 +325,7 @@ func TestRunWait(t *testing.T) {
 	for _, want := range []string{"● a             RUNNING", "run  RUNNING", "✓ a             SUCCEEDED",
 		"● b             RUNNING", "✗ b             FAILED", "run  FAILED  broken: it is"} {
 		if strings.Count(r.Stdout, want+"\n") != 1 {
-			t.Errorf("has no line %q:\n%s", want, r.Stdout)
+			t.Errorf("the output has no line %q:\n%s", want, r.Stdout)
 		}
 	}
 	script()
@@ -333,7 +334,7 @@ func TestRunWait(t *testing.T) {
 		!strings.Contains(lines[2], `"status":"RUN_STATUS_FAILED"`) {
 		t.Errorf("%+v", r)
 	}
-	f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}
+	f.runs = []*progressorv1.Run{runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}
 	if r := p.Run(t, "run", "get", "demo", "r-1", "--wait", "--wait-timeout", "20ms"); r.Code != cli.ExitTimeout ||
 		!strings.Contains(r.Stderr, "it continues. Next: progressor run get demo r-1") {
 		t.Errorf("%+v", r)
@@ -341,7 +342,7 @@ func TestRunWait(t *testing.T) {
 }
 
 func TestRunListAndWaits(t *testing.T) {
-	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING)}}
+	f := &fakeFlows{runs: []*progressorv1.Run{runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING)}}
 	p := serveFlows(t, f)
 	out := p.OK(t, "run", "list", "demo", "--status", "failed", "--type", "order", "--order-by", "updated_time",
 		"payload.n = 1")
@@ -364,7 +365,7 @@ func TestRunListAndWaits(t *testing.T) {
 }
 
 func TestRunAnswers(t *testing.T) {
-	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}}
+	f := &fakeFlows{runs: []*progressorv1.Run{runWith(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}}
 	p := serveFlows(t, f)
 	index := int32(2)
 	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--index", "2", "--result", "true", "--worker-id", "ann")

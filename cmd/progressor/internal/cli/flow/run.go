@@ -229,7 +229,7 @@ func (flowRetryCmd) Help() string {
 	return `Retry continues a FAILED, CANCELLED or EXPIRED run. Steps that did not succeed start again with all
 their attempts. Succeeded steps keep their results. With --newest-version, the run continues with
 the newest version of its template, which must contain the succeeded steps. With --input, a step
-gets another input than the one that the template computes, for example because that failed.
+gets this input instead of the one that the template computes.
 
     progressor run retry demo task-1
     progressor run retry demo task-1 --input 'pay={"amount": 120}'

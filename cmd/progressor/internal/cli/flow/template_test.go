@@ -57,13 +57,13 @@ FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type 
 		`{"type": "report", "steps": [{"stepId": "a", "job": {"name": "make"}}, {"stepId": "b", `+
 			`"delay": {"duration": "60s"}}]}`)
 	r = clitest.Program{Commands: newCommands}.Run(t, "template", "check", "-f", file, "-f", good, "-o", "json")
-	var told struct{ Templates []checkedTemplate }
-	if err := json.Unmarshal([]byte(r.Stdout), &told); err != nil {
+	var output struct{ Templates []checkedTemplate }
+	if err := json.Unmarshal([]byte(r.Stdout), &output); err != nil {
 		t.Fatalf("%s: %s", err, r.Stdout)
 	}
-	if all := told.Templates; r.Code != cli.ExitUsage || len(all) != 2 || len(all[0].Problems) != 5 ||
+	if all := output.Templates; r.Code != cli.ExitUsage || len(all) != 2 || len(all[0].Problems) != 5 ||
 		all[0].Problems[0].Line != 5 || all[1].Type != "report" || len(all[1].Problems) != 0 {
-		t.Errorf("code %d, %+v", r.Code, told)
+		t.Errorf("code %d, %+v", r.Code, output)
 	}
 	out := clitest.Program{Commands: newCommands}.OK(t, "template", "check", "-f", good)
 	for _, want := range []string{"report is valid, 2 steps in sequence", "a     job make\n",

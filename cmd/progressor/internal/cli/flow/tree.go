@@ -98,7 +98,7 @@ func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 			t.draw(next, below+"└─ ", below+"   ", id, depth+1)
 		}
 		if depth < maxDepth && t.below(id) != "" {
-			t.prolong(at, below)
+			t.connect(at, below)
 		}
 	}
 }
@@ -114,8 +114,8 @@ func (t *stepTree) below(id string) string {
 	return ""
 }
 
-// prolong draws the line to the next sibling.
-func (t *stepTree) prolong(from int, below string) {
+// connect draws the line to the next sibling.
+func (t *stepTree) connect(from int, below string) {
 	for n := from; n < len(t.rows); n++ {
 		cell, _ := t.rows[n][0].(string)
 		rest := cell[len(below):]

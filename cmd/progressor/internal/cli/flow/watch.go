@@ -15,9 +15,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowLook is how long a request waits for the end of a run. It is also the interval at which
+// flowPoll is how long a request waits for the end of a run. It is also the interval at which
 // changes of the steps are shown.
-const flowLook = 500 * time.Millisecond
+const flowPoll = 500 * time.Millisecond
 
 // followRun waits for the end of a run, shows it, and returns an error for the exit code.
 func followRun(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, run flowArgs) error {
@@ -45,7 +45,7 @@ func awaitRun(
 	ctx context.Context, flags cli.ClientFlags, run flowArgs, show func(*progressorv1.Run) error,
 ) (*progressorv1.Run, error) {
 	return flags.RetryingClient().AwaitRun(ctx,
-		&progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
+		&progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowPoll)}, show)
 }
 
 type flowWatchCmd struct {

@@ -17,7 +17,7 @@ type nameArgs struct {
 type jobPauseCmd struct {
 	nameArgs
 	cli.ClientFlags
-	Reason string `placeholder:"TEXT" help:"Why, for those who look at waiting jobs; at most 1 KiB."`
+	Reason string `placeholder:"TEXT" help:"Reason, shown with the waiting jobs; at most 1 KiB."`
 }
 
 func (jobPauseCmd) Help() string {

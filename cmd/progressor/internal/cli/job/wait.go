@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// jobLook is how long a request waits for the end of a job. It is also the interval at which a
+	// jobPoll is how long a request waits for the end of a job. It is also the interval at which a
 	// terminal shows the progress.
-	jobLook  = 500 * time.Millisecond
+	jobPoll  = 500 * time.Millisecond
 	jobAwait = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ func awaitEnd(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) (*
 	line := output.NewTerminalLine(a.Stderr, a.Terminal)
 	wait := jobAwait
 	if line.Enabled() {
-		wait = jobLook
+		wait = jobPoll
 	}
 	req := &progressorv1.GetJobRequest{Namespace: job.NS, JobId: job.ID, AwaitEnd: durationpb.New(wait)}
 	j, err := flags.RetryingClient().AwaitJob(ctx, req, func(j *progressorv1.Job) error {

@@ -108,13 +108,13 @@ type addresses struct {
 func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	provider, err := oidc.NewProvider(ctx, i.URL)
 	if err != nil {
-		return addresses{}, i.undiscovered(err)
+		return addresses{}, i.discoveryError(err)
 	}
 	var document struct {
 		Revocation string `json:"revocation_endpoint"`
 	}
 	if err := provider.Claims(&document); err != nil {
-		return addresses{}, i.undiscovered(err)
+		return addresses{}, i.discoveryError(err)
 	}
 	endpoint := provider.Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret
@@ -130,9 +130,9 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	return addresses{config, document.Revocation}, nil
 }
 
-// undiscovered returns the error of a failed discovery. It includes at most the beginning of the
+// discoveryError returns the error of a failed discovery. It includes at most the beginning of the
 // response.
-func (i Issuer) undiscovered(err error) error {
+func (i Issuer) discoveryError(err error) error {
 	if _, ok := errors.AsType[*url.Error](err); ok { // there is no answer
 		return fmt.Errorf("issuer %s: %w", i.URL, err)
 	}
@@ -214,7 +214,7 @@ func (i Issuer) Begin(ctx context.Context) (*Code, error) {
 	}
 	auth, err := found.DeviceAuth(ctx)
 	if err != nil {
-		return nil, i.failed("does not start the login", err)
+		return nil, i.requestError("does not start the login", err)
 	}
 	if auth.DeviceCode == "" || auth.UserCode == "" || !Private(auth.VerificationURI) {
 		return nil, fmt.Errorf("issuer %s: its answer has no code, or no https page to enter it", i.URL)
@@ -249,7 +249,7 @@ func (i Issuer) wait(ctx context.Context, c *Code) (Login, error) {
 		case ctx.Err() != nil:
 			return Login{}, ctx.Err()
 		case failure == nil || !failure.Timeout():
-			return Login{}, i.failed("rejects the login", err)
+			return Login{}, i.requestError("rejects the login", err)
 		case !c.Expires.IsZero() && !time.Now().Before(c.Expires):
 			return Login{}, errors.New("the code has expired: log in again")
 		}
@@ -275,7 +275,7 @@ func (l Login) refresh(ctx context.Context) (Login, error) {
 	defer cancel()
 	token, err := found.TokenSource(asking, &oauth2.Token{RefreshToken: l.Refresh}).Token()
 	if err != nil {
-		return l, l.failed("does not refresh the login", err)
+		return l, l.requestError("does not refresh the login", err)
 	}
 	l.Refresh = token.RefreshToken // the previous refresh token if the issuer returns none
 	next, err := l.login(token)
@@ -300,9 +300,9 @@ func (i Issuer) login(token *oauth2.Token) (Login, error) {
 	return Login{Issuer: i, Token: text, Refresh: token.RefreshToken, Expires: expires}, nil
 }
 
-// failed returns an error of the issuer. It omits the response body unless the body is an OAuth
-// error.
-func (i Issuer) failed(what string, err error) error {
+// requestError returns an error of the issuer. It omits the response body unless the body is an
+// OAuth error.
+func (i Issuer) requestError(what string, err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		reason := answer.ErrorCode
 		if reason == "" && answer.Response != nil {

@@ -24,7 +24,7 @@ func TestRedirectsOfAnIssuer(t *testing.T) {
 	}))
 	t.Cleanup(other.Close)
 	redirected := make(chan string, 1)
-	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		select {
 		case path := <-redirected:
 			if r.URL.Path == path {
@@ -100,7 +100,7 @@ func TestBeginIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/.well-known/openid-configuration", "/device"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if r.URL.Path != path {
 				next.ServeHTTP(w, r)
 				return
@@ -121,7 +121,7 @@ func TestBeginIsInterrupted(t *testing.T) {
 func TestSlowIssuer(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
-	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.URL.Path == "/token" && requests.Add(1) == 1 {
 			_ = r.ParseForm() // reads the body, so that the server notices the end of the connection
 			<-r.Context().Done()

@@ -35,7 +35,7 @@ func (l Login) Revoke(ctx context.Context) (supported bool, err error) {
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	response, err := client.Do(request)
 	if err != nil {
-		return true, l.failed("does not revoke the refresh token", err)
+		return true, l.requestError("does not revoke the refresh token", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

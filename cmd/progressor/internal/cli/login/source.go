@@ -78,7 +78,7 @@ func (s *source) refresh(ctx context.Context) (l Login, err error) {
 			return fmt.Errorf("the login at %s has expired: run progressor login", l.URL)
 		}
 		if l, failed = l.refresh(ctx); failed != nil {
-			failed = fmt.Errorf("%w: run progressor login if this remains", failed)
+			failed = fmt.Errorf("%w: run progressor login if this continues", failed)
 		}
 		all.Logins[key(s.engine)] = l
 		return nil

@@ -19,8 +19,10 @@ import (
 
 const engine = "http://127.0.0.1:8080"
 
-// through serves an issuer behind a handler of the test.
-func through(t *testing.T, serve func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testissuer.Issuer {
+// issuerBehind serves an issuer behind a handler of the test.
+func issuerBehind(
+	t *testing.T, serve func(w http.ResponseWriter, r *http.Request, next http.Handler),
+) *testissuer.Issuer {
 	t.Helper()
 	issuer := testissuer.Unstarted(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +60,7 @@ func logIn(t *testing.T, issuer *testissuer.Issuer, lifetime time.Duration) File
 func TestRefreshOutlivesItsRequest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if !isRefresh(r) {
 			next.ServeHTTP(w, r)
 			return
@@ -80,7 +82,7 @@ func TestRefreshOutlivesItsRequest(t *testing.T) {
 // anyway.
 func TestRefreshWithoutIDToken(t *testing.T) {
 	t.Parallel()
-	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if !isRefresh(r) {
 			next.ServeHTTP(w, r)
 			return
@@ -110,9 +112,9 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// ends requests a token with a context that ends, and fails the test if the request does not end
+// wantEnd requests a token with a context that ends, and fails the test if the request does not end
 // then.
-func ends(t *testing.T, token func(context.Context) (string, error)) {
+func wantEnd(t *testing.T, token func(context.Context) (string, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -127,7 +129,7 @@ func ends(t *testing.T, token func(context.Context) (string, error)) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("it waits although its context has ended")
+		t.Error("the request continues after the end of its context")
 	}
 }
 
@@ -143,14 +145,14 @@ func TestWaitForAnotherCommand(t *testing.T) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	ends(t, f.Source(engine))
+	wantEnd(t, f.Source(engine))
 }
 
 // While another request refreshes a login, a request waits no longer than its context.
 func TestWaitForAnotherRequest(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
-	issuer := through(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	issuer := issuerBehind(t, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if isRefresh(r) {
 			close(asked)
 			<-answer
@@ -164,7 +166,7 @@ func TestWaitForAnotherRequest(t *testing.T) {
 		first <- err
 	}()
 	<-asked
-	ends(t, token)
+	wantEnd(t, token)
 	close(answer)
 	if err := <-first; err != nil {
 		t.Errorf("the request that refreshes: %v", err)

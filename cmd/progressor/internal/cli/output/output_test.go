@@ -33,7 +33,7 @@ func TestPrintEmptyList(t *testing.T) {
 }
 
 // Columns of numbers are aligned to the right, even if their cells are texts.
-func TestNumbersStandRight(t *testing.T) {
+func TestNumbersAreRightAligned(t *testing.T) {
 	var b strings.Builder
 	if err := PrintRows(&b, table.Row{"bulk", "expected", "filter"},
 		[]table.Row{{"b", "10,000", "x"}, {"c", "7", "y"}, {"d", "", "z"}}, "expected"); err != nil {

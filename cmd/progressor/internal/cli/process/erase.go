@@ -23,7 +23,7 @@ type eraseCmd struct {
 	ID string `arg:"" optional:"" name:"id" complete:"process" help:"ID of a process or job, or ~flow/ and the ID of a run."`
 
 	cli.ClientFlags
-	Children bool   `help:"For a run: erase also the processes and runs that its steps started."`
+	Children bool   `help:"For a run: also erase the processes and runs that its steps started."`
 	DryRun   bool   `help:"Only count what would be erased."`
 	Record   string `placeholder:"FILE" help:"Append the erasure to this file, for --replay."`
 	Replay   string `placeholder:"FILE" help:"Repeat the erasures in this file, after a restore of a backup."`
@@ -57,7 +57,7 @@ type erasure struct {
 func (c *eraseCmd) check() error {
 	switch {
 	case c.Replay == "" && (c.NS == "" || c.ID == ""):
-		return cli.UsageError(errors.New("want a namespace and an ID, or --replay"))
+		return cli.UsageError(errors.New("set a namespace and an ID, or --replay"))
 	case c.Replay != "" && (c.NS != "" || c.Record != "" || c.Children):
 		return cli.UsageError(errors.New("--replay: must be used without a namespace, --record and --children"))
 	case c.DryRun && c.Record != "":

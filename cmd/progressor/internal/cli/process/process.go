@@ -273,9 +273,9 @@ func (c *awaitCmd) print(a *cli.App, task *progressorv1.Task) error {
 	return output.PrintFields(a.Stdout, taskFields(task)...)
 }
 
-// taskOutcome returns an error for the exit code of a task. asked is 0 if the command does not
+// taskOutcome returns an error for the exit code of a task. waited is 0 if the command does not
 // wait.
-func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
+func taskOutcome(task *progressorv1.Task, waited time.Duration) error {
 	switch task.GetStatus() {
 	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:
 		if r := task.GetRejection(); r != nil {
@@ -291,9 +291,10 @@ func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: fmt.Errorf("task %d was cancelled", task.GetTaskId()),
 			Next: next}
 	}
-	if asked == 0 {
+	if waited == 0 {
 		return nil
 	}
 	return &cli.CodedError{Code: cli.ExitTimeout,
-		Err: fmt.Errorf("task %d is %s after %s; it continues", task.GetTaskId(), output.Enum(task.GetStatus()), asked)}
+		Err: fmt.Errorf("task %d is %s after %s; it continues", task.GetTaskId(), output.Enum(task.GetStatus()),
+			waited)}
 }

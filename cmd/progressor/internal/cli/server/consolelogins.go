@@ -57,7 +57,7 @@ func (c *consoleLoginListCmd) Run(a *cli.App) error {
 			return err
 		}
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		logins, err := storage.AccessOf(conn).ListLogins(ctx,
 			storage.LoginQuery{Principal: c.User, Limit: maxListed})
 		if err != nil {
@@ -96,7 +96,7 @@ func (c *consoleLoginEndCmd) Run(a *cli.App) error {
 	if err := checkUser(c.User); err != nil {
 		return err
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		ended, err := storage.AccessOf(conn).EndLogins(ctx, c.User, process.Actor{})
 		if err != nil {
 			return err

@@ -174,8 +174,9 @@ func prepareDatabase(ctx context.Context, dsn, file string) error {
 	return nil
 }
 
-// keepPostgres restarts the server if it exits, as an init system would, until ctx ends.
-func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server, log *slog.Logger) {
+// keepPostgres restarts the server if it exits, as an init system would, until ctx ends. If a
+// restart fails, it calls fail.
+func keepPostgres(ctx context.Context, fail func(error), server *pgembed.Server, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -187,7 +188,7 @@ func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server,
 		}
 		log.Warn("the private PostgreSQL exited; restarting it", "dir", server.Dir())
 		if err := restartPostgres(ctx, server); err != nil {
-			give(fmt.Errorf("the private PostgreSQL exited and cannot be restarted: %w", err))
+			fail(fmt.Errorf("the private PostgreSQL exited and cannot be restarted: %w", err))
 			return
 		}
 	}

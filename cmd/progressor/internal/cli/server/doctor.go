@@ -143,36 +143,36 @@ func examine(ctx context.Context, dsn string, o examineOptions) (*examination, e
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	if err := e.judgeSchema(ctx, conn); err != nil {
+	if err := e.checkSchema(ctx, conn); err != nil {
 		return nil, err
 	}
-	if e.Schema.own() {
+	if e.Schema.isCurrent() {
 		if err := e.checkInvariants(ctx, conn); err != nil {
 			return nil, err
 		}
 	}
-	looks := []struct {
-		at   string
-		look func(context.Context, *pgx.Conn) error
+	checks := []struct {
+		subject string
+		run     func(context.Context, *pgx.Conn) error
 	}{
-		{"server", e.lookAtServer}, {"settings", e.lookAtSettings}, {"connections", e.lookAtConnections},
-		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
-		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
-		{"failing tasks", e.lookAtFailing}, {"sinks", e.lookAtSinks},
-		{"rights to the audit", e.lookAtAuditRoles},
-		{"audit", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtAudit(ctx, conn, o.auditHead) }},
+		{"server", e.checkServer}, {"settings", e.checkSettings}, {"connections", e.checkConnections},
+		{"indexes", e.checkIndexes}, {"tables", e.checkTables}, {"nodes", e.checkNodes},
+		{"transaction IDs", e.checkFreezing}, {"queues", e.checkQueues}, {"idempotency keys", e.checkKeys},
+		{"failing tasks", e.checkFailing}, {"sinks", e.checkSinks},
+		{"rights to the audit", e.checkAuditRoles},
+		{"audit", func(ctx context.Context, conn *pgx.Conn) error { return e.checkAudit(ctx, conn, o.auditHead) }},
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error {
-			return e.lookAtTransactions(ctx, conn, o.long)
+			return e.checkTransactions(ctx, conn, o.long)
 		}},
 	}
-	for _, l := range looks {
-		err := l.look(ctx, conn)
-		if e.Schema.isStrange(err) {
-			e.warn("", "cannot check the %s: %v", l.at, err)
+	for _, c := range checks {
+		err := c.run(ctx, conn)
+		if e.Schema.isMissingObject(err) {
+			e.warn("", "cannot check the %s: %v", c.subject, err)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("check the %s: %w", l.at, err)
+			return nil, fmt.Errorf("check the %s: %w", c.subject, err)
 		}
 	}
 	return e, nil
@@ -184,20 +184,20 @@ type schemaFacts struct {
 	Newest  int64 `json:"newest"`  // newest migration of this binary
 }
 
-// own reports whether the schema version is that of this binary.
-func (s schemaFacts) own() bool { return s.Version == s.Newest }
+// isCurrent reports whether the schema version is that of this binary.
+func (s schemaFacts) isCurrent() bool { return s.Version == s.Newest }
 
-// isStrange reports whether an error means that an object is missing in the schema of another
+// isMissingObject reports whether an error means that an object is missing in the schema of another
 // version.
-func (s schemaFacts) isStrange(err error) bool {
+func (s schemaFacts) isMissingObject(err error) bool {
 	const syntaxOrAccess = "42"
 	var pg *pgconn.PgError
-	return !s.own() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
+	return !s.isCurrent() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
 }
 
-// judgeSchema checks that this binary can use the schema. The invariants are checked only on its
+// checkSchema checks that this binary can use the schema. The invariants are checked only on its
 // own schema version. For another version, some would be missing or wrong.
-func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkSchema(ctx context.Context, conn *pgx.Conn) error {
 	_, err := storage.CheckSchema(ctx, conn)
 	var refused *storage.SchemaError
 	switch {
@@ -212,7 +212,7 @@ func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
 			refused.Want, refused.Have)
 	case err != nil:
 		return err
-	case !e.Schema.own():
+	case !e.Schema.isCurrent():
 		e.warn("run the doctor of a newer progressor",
 			"the schema has version %d, newer than this binary's %d but compatible: the invariants were not checked",
 			e.Schema.Version, e.Schema.Newest)

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-func TestDoctorOnASoundDatabase(t *testing.T) {
+func TestDoctorOnAHealthyDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 	out := p.OK(t, "doctor")
@@ -34,7 +34,7 @@ func TestDoctorOnASoundDatabase(t *testing.T) {
 	}
 }
 
-func TestDoctorFindsWhatIsWrong(t *testing.T) {
+func TestDoctorFindsProblems(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	pool := storagetest.Connect(t, dsn)
 	held, err := pool.Begin(t.Context())

@@ -18,8 +18,8 @@ import (
 // few seconds.
 const lateSeal = 10 * time.Minute
 
-// lookAtAudit verifies the hash chain of the audit.
-func (e *examination) lookAtAudit(ctx context.Context, conn *pgx.Conn, known *storage.AuditHead) error {
+// checkAudit verifies the hash chain of the audit.
+func (e *examination) checkAudit(ctx context.Context, conn *pgx.Conn, known *storage.AuditHead) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}
@@ -85,9 +85,9 @@ SELECT r.rolname::text,
  GROUP BY r.oid, r.rolname, audit.oid, audit.chain
  ORDER BY r.rolname`
 
-// lookAtAuditRoles warns about roles that may change the audit, and about roles that cannot add to
+// checkAuditRoles warns about roles that may change the audit, and about roles that cannot add to
 // its hash chain.
-func (e *examination) lookAtAuditRoles(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkAuditRoles(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}

@@ -25,7 +25,7 @@ type serverFacts struct {
 	Started  time.Time `json:"started"`
 }
 
-func (e *examination) lookAtServer(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return conn.QueryRow(ctx,
 		`SELECT current_setting('server_version'), current_database(), pg_postmaster_start_time()`).
 		Scan(&e.Server.Version, &e.Server.Database, &e.Server.Started)
@@ -60,7 +60,7 @@ var settingRemarks = []struct {
 	{"shared_buffers", "", "", ""},
 }
 
-func (e *examination) lookAtSettings(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkSettings(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range settingRemarks {
 		found := setting{Name: s.name}
 		if err := conn.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), '')`,
@@ -86,7 +86,7 @@ type connections struct {
 	Engines    int `json:"engines"` // the maximum number of connections that all live nodes can open
 }
 
-func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkConnections(ctx context.Context, conn *pgx.Conn) error {
 	c := &e.Connections
 	err := conn.QueryRow(ctx, `
 		SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -153,7 +153,7 @@ func expectedIndexes(version int64) ([]string, error) {
 	return names, nil
 }
 
-func (e *examination) lookAtIndexes(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkIndexes(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 		SELECT c.relname, i.indisvalid AND i.indisready
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -217,7 +217,7 @@ func (t tableFigures) lastVacuum() any {
 	return output.Second(*t.Vacuumed)
 }
 
-func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkTables(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 		SELECT s.relname, n_live_tup, n_dead_tup, pg_table_size(relid), pg_indexes_size(relid),
 		       pg_size_pretty(pg_table_size(relid)), pg_size_pretty(pg_indexes_size(relid)), n_tup_upd, n_tup_hot_upd,
@@ -251,7 +251,7 @@ type nodeFacts struct {
 	RequestsOnly bool      `json:"requestsOnly"`
 }
 
-func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkNodes(ctx context.Context, conn *pgx.Conn) error {
 	e.Nodes = []nodeFacts{}
 	if e.Schema.Version == 0 {
 		return nil
@@ -278,9 +278,9 @@ type transaction struct {
 	Client      string  `json:"client"`
 }
 
-// lookAtTransactions ignores autovacuum: its transactions do not hold back vacuum and must not be
+// checkTransactions ignores autovacuum: its transactions do not hold back vacuum and must not be
 // ended.
-func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
+func (e *examination) checkTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
 	rows, err := conn.Query(ctx, `
 		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''),
 		  coalesce(usename, ''),
@@ -300,7 +300,7 @@ func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, lo
 		e.warn(fmt.Sprintf("end it: pg_terminate_backend(%d)", t.PID),
 			"a transaction of %s (%s) has been open for %.0f s: it holds back vacuum", t.User, t.Application, t.Age)
 	}
-	return e.lookAtXmin(ctx, conn)
+	return e.checkXmin(ctx, conn)
 }
 
 // xminHolder holds the oldest xmin. Vacuum keeps all rows that it could still see.
@@ -318,7 +318,7 @@ func (x *xminHolder) String() string {
 	return fmt.Sprintf("%s old, held by %s %s", age, x.Kind, output.OneLine(x.Who))
 }
 
-func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkXmin(ctx context.Context, conn *pgx.Conn) error {
 	var x xminHolder
 	err := conn.QueryRow(ctx, `
 		SELECT age(xmin), kind, who FROM (

@@ -49,7 +49,7 @@ type frozen struct {
 // late reports whether autovacuum, which starts to freeze at MaxAge, is too slow or held back.
 func (f frozen) late() bool { return f.Age > min(f.MaxAge/4*5, failsafeAge) }
 
-func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkFreezing(ctx context.Context, conn *pgx.Conn) error {
 	f := &e.Frozen
 	err := conn.QueryRow(ctx, `
 		SELECT age(d.datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint,
@@ -72,8 +72,8 @@ func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error 
 	return nil
 }
 
-// lookAtQueues finds processes with long queues and processes whose messages are not delivered.
-func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
+// checkQueues finds processes with long queues and processes whose messages are not delivered.
+func (e *examination) checkQueues(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}
@@ -115,9 +115,9 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// lookAtFailing finds runs, crons and bulk operations that make no progress because their own tasks
+// checkFailing finds runs, crons and bulk operations that make no progress because their own tasks
 // fail. The engine or the database is the cause of such a failure.
-func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkFailing(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func internalObject(key process.Key) string {
 	return "process " + key.Namespace + "/" + key.ProcessID
 }
 
-func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {
+func (e *examination) checkKeys(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}

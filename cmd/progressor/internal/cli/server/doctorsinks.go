@@ -17,8 +17,8 @@ const (
 	lateLease = time.Minute
 	// nearMaxLag is the portion of max_lag from which doctor warns.
 	nearMaxLag = 0.8
-	// newLetters is how long doctor warns about a dead letter.
-	newLetters = 24 * time.Hour
+	// deadLetterWarning is how long doctor warns about a dead letter.
+	deadLetterWarning = 24 * time.Hour
 )
 
 // sinkFacts are the facts about a sink that doctor judges. Times are ages in seconds.
@@ -39,8 +39,8 @@ type sinkFacts struct {
 	Letters    int64   // dead letters of the last day
 }
 
-// lookAtSinks finds sinks that do not deliver, or soon will not.
-func (e *examination) lookAtSinks(ctx context.Context, conn *pgx.Conn) error {
+// checkSinks finds sinks that do not deliver, or soon will not.
+func (e *examination) checkSinks(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (e *examination) lookAtSinks(ctx context.Context, conn *pgx.Conn) error {
 		  FROM sinks s
 		  JOIN sink_lags l ON l.namespace = s.namespace AND l.sink_id = s.sink_id
 		  LEFT JOIN nodes n ON n.node_id = s.node_id
-		 ORDER BY s.namespace, s.sink_id`, newLetters.Seconds())
+		 ORDER BY s.namespace, s.sink_id`, deadLetterWarning.Seconds())
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *sinkFacts) findings() (found []sinkFinding) {
 	case "BROKEN", "DISABLED":
 		add(s.State, explain, "sink %s has been %s for %s, and delivers nothing: %s", name, s.State, span(s.ErrorAge),
 			s.LastError)
-		return append(found, s.letterFindings(name, words)...)
+		return append(found, s.deadLetterFindings(name, words)...)
 	case "FAILING":
 		add(s.State, explain, "sink %s fails: %s in a row, the last one %s ago: %s", name,
 			output.Counted(int(s.Failures), "failure"), span(s.ErrorAge), s.LastError)
@@ -128,11 +128,11 @@ func (s *sinkFacts) findings() (found []sinkFinding) {
 	case s.NodeID == 0 && s.Oldest > lateLease.Seconds():
 		add("lease", next, "no node delivers for sink %s: its oldest change has waited for %s", name, span(s.Oldest))
 	}
-	return append(found, s.letterFindings(name, words)...)
+	return append(found, s.deadLetterFindings(name, words)...)
 }
 
-// letterFindings reports the dead letters of the last day.
-func (s *sinkFacts) letterFindings(name, words string) []sinkFinding {
+// deadLetterFindings reports the dead letters of the last day.
+func (s *sinkFacts) deadLetterFindings(name, words string) []sinkFinding {
 	if s.Letters == 0 {
 		return nil
 	}

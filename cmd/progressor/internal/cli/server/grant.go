@@ -48,7 +48,7 @@ type grantAddCmd struct {
 }
 
 func (grantAddCmd) Help() string {
-	return `Add gives a client a role in the namespaces that match a pattern. Every engine knows it after 10 s at
+	return `Add gives a client a role in the namespaces that match a pattern. Every engine applies it after 10 s at
 most. A client may do what at least one of its roles allows; docs/security.md describes the roles.
 
     progressor grant add key:k3v9q2m1x7ab viewer 'shop/*'
@@ -66,7 +66,7 @@ func (c *grantAddCmd) Run(a *cli.App) error {
 	if err := (auth.Grant{Role: c.Role, Namespaces: c.Namespaces}).Check(); err != nil {
 		return cli.UsageError(err)
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		added, err := storage.AccessOf(conn).AddGrant(ctx, id, c.key(), process.Actor{})
 		switch {
 		case errors.Is(err, process.ErrKeyNotFound):
@@ -117,7 +117,7 @@ func (c *grantListCmd) Run(a *cli.App) error {
 			return err
 		}
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		grants, err := storage.AccessOf(conn).ListGrants(ctx,
 			storage.GrantQuery{Principal: c.Principal, Limit: maxListed})
 		if err != nil {
@@ -143,7 +143,7 @@ type grantRemoveCmd struct {
 }
 
 func (grantRemoveCmd) Help() string {
-	return `Remove takes a role away from a client. Every engine knows it after 10 s at most, and streams of the
+	return `Remove takes a role away from a client. Every engine applies this after 10 s at most, and streams of the
 client that need the role end. A client without roles may do nothing.
 
     progressor grant remove key:k3v9q2m1x7ab viewer 'shop/*'`
@@ -153,7 +153,7 @@ func (c *grantRemoveCmd) Run(a *cli.App) error {
 	if _, err := keyOf(c.Principal); err != nil {
 		return err
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		err := storage.AccessOf(conn).RemoveGrant(ctx, c.key(), process.Actor{})
 		switch {
 		case errors.Is(err, process.ErrGrantNotFound):

@@ -27,8 +27,8 @@ type keyCmd struct {
 // maxKeyName is the maximum size of the name of a key in bytes.
 const maxKeyName = 256
 
-// connected connects to the database of a command and calls f.
-func (f databaseFlags) connected(a *cli.App, run func(context.Context, *pgx.Conn) error) error {
+// withConnection connects to the database of a command and calls run.
+func (f databaseFlags) withConnection(a *cli.App, run func(context.Context, *pgx.Conn) error) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 	if key.Grants, err = grantsOf(id, c.Role, c.Namespaces); err != nil {
 		return cli.UsageError(err)
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		same, err := storage.AccessOf(conn).ListKeys(ctx, storage.KeyQuery{Name: c.Name, ValidOnly: true, Limit: 1})
 		if err != nil {
 			return err
@@ -184,7 +184,7 @@ type listedKey struct {
 }
 
 func (c *keyListCmd) Run(a *cli.App) error {
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		keys, err := storage.AccessOf(conn).ListKeys(ctx, storage.KeyQuery{Limit: maxListed})
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func (c *keyRotateCmd) Run(a *cli.App) error {
 	id, token := auth.NewToken()
 	hash := auth.Hash(token)
 	r := storage.Rotation{KeyID: c.Key, NewID: id, Hash: hash[:], TTL: ttl, Overlap: c.Overlap}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		old, err := storage.AccessOf(conn).RotateKey(ctx, r, process.Actor{})
 		if errors.Is(err, process.ErrKeyNotFound) {
 			return noKey(c.Key)
@@ -279,7 +279,7 @@ valid again.
 }
 
 func (c *keyRevokeCmd) Run(a *cli.App) error {
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		key, err := storage.AccessOf(conn).RevokeKey(ctx, c.Key, process.Actor{})
 		if errors.Is(err, process.ErrKeyNotFound) {
 			return noKey(c.Key)

@@ -58,7 +58,7 @@ func (s *opsServer) setPhase(phase string) {
 	}
 }
 
-// denyTo lets an engine send no requests to the listener.
+// denyTo prevents an engine from sending requests to the listener.
 func (s *opsServer) denyTo(egress *remote.Egress) {
 	if s != nil {
 		egress.DenyListener(s.listener.Addr())

@@ -74,8 +74,8 @@ func (f dsnFlag) runPasswordCommand(ctx context.Context) (string, error) {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("--db.password-command: timed out: %w", ctx.Err())
 	case err != nil:
-		said := strings.TrimSpace(stderr.String())
-		return "", fmt.Errorf("--db.password-command: %w: %s", err, said[:min(len(said), maxCommandError)])
+		output := strings.TrimSpace(stderr.String())
+		return "", fmt.Errorf("--db.password-command: %w: %s", err, output[:min(len(output), maxCommandError)])
 	}
 	return firstLine("--db.password-command", stdout.Bytes())
 }

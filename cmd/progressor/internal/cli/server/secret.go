@@ -106,7 +106,7 @@ func (c *secretPutCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		stored := storage.SecretsOf(conn)
 		vault, err := c.Secrets.open(stored)
 		if err != nil {
@@ -217,7 +217,7 @@ type listedSecret struct {
 }
 
 func (c *secretListCmd) Run(a *cli.App) error {
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		all, err := storage.SecretsOf(conn).List(ctx)
 		if err != nil {
 			return err
@@ -241,14 +241,14 @@ type secretRemoveCmd struct {
 }
 
 func (secretRemoveCmd) Help() string {
-	return `Remove deletes a secret. Every engine knows it after 10 s at most. Requests whose headers refer to the
+	return `Remove deletes a secret. Every engine applies this after 10 s at most. Requests whose headers refer to the
 secret then fail.
 
     progressor secret remove stripe --namespaces 'shop/*'`
 }
 
 func (c *secretRemoveCmd) Run(a *cli.App) error {
-	return c.connected(a, func(ctx context.Context, conn *pgx.Conn) error {
+	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
 		removed, err := storage.RemoveSecret(ctx, conn, c.key())
 		switch {
 		case err != nil:

@@ -59,8 +59,8 @@ func (f tracingFlags) check() error {
 	return nil
 }
 
-// asked reports whether the settings enable traces.
-func (f tracingFlags) asked(getenv func(string) (string, bool)) bool {
+// areEnabled reports whether the settings enable traces.
+func (f tracingFlags) areEnabled(getenv func(string) (string, bool)) bool {
 	env := func(name string) string { v, _ := getenv(name); return v }
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || env("OTEL_TRACES_EXPORTER") == "none" {
 		return false
@@ -110,7 +110,7 @@ func (f tracingFlags) open(
 	ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger,
 	registry prometheus.Registerer,
 ) (*traces, error) {
-	if !f.asked(getenv) {
+	if !f.areEnabled(getenv) {
 		return nil, nil
 	}
 	exporter, err := f.exporter(ctx, getenv)
@@ -168,7 +168,7 @@ func newSpanQueue(next sdktrace.SpanExporter, most int, log *slog.Logger, regist
 	for _, reason := range []string{"queue", "export"} {
 		q.dropped.WithLabelValues(reason)
 	}
-	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(counting{q}, sdktrace.WithMaxQueueSize(most))
+	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(countingExporter{q}, sdktrace.WithMaxQueueSize(most))
 	return q
 }
 
@@ -185,12 +185,12 @@ func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// counting is the exporter behind a queue.
-type counting struct{ *spanQueue }
+// countingExporter is the exporter behind a queue.
+type countingExporter struct{ *spanQueue }
 
 // ExportSpans exports a batch. It logs an error once until exports succeed again, and does not
 // return it to the SDK, which would log it each time.
-func (c counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (c countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer c.waiting.Add(-int64(len(spans)))
 	if err := c.next.ExportSpans(ctx, spans); err != nil {
 		c.dropped.WithLabelValues("export").Add(float64(len(spans)))
@@ -207,7 +207,7 @@ func (c counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 }
 
 // Shutdown stops the exporter.
-func (c counting) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
+func (c countingExporter) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
 
 // contextLog adds the IDs of a request and of a trace to log lines about them.
 type contextLog struct{ slog.Handler }

@@ -45,20 +45,20 @@ func TestTracingFlags(t *testing.T) {
 			}
 			return "", false
 		}
-		if got := (tracingFlags{}).asked(getenv); got != want {
+		if got := (tracingFlags{}).areEnabled(getenv); got != want {
 			t.Errorf("%q: %v", env, got)
 		}
 	}
 }
 
-// stuck is a collector that accepts nothing until it is released.
-type stuck struct {
+// blockedExporter is a collector that accepts nothing until it is released.
+type blockedExporter struct {
 	sdktrace.SpanExporter
 	open chan struct{}
 	err  error
 }
 
-func (s *stuck) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (s *blockedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	<-s.open
 	return errors.Join(s.err, s.SpanExporter.ExportSpans(ctx, spans))
 }
@@ -85,7 +85,7 @@ func TestSpanQueue(t *testing.T) {
 		"broken": {errors.New("no"), 0, all - most, most},
 	} {
 		taken := tracetest.NewInMemoryExporter()
-		exporter := &stuck{taken, make(chan struct{}), test.err}
+		exporter := &blockedExporter{taken, make(chan struct{}), test.err}
 		q := newSpanQueue(exporter, most, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(q))
 		for range all {

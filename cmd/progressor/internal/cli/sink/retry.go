@@ -94,7 +94,7 @@ func (c *sinkRetryCmd) Run(a *cli.App) error {
 	switch {
 	case c.DryRun && n > 0:
 		fmt.Fprintln(a.Stdout)
-		return printLetters(a, resp.GetDeadLetters())
+		return printDeadLetters(a, resp.GetDeadLetters())
 	case waiting > 0:
 		what := "progress"
 		if stopped(resp.GetSink()) {
@@ -249,7 +249,7 @@ func (c *sinkRetryCmd) printEnd(
 		return err
 	}
 	fmt.Fprintln(a.Stdout)
-	return printLetters(a, end.GetDeadLetters())
+	return printDeadLetters(a, end.GetDeadLetters())
 }
 
 // printRetryJSON prints the result of a retry for programs.
@@ -269,9 +269,9 @@ func printRetryJSON(
 	})
 }
 
-// letters describes how many changes of a sink became dead letters, and how many dead letters the
-// sink still has.
-func letters(s *progressorv1.SinkStatus) string {
+// showDeadLetters describes how many changes of a sink became dead letters, and how many dead
+// letters the sink still has.
+func showDeadLetters(s *progressorv1.SinkStatus) string {
 	text := output.ID(s.GetDeadLetters())
 	if s.GetStoredDeadLetters() != s.GetDeadLetters() {
 		text += fmt.Sprintf(", %s left", output.Thousands(s.GetStoredDeadLetters()))
@@ -282,8 +282,8 @@ func letters(s *progressorv1.SinkStatus) string {
 	return text
 }
 
-// printLetters prints a table of dead letters.
-func printLetters(a *cli.App, list []*progressorv1.SinkDeadLetter) error {
+// printDeadLetters prints a table of dead letters.
+func printDeadLetters(a *cli.App, list []*progressorv1.SinkDeadLetter) error {
 	var rows []table.Row
 	for _, d := range list {
 		state := ""

@@ -12,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// letter returns a dead letter. waits reports whether it waits to be delivered again.
-func letter(id int64, waits bool) *progressorv1.SinkDeadLetter {
+// deadLetter returns a dead letter. waits reports whether it waits to be delivered again.
+func deadLetter(id int64, waits bool) *progressorv1.SinkDeadLetter {
 	d := &progressorv1.SinkDeadLetter{
 		ChangeId: id, ProcessId: "p", Kind: progressorv1.ChangeKind_CHANGE_KIND_EVENT, Type: "stored",
 		Error: "HTTP 413", Attempts: 1,
@@ -40,10 +40,10 @@ const (
 
 // Retry sends the selection of the flags, and prints what happens next.
 func TestRetry(t *testing.T) {
-	deleted := letter(9, false)
+	deleted := deadLetter(9, false)
 	deleted.ChangeDeleted = true
 	f := &clitest.Engine{Retries: []*progressorv1.RetrySinkDeadLettersResponse{
-		selected(active, letter(7, true), letter(8, true), deleted),
+		selected(active, deadLetter(7, true), deadLetter(8, true), deleted),
 	}}
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "sink", "retry", "orders", "audit", "--letter", "7", "--letter", "8", "--process", "~flow/r",
@@ -55,12 +55,12 @@ func TestRetry(t *testing.T) {
 		Namespace: "orders", SinkId: "audit", ChangeIds: []int64{7, 8}, OfProcessId: "~flow/r", Error: "HTTP 413",
 		SinceTime: timestamppb.New(at), UntilTime: timestamppb.New(at.AddDate(0, 0, 1)),
 	})
-	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(paused, letter(7, true))}
+	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(paused, deadLetter(7, true))}
 	clitest.WantLines(t, p.OK(t, "sink", "retry", "orders", "audit", "--all"), "state paused",
 		"to deliver them: progressor sink resume orders audit")
 	clitest.WantRequest(t, f.Last,
 		&progressorv1.RetrySinkDeadLettersRequest{Namespace: "orders", SinkId: "audit", All: true})
-	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(active, letter(7, false))}
+	f.Retries = []*progressorv1.RetrySinkDeadLettersResponse{selected(active, deadLetter(7, false))}
 	clitest.WantLines(t, p.OK(t, "sink", "retry", "orders", "audit", "--all", "--dry-run"), "selected 1",
 		"7 p event stored 1 HTTP 413")
 	clitest.WantRequest(t, f.Last,
@@ -101,8 +101,8 @@ func TestRetryWaits(t *testing.T) {
 		return r
 	}
 	some := []*progressorv1.RetrySinkDeadLettersResponse{
-		selected(active, letter(7, true), letter(8, true)), selected(active, letter(8, true)),
-		selected(active, letter(8, false)),
+		selected(active, deadLetter(7, true), deadLetter(8, true)), selected(active, deadLetter(8, true)),
+		selected(active, deadLetter(8, false)),
 	}
 	r := retry(cli.ExitFailed, some)
 	clitest.WantLines(t, r.Stdout, "selected 2", "delivered 1", "failed 1", "8 p event stored 1 HTTP 413")
@@ -118,11 +118,11 @@ func TestRetryWaits(t *testing.T) {
 			t.Errorf("%s lacks %s", r.Stdout, text)
 		}
 	}
-	all := []*progressorv1.RetrySinkDeadLettersResponse{selected(active, letter(7, true)), selected(active)}
+	all := []*progressorv1.RetrySinkDeadLettersResponse{selected(active, deadLetter(7, true)), selected(active)}
 	clitest.WantLines(t, retry(cli.ExitOK, all).Stdout, "selected 1", "delivered 1", "failed 0")
 	none := []*progressorv1.RetrySinkDeadLettersResponse{selected(active)}
 	clitest.WantLines(t, retry(cli.ExitOK, none).Stdout, "selected 0", "delivered 0")
-	stopped := []*progressorv1.RetrySinkDeadLettersResponse{selected(paused, letter(7, true))}
+	stopped := []*progressorv1.RetrySinkDeadLettersResponse{selected(paused, deadLetter(7, true))}
 	r = retry(cli.ExitConflict, stopped)
 	if !strings.Contains(r.Stderr, "the sink is paused: 1 dead letter waits until it is resumed") ||
 		!strings.Contains(r.Stderr, "progressor sink resume orders audit") {

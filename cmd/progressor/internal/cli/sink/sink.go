@@ -220,7 +220,7 @@ func printSink[P interface{ GetSink() *progressorv1.Sink }](a *cli.App, resp P) 
 		output.Field{"signed", signed},
 		output.Field{"format", strings.ToLower(output.Enum(m.GetFormat()))},
 		output.Field{"max lag", output.Duration(m.GetMaxLag().AsDuration())},
-		output.Field{"dead letters", letters(s)},
+		output.Field{"dead letters", showDeadLetters(s)},
 		output.Field{"created", output.Time(m.GetCreatedTime())},
 		output.Field{"updated", output.Time(m.GetUpdatedTime())},
 	)
@@ -228,7 +228,7 @@ func printSink[P interface{ GetSink() *progressorv1.Sink }](a *cli.App, resp P) 
 		return err
 	}
 	fmt.Fprintln(a.Stdout)
-	return printLetters(a, s.GetRecentDeadLetters())
+	return printDeadLetters(a, s.GetRecentDeadLetters())
 }
 
 func lag(s *progressorv1.SinkStatus) string {

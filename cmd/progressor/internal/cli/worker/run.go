@@ -80,9 +80,9 @@ func (c *workerRunCmd) check() error {
 	return nil
 }
 
-// look returns an error if a namespace does not exist or is not for workers. It ignores an engine
-// that cannot be reached, because the worker waits for it.
-func (c *workerRunCmd) look(a *cli.App) error {
+// checkNamespaces returns an error if a namespace does not exist or is not for workers. It ignores
+// an engine that cannot be reached, because the worker waits for it.
+func (c *workerRunCmd) checkNamespaces(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	for _, name := range c.Namespace {
@@ -111,7 +111,7 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if err := c.check(); err != nil {
 		return cli.UsageError(err)
 	}
-	if err := c.look(a); err != nil {
+	if err := c.checkNamespaces(a); err != nil {
 		return err
 	}
 	log := c.Log.Logger(a)

@@ -90,7 +90,7 @@ func TestExecutedWithinMemory(t *testing.T) {
 }
 
 // When an attempt is over, all processes of its group are killed, even if they ignore SIGTERM.
-func TestExecutedUntilTold(t *testing.T) {
+func TestCancelKillsTheGroup(t *testing.T) {
 	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600",
 		"trap 'exit 0' TERM; sleep 600 & wait"} {
 		pid := filepath.Join(t.TempDir(), "pid")
@@ -107,8 +107,8 @@ func TestExecutedUntilTold(t *testing.T) {
 			return err
 		})
 		cancel(&client.CancelError{Reason: "enough"})
-		if _, told := errors.AsType[*client.CancelError](<-done); !told {
-			t.Errorf("%s: the cause is not handed on", command)
+		if _, cancelled := errors.AsType[*client.CancelError](<-done); !cancelled {
+			t.Errorf("%s: the error is not the cause of the cancel", command)
 		}
 		group, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil {
@@ -116,7 +116,7 @@ func TestExecutedUntilTold(t *testing.T) {
 		}
 		clitest.Eventually(t, command+": no process is left", func() error {
 			if err := unix.Kill(-group, 0); err == nil {
-				return errors.New("somebody is")
+				return errors.New("a process is left")
 			}
 			return nil
 		})

@@ -189,7 +189,7 @@ func TestAccessServiceRejects(t *testing.T) {
 	wantCode(t, add("key:abc"), connect.CodeNotFound, `there is no valid key "abc"`)
 	_, err = root.RevokeKey(ctx, &progressorv1.RevokeKeyRequest{KeyId: "A B"})
 	wantCode(t, err, connect.CodeInvalidArgument, "key_id: must have 1 to 32 of the small letters")
-	for _, token := range []string{"!", "eA"} { // eA is x
+	for _, token := range []string{"!", "eA"} { // eA is "x" in Base64
 		_, err = root.ListGrants(ctx, &progressorv1.ListGrantsRequest{PageToken: token})
 		wantCode(t, err, connect.CodeInvalidArgument, "page_token")
 		_, err = root.ListConsoleLogins(ctx, &progressorv1.ListConsoleLoginsRequest{PageToken: token})

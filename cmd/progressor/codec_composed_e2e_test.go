@@ -26,7 +26,7 @@ func (e *coded) composed(k codec.Codec) {
 			return note{m.Text + "!"}, nil
 		})
 		client.Handle(w, "fail", func(context.Context, note) (note, error) {
-			return note{}, processor.Fail("broken", "as told").NonRetryable()
+			return note{}, processor.Fail("broken", "failed by the test").NonRetryable()
 		})
 		client.Handle(w, "undo", func(_ context.Context, args undone) (note, error) {
 			compensated <- args

@@ -26,7 +26,7 @@ import (
 )
 
 // keys is a codec whose keys a test can replace.
-type keys struct{ now atomic.Pointer[codec.AESGCM] }
+type keys struct{ current atomic.Pointer[codec.AESGCM] }
 
 // newKeys returns a codec with keys. Each key is the last byte of its ID, repeated. The first key
 // encrypts.
@@ -52,21 +52,21 @@ func (k *keys) set(t *testing.T, ids ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.now.Store(c)
+	k.current.Store(c)
 }
 
 func (k *keys) Encode(ctx context.Context, p codec.Payload) ([]byte, error) {
-	return k.now.Load().Encode(ctx, p)
+	return k.current.Load().Encode(ctx, p)
 }
 func (k *keys) Decode(ctx context.Context, p codec.Payload) ([]byte, error) {
-	return k.now.Load().Decode(ctx, p)
+	return k.current.Load().Decode(ctx, p)
 }
 
 // All payloads of these tests begin with hunter2-, as noSecrets expects.
 const inClear = "hunter2-"
 
-// seen is a processor that fails if it gets a payload that is not decoded.
-func seen(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+// decodedProcessor is a processor that fails if it gets a payload that is not decoded.
+func decodedProcessor(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	payloads := [][]byte{r.GetArgs(), r.GetContext(), r.GetProcess().GetAuxState(), r.GetChild().GetResponse()}
 	for _, e := range r.GetProcess().GetHistory() {
 		payloads = append(payloads, e.GetPayload())
@@ -83,9 +83,9 @@ func seen(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Proc
 	case r.GetChild() != nil:
 		result.AuxState([]byte(inClear + "state after " + string(r.GetChild().GetResponse())))
 	case args == "reject":
-		return nil, processor.Reject("no", "as told").WithDetails([]byte(inClear + "details"))
+		return nil, processor.Reject("no", "rejected by the test").WithDetails([]byte(inClear + "details"))
 	case args == "fail":
-		return nil, processor.Fail("broken", "as told").WithDetails(inClear + "details")
+		return nil, processor.Fail("broken", "failed by the test").WithDetails(inClear + "details")
 	case args == "parent":
 		result.StartChild("", "child", []byte(inClear+"child"), []byte(inClear+"notify"))
 	case args == "child":
@@ -112,7 +112,7 @@ func newCoded(t *testing.T, p, c codec.Codec) *coded {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--log.level", "debug", "--db.dsn", dsn)
-	served := httptest.NewServer(processor.Handler(processor.Func(seen), processor.WithCodec(p),
+	served := httptest.NewServer(processor.Handler(processor.Func(decodedProcessor), processor.WithCodec(p),
 		processor.WithLogger(slog.New(slog.DiscardHandler))))
 	t.Cleanup(served.Close)
 	d.Client.OK(t, "namespace", "put", "orders", "--connect-url", served.URL, "--changes", "event,lifecycle",
@@ -184,7 +184,7 @@ func TestPayloadsAreEncrypted(t *testing.T) {
 	k := newKeys(t, "k1")
 	e := newCoded(t, k, k)
 	e.processes()
-	e.answers()
+	e.rejections()
 	e.watches()
 	e.jobs(k)
 	e.flows(k)
@@ -256,8 +256,8 @@ func (e *coded) eventually(want string) {
 	}
 }
 
-// answers checks details of rejections and failures, and a repair with args.
-func (e *coded) answers() {
+// rejections checks details of rejections and failures, and a repair with args.
+func (e *coded) rejections() {
 	e.Helper()
 	_, err := e.call(e.c, "reject", "")
 	e.want("the rejection", string(client.Detail(err).GetRejection().GetDetails()), "hunter2-details")
@@ -320,7 +320,7 @@ func (e *coded) jobs(k codec.Codec) {
 			if err := client.ReportDetails(ctx, 50, "half", note{inClear + "progress"}); err != nil {
 				return m, err
 			}
-			return m, processor.Fail("broken", "as told").WithDetails(inClear + "details")
+			return m, processor.Fail("broken", "failed by the test").WithDetails(inClear + "details")
 		case m.Text == "hunter2-first":
 			e.want("the progress", client.LastProgress(ctx).GetDetails().GetFields()["text"].GetStringValue(),
 				"hunter2-progress")

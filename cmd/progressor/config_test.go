@@ -106,7 +106,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: must be 1 to 64"},
 		{"scans", dsn, []string{"--db.scan-conns", "1"}, "--db.scan-conns: must be 2 to 1000 (got 1)"},
 		{"reads", dsn, []string{"--db.max-conns", "0"}, "--db.max-conns: must be 1 to 1000 (got 0)"},
-		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: must be a list"},
+		{"namespaces is not a list", "namespaces: {a: b}", nil, "namespaces: must be a list"},
 		{"namespace without name", "namespaces: [{max_running: 1}]", nil, "namespaces[0].namespace is missing"},
 		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is defined twice"},
 		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil,

@@ -33,7 +33,7 @@ func TestConstraints(t *testing.T) {
 	}
 	d.Client.OK(t, "constraint", "delete", "mail", "all")
 	if list := d.Client.OK(t, "constraint", "list", "mail"); strings.Contains(list, "burst") {
-		t.Errorf("it is still there:\n%s", list)
+		t.Errorf("the constraint is still listed:\n%s", list)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"put mail c --max-running 1 --match job.nmae=='x'",

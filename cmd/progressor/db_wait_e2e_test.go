@@ -191,8 +191,8 @@ func TestServeStopsWaiting(t *testing.T) {
 	}
 }
 
-// An engine does not wait if waiting cannot help.
-func TestServeDoesNotWaitInVain(t *testing.T) {
+// An engine does not wait for its database after an error that waiting cannot resolve.
+func TestServeReportsPermanentErrors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	for with, want := range map[string]string{

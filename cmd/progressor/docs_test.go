@@ -276,7 +276,7 @@ func TestDiagramsNameEveryStatus(t *testing.T) {
 var pageLink = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 
 // Links between pages lead to files and headings that exist.
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksAreValid(t *testing.T) {
 	var pages []string
 	for _, place := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md", "sdk/*/*.md", "*.md"} {
 		found, err := filepath.Glob("../../" + place)
@@ -285,18 +285,18 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	looked := 0
+	links := 0
 	headings := map[string][]string{} // by page
 	for _, file := range pages {
 		page := readPage(t, strings.TrimPrefix(file, "../../"))
 		for _, m := range pageLink.FindAllStringSubmatch(page, -1) {
-			looked++
+			links++
 			target := file
 			if m[1] != "" {
 				target = filepath.Join(filepath.Dir(file), m[1])
 			}
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s: %s leads nowhere", file, m[0])
+				t.Errorf("%s: the target of %s does not exist", file, m[0])
 				continue
 			}
 			if m[2] == "" {
@@ -310,8 +310,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if looked < 50 {
-		t.Errorf("only %d links found", looked)
+	if links < 50 {
+		t.Errorf("only %d links found", links)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestDev(t *testing.T) {
 	}
 	d.Stop(t)
 	if _, err := pgx.Connect(t.Context(), strings.TrimSpace(string(dsn))); err == nil {
-		t.Error("PostgreSQL is still there")
+		t.Error("PostgreSQL still runs")
 	}
 
 	again := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--kafka", "--kafka-listen",
@@ -189,7 +189,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
 	reached, release := make(chan struct{}), make(chan struct{})
-	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	blocked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(reached)
 		select {
 		case <-release:
@@ -198,13 +198,13 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"result":{}}`)
 	}))
-	defer stuck.Close()
+	defer blocked.Close()
 	defer close(release)
 	one := background(t, env, "serve", "--listen", "127.0.0.1:0")
 	two := background(t, env, "serve", "--listen", "127.0.0.1:0", "--debug.listen", "127.0.0.1:0")
-	one.Client.OK(t, "namespace", "put", "stuck", "--connect-url", stuck.URL, "--encoding", "json")
-	clitest.WantLines(t, two.Client.OK(t, "namespace", "list"), "stuck")
-	one.Client.OK(t, "start", "stuck", "s-1", "--accepted")
+	one.Client.OK(t, "namespace", "put", "blocked", "--connect-url", blocked.URL, "--encoding", "json")
+	clitest.WantLines(t, two.Client.OK(t, "namespace", "list"), "blocked")
+	one.Client.OK(t, "start", "blocked", "s-1", "--accepted")
 	select {
 	case <-reached:
 	case <-time.After(clitest.DaemonWait):
@@ -216,7 +216,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	}
 	codes := []int{one.Await(t), two.Await(t)}
 	if codes[0] != cli.ExitInterrupted && codes[1] != cli.ExitInterrupted {
-		t.Errorf("codes %d: the node that runs a task does not stop at once by the second signal", codes)
+		t.Errorf("codes %d: a second signal does not stop the node with the task at once", codes)
 	}
 }
 

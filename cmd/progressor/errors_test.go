@@ -36,7 +36,7 @@ var errorCases = []errorCase{
 			"process is ERROR). Next: progressor repair demo o-1 --simple",
 	},
 	{
-		"an answer that is none, in words with a no-break space",
+		"an invalid response, with a no-break space",
 		clitest.EngineError(connect.CodeAborted,
 			"task 7 of demo/o-1 failed: bad_response: proto:\u00a0(line 1:2):\nunknown field",
 			&progressorv1.ErrorDetail{
@@ -100,7 +100,7 @@ var errorCases = []errorCase{
 			`task 8). Next: send another request: nothing was changed`,
 	},
 	{
-		"not found, with an id to quote",
+		"not found, with a name that must be quoted",
 		clitest.EngineError(connect.CodeNotFound, "process not found", &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, Namespace: "my shop", ProcessId: "o-1",
 		}),
@@ -114,7 +114,7 @@ var errorCases = []errorCase{
 		cli.ExitUsage, "progressor: at most 256 bytes (too_large, field process_id)",
 	},
 	{
-		"a field of all lists",
+		"a field that all lists have",
 		clitest.EngineError(connect.CodeInvalidArgument, "page_size: must be less than or equal to 1000",
 			&progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "page_size",

@@ -26,7 +26,7 @@ import (
 func peer(t *testing.T, language, dir string, args ...string) (first string, cmd *exec.Cmd) {
 	t.Helper()
 	if _, err := exec.LookPath(language); err != nil {
-		t.Skipf("there is no %s", language)
+		t.Skipf("%s is not installed", language)
 	}
 	cmd = exec.Command(language, args...)
 	cmd.Dir = filepath.Join("../../examples", dir)
@@ -177,7 +177,7 @@ func TestQuickstartsAreExamples(t *testing.T) {
 			file := fmt.Sprintf("examples/"+language.file, name)
 			if code := "cat > .progressor/" + name + filepath.Ext(file) + " <<'EOF'\n" + readPage(t, file) +
 				"EOF\n"; !strings.Contains(page, code) {
-				t.Errorf("docs/quickstart/%s.md does not have %s as it is", language.page, file)
+				t.Errorf("docs/quickstart/%s.md does not contain the unchanged %s", language.page, file)
 			}
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// standing is a processor whose tasks block, fail or set a timer, depending on their args. Timers
+// scripted is a processor whose tasks block, fail or set a timer, depending on their args. Timers
 // fail, and cancels block.
-func standing(done <-chan struct{}) processor.Processor {
+func scripted(done <-chan struct{}) processor.Processor {
 	return processor.Func(func(ctx context.Context,
 		r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		word := strings.Trim(string(r.GetArgs()), `"`)
@@ -56,8 +56,9 @@ func standing(done <-chan struct{}) processor.Processor {
 // situation and the output of explain.
 type reason struct {
 	name string
-	// Command lines; words in '' are one; poll NS [NAME]: worker w1 takes a task; look NS: worker
-	// w0 polls without a result.
+	// Command lines. Two of them are not commands of progressor: with "poll NS [NAME]", worker w1
+	// takes a task, and with "look NS", worker w0 polls without a result. A line that begins with
+	// "!" may fail.
 	begin []string
 	id    string // NS ID
 	says  []string
@@ -86,7 +87,7 @@ var plainReasons = []reason{
 	{"a resume", []string{"start push held", "suspend push held --reason 'an audit'"}, "push held",
 		[]string{"waits for operator", "now It has been suspended since", ": an audit.",
 			"unblock progressor resume push held."}},
-	{"its last word", []string{"start push cancels", "cancel push cancels --grace 30m --reason 'no money'"},
+	{"its cancel task", []string{"start push cancels", "cancel push cancels --grace 30m --reason 'no money'"},
 		"push cancels",
 		[]string{"(CANCEL) runs on node", "It was asked to end (no money). After the grace period, at",
 			"it is CANCELLED in any case."}},
@@ -95,7 +96,7 @@ var plainReasons = []reason{
 			"progressor remove push ends deletes it."}},
 	{"its end, cancelled", []string{"start push ended", "cancel push ended --grace 0s --reason 'no money'"},
 		"push ended", []string{"now It has been CANCELLED since", "no money."}},
-	{"a place", []string{"namespace put small --connect-url URL --max-running 1", "start small one", "start small two",
+	{"a slot", []string{"namespace put small --connect-url URL --max-running 1", "start small one", "start small two",
 		"call small one --args hold --accepted", "call small two --accepted"}, "small two",
 		[]string{"waits for place",
 			"1 task of the namespace runs, and its max_running is 1 on each of the nodes that take tasks (1)",
@@ -110,15 +111,15 @@ var plainReasons = []reason{
 		"shut one",
 		[]string{"waits for time",
 			"Namespace shut is also paused: nothing begins before it is resumed (progressor namespace resume shut)."}},
-	{"a worker, and there is none", []string{"namespace put nobody --pull", "start nobody one --accepted"},
-		"nobody one",
-		[]string{"waits for place", "(INIT) has waited for a worker since", "and no worker polls namespace nobody.",
+	{"a worker, and none polls", []string{"namespace put unpolled --pull", "start unpolled one --accepted"},
+		"unpolled one",
+		[]string{"waits for place", "(INIT) has waited for a worker since", "and no worker polls namespace unpolled.",
 			"client.Worker with HandleProcesses", "progressor worker run takes only jobs"}},
 	{"a worker, and all have the directive quiet",
-		[]string{"namespace put hushed --pull", "look hushed", "start hushed one --accepted",
-			"worker stop hushed w0 --quiet"}, "hushed one",
-		[]string{"and 1 worker polled namespace hushed recently, but none may take new tasks: w0 (quiet).",
-			"unblock progressor worker stop hushed w0 --continue lets that worker take tasks again."}},
+		[]string{"namespace put quieted --pull", "look quieted", "start quieted one --accepted",
+			"worker stop quieted w0 --quiet"}, "quieted one",
+		[]string{"and 1 worker polled namespace quieted recently, but none may take new tasks: w0 (quiet).",
+			"unblock progressor worker stop quieted w0 --continue lets that worker take tasks again."}},
 	{"the worker that has it", []string{"namespace put leased --pull", "start leased one --accepted", "poll leased"},
 		"leased one",
 		[]string{"now Worker w1 holds task", "(INIT), attempt 1, for", "Without a heartbeat, it loses it at",
@@ -126,7 +127,7 @@ var plainReasons = []reason{
 }
 
 var jobReasons = []reason{
-	{"a worker, and there is none", []string{"namespace put jobs --pull", "job enqueue jobs mail --id alone"},
+	{"a worker, and none polls", []string{"namespace put jobs --pull", "job enqueue jobs mail --id alone"},
 		"jobs alone",
 		[]string{`now Job "mail" has waited for a worker since`, "and no worker polls namespace jobs.",
 			"unblock Start one: progressor worker run --namespace jobs --job mail --exec COMMAND."}},
@@ -275,7 +276,7 @@ var runReasons = []reason{
 func TestExplainReasons(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
-	target := httptest.NewServer(processor.Handler(standing(done)))
+	target := httptest.NewServer(processor.Handler(scripted(done)))
 	t.Cleanup(target.Close)
 	dsn := storagetest.DSN(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "--engine.drain-timeout", "1ms")
@@ -329,7 +330,7 @@ func waitsFor(t *testing.T, d *clitest.Daemon, r reason, url string) {
 	}
 	ns, id, _ := strings.Cut(r.id, " ")
 	out := ""
-	clitest.Eventually(t, r.id+" says it", func() error {
+	clitest.Eventually(t, "explain "+r.id, func() error {
 		out = d.Client.OK(t, "explain", ns, id)
 		narrow := strings.Join(strings.Fields(out), " ")
 		for _, want := range r.says {

@@ -47,13 +47,13 @@ func offline(out []byte) bool {
 func fetched(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) {
-		t.Skipf("there is no %s", name)
+		t.Skipf("%s is not installed", name)
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if offline(out) {
-			t.Skipf("%s reaches no registry: %s", name, out)
+			t.Skipf("%s cannot reach its registry: %s", name, out)
 		}
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -67,7 +67,7 @@ func TestNodeClient(t *testing.T) {
 	}
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("there is no %s", name)
+			t.Skipf("%s is not installed", name)
 		}
 	}
 	root, err := filepath.Abs("../..")
@@ -147,7 +147,7 @@ func TestGrpcurl(t *testing.T) {
 		address, "progressor.v1.ProcessService/GetProcess")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Errorf("an unknown process is no error:\n%s", out)
+		t.Errorf("an unknown process is not reported as an error:\n%s", out)
 	}
 	clitest.WantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody",
 		`"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)

@@ -55,7 +55,7 @@ func (l *limits) id() string {
 // xs returns a text of n bytes that begins with a prefix.
 func xs(prefix string, n int) string { return prefix + strings.Repeat("x", n-len(prefix)) }
 
-// attributes returns a JSON object of n bytes, without spaces.
+// attributesOf returns a JSON object of n bytes, without spaces.
 func attributesOf(n int) *structpb.Struct {
 	const empty = len(`{"k":""}`)
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue(xs("", n-empty))}}

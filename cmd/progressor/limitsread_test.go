@@ -289,8 +289,8 @@ func TestLargestProcess(t *testing.T) {
 		l.prints(&progressorv1.AwaitTaskResponse{}, "await", limitsNamespace, id, "-k", key))
 }
 
-// TestLargestJob does the same with a job whose first attempt fails, from the API, SQL and the
-// command line.
+// TestLargestJob does the same as TestLargestProcess with a job whose first attempt fails, from the
+// API, SQL and the command line.
 func TestLargestJob(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -382,7 +382,7 @@ func TestLargestJob(t *testing.T) {
 		l.prints(&progressorv1.FetchResultResponse{}, "job", "result", limitsNamespace, ids[0]))
 }
 
-// TestLargestRun does the same with a run that a person completes.
+// TestLargestRun does the same as TestLargestProcess with a run that a person completes.
 func TestLargestRun(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -53,20 +53,20 @@ func (l *limits) commandRequests() []request {
 			{field: "cron.target.start_run.scope", most: 256}, {field: "cron.target.start_run.scope_id", most: 256},
 		}},
 		{"PauseCron", sends(l.api.Cron.PauseCron), func() proto.Message {
-			return &progressorv1.PauseCronRequest{Namespace: limitsNamespace, CronId: l.stored()}
+			return &progressorv1.PauseCronRequest{Namespace: limitsNamespace, CronId: l.storedCron()}
 		}, []bound{{field: "note", most: reason}}},
 		{"ResumeCron", sends(l.api.Cron.ResumeCron), func() proto.Message {
-			return &progressorv1.ResumeCronRequest{Namespace: limitsNamespace, CronId: l.stored()}
+			return &progressorv1.ResumeCronRequest{Namespace: limitsNamespace, CronId: l.storedCron()}
 		}, []bound{{field: "note", most: reason}}},
 		{"StopBackfills", sends(l.api.Cron.StopBackfills), func() proto.Message {
-			return &progressorv1.StopBackfillsRequest{Namespace: limitsNamespace, CronId: l.stored()}
+			return &progressorv1.StopBackfillsRequest{Namespace: limitsNamespace, CronId: l.storedCron()}
 		}, []bound{{field: "reason", most: reason}}},
 		{"CancelFire", sends(l.api.Cron.CancelFire), func() proto.Message {
-			cron, at := l.fired()
+			cron, at := l.runningFire()
 			return &progressorv1.CancelFireRequest{Namespace: limitsNamespace, CronId: cron, FireTime: at}
 		}, []bound{{field: "reason", most: reason}}},
 		{"RerunFire", sends(l.api.Cron.RerunFire), func() proto.Message {
-			cron, at := l.cancelled()
+			cron, at := l.cancelledFire()
 			return &progressorv1.RerunFireRequest{Namespace: limitsNamespace, CronId: cron, FireTime: at}
 		}, []bound{{field: "reason", most: reason}}},
 		{"ListCrons", sends(l.api.Cron.ListCrons), func() proto.Message {
@@ -115,8 +115,8 @@ func (l *limits) cron() *progressorv1.Cron {
 	}
 }
 
-// stored stores such a cron and returns its ID.
-func (l *limits) stored() string {
+// storedCron stores such a cron and returns its ID.
+func (l *limits) storedCron() string {
 	l.t.Helper()
 	r, err := l.api.Cron.CreateCron(l.ctx, &progressorv1.CreateCronRequest{Cron: l.cron()})
 	if err != nil {
@@ -125,10 +125,11 @@ func (l *limits) stored() string {
 	return r.GetCron().GetCronId()
 }
 
-// fired triggers a new cron, and returns its ID and its fire, whose process waits for a worker.
-func (l *limits) fired() (string, *timestamppb.Timestamp) {
+// runningFire triggers a new cron, and returns its ID and its fire, whose process waits for a
+// worker.
+func (l *limits) runningFire() (string, *timestamppb.Timestamp) {
 	l.t.Helper()
-	id := l.stored()
+	id := l.storedCron()
 	r, err := l.api.Cron.TriggerCron(l.ctx, &progressorv1.TriggerCronRequest{Namespace: limitsNamespace, CronId: id})
 	if err != nil {
 		l.t.Fatal(err)
@@ -136,11 +137,11 @@ func (l *limits) fired() (string, *timestamppb.Timestamp) {
 	return id, r.GetFire().GetFireTime()
 }
 
-// cancelled triggers a new cron and cancels the process of the fire. This process waits for a
+// cancelledFire triggers a new cron and cancels the process of the fire. This process waits for a
 // worker, so it ends only because it has no grace period.
-func (l *limits) cancelled() (string, *timestamppb.Timestamp) {
+func (l *limits) cancelledFire() (string, *timestamppb.Timestamp) {
 	l.t.Helper()
-	id := l.stored()
+	id := l.storedCron()
 	r, err := l.api.Cron.TriggerCron(l.ctx, &progressorv1.TriggerCronRequest{Namespace: limitsNamespace, CronId: id})
 	if err != nil {
 		l.t.Fatal(err)
@@ -213,17 +214,17 @@ func TestCommandTextsHaveLimits(t *testing.T) {
 		args func(text string) []string
 	}{
 		{"cron pause", 4096, func(text string) []string {
-			return []string{"cron", "pause", limitsNamespace, l.stored(), "--reason", text}
+			return []string{"cron", "pause", limitsNamespace, l.storedCron(), "--reason", text}
 		}},
 		{"cron resume", 4096, func(text string) []string {
-			return []string{"cron", "resume", limitsNamespace, l.stored(), "--reason", text}
+			return []string{"cron", "resume", limitsNamespace, l.storedCron(), "--reason", text}
 		}},
 		{"cron cancel", 4096, func(text string) []string {
-			id, at := l.fired()
+			id, at := l.runningFire()
 			return []string{"cron", "cancel", limitsNamespace, id, fire(at), "--reason", text}
 		}},
 		{"cron rerun", 4096, func(text string) []string {
-			id, at := l.cancelled()
+			id, at := l.cancelledFire()
 			return []string{"cron", "rerun", limitsNamespace, id, fire(at), "--reason", text}
 		}},
 		{"run repeat", 256, func(text string) []string {
@@ -246,8 +247,9 @@ func TestCommandTextsHaveLimits(t *testing.T) {
 	}
 }
 
-// TestTokensThatNobodyGaveOut sends invented tokens with a process ID that PostgreSQL cannot store.
-func TestTokensThatNobodyGaveOut(t *testing.T) {
+// TestInventedTokensAreRejected sends invented tokens with a process ID that PostgreSQL cannot
+// store.
+func TestInventedTokensAreRejected(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
 	for _, id := range []string{"\x00", "\xff"} {

@@ -48,7 +48,7 @@ func (l *limits) sizeRequests() []request {
 		}}}},
 		{"UpdateCron to the largest", sends(l.api.Cron.UpdateCron), func() proto.Message {
 			c := l.jobCron()
-			c.CronId = l.stored()
+			c.CronId = l.storedCron()
 			return &progressorv1.UpdateCronRequest{Cron: c}
 		}, []bound{{field: "cron.target", most: cronBytes, says: wholeCron, fill: func(m proto.Message, n int) {
 			fillCron(m.(*progressorv1.UpdateCronRequest).GetCron(), n)
@@ -65,16 +65,16 @@ func (l *limits) sizeRequests() []request {
 		{"Release of a token", sends(l.api.Worker.Release), func() proto.Message {
 			return &progressorv1.ReleaseRequest{WorkerId: "w"}
 		}, []bound{{field: "lease_tokens[0]", most: tokenBytes, text: longToken}}},
-		{"Complete of a token", taken(sends(l.api.Worker.Complete)), func() proto.Message {
+		{"Complete of a token", ignoreUnknownToken(sends(l.api.Worker.Complete)), func() proto.Message {
 			return &progressorv1.CompleteRequest{Answer: &progressorv1.CompleteRequest_JobResult{JobResult: result()}}
 		}, []bound{{field: "lease_token", most: tokenBytes, text: longToken}}},
-		{"CompleteBatch of a token", taken(l.completeBatch), func() proto.Message {
+		{"CompleteBatch of a token", ignoreUnknownToken(l.completeBatch), func() proto.Message {
 			answer := &progressorv1.LeaseAnswer{Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: result()}}
 			return &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{answer}}
 		}, []bound{{field: "answers[0].lease_token", most: tokenBytes, text: longToken}}},
-		{"CompleteStep with a token", taken(sends(l.api.Flow.CompleteStep)), complete,
+		{"CompleteStep with a token", ignoreUnknownToken(sends(l.api.Flow.CompleteStep)), complete,
 			[]bound{{field: "token", most: tokenBytes}}},
-		{"ReportStep with a token", taken(sends(l.api.Flow.ReportStep)), report,
+		{"ReportStep with a token", ignoreUnknownToken(sends(l.api.Flow.ReportStep)), report,
 			[]bound{{field: "token", most: tokenBytes}}},
 	}
 }
@@ -82,9 +82,9 @@ func (l *limits) sizeRequests() []request {
 // wholeCron is part of the error about a cron that is too large.
 var wholeCron = fmt.Sprintf("target: the cron must have at most %d bytes", cronBytes)
 
-// taken wraps a request whose token has a valid size, but belongs to no lease and no wait. It
-// ignores the error that the engine has found none.
-func taken(send func(context.Context, proto.Message) error) func(context.Context, proto.Message) error {
+// ignoreUnknownToken wraps a request whose token has a valid size, but belongs to no lease and no
+// wait. It ignores the error that the token is unknown.
+func ignoreUnknownToken(send func(context.Context, proto.Message) error) func(context.Context, proto.Message) error {
 	return func(ctx context.Context, m proto.Message) error {
 		err := send(ctx, m)
 		if connect.CodeOf(err) == connect.CodeFailedPrecondition {
@@ -156,7 +156,7 @@ func TestSizesHaveLimits(t *testing.T) {
 	l.send(t, l.sizeRequests())
 }
 
-// TestSizesOfCommandsHaveLimits gives the same to commands.
+// TestSizesOfCommandsHaveLimits passes the same values to commands.
 func TestSizesOfCommandsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -182,7 +182,7 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 			return p.Run(t, "cron", "create", limitsNamespace, id, "--paused", "-f", "-")
 		}},
 		{"cron update", wholeCron, cronBytes, func(n int) clitest.Result {
-			p, id := l.cli, l.stored()
+			p, id := l.cli, l.storedCron()
 			p.Stdin = cron(id, n)
 			return p.Run(t, "cron", "update", limitsNamespace, id, "-f", "-")
 		}},

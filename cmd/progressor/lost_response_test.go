@@ -19,10 +19,10 @@ import (
 
 var dyingEngines atomic.Int32
 
-// dying is an engine that accepts one request and dies before it answers. If the system allows it,
-// the engine has its own address, because the client tries again, and another test may use the port
-// by then.
-func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
+// dyingEngine is an engine that accepts one request and dies before it answers. If the system
+// allows it, the engine has its own address, because the client tries again, and another test may
+// use the port by then.
+func dyingEngine(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.1.%d:0", dyingEngines.Add(1)))
@@ -70,7 +70,7 @@ func TestLostAnswer(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			for _, reset := range []bool{false, true} {
-				p, taken := dying(t, reset)
+				p, taken := dyingEngine(t, reset)
 				r := p.Run(t, shellWords(line)...)
 				want := regexp.MustCompile(
 					`a response was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
@@ -83,7 +83,7 @@ func TestLostAnswer(t *testing.T) {
 }
 
 // An error response of an engine is final, unless the engine itself does not know the outcome.
-func TestWhatIsNotLost(t *testing.T) {
+func TestErrorResponsesAreFinal(t *testing.T) {
 	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
 		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,
 	} {

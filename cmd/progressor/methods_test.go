@@ -41,7 +41,7 @@ func TestEveryMethodHasACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	looked := 0
+	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("progressor.v1", func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
 			service := f.Services().Get(i)
@@ -51,7 +51,7 @@ func TestEveryMethodHasACommand(t *testing.T) {
 			for j := range service.Methods().Len() {
 				name := string(service.Methods().Get(j).Name())
 				called := regexp.MustCompile(`\.` + name + `(\(\w+,|,|\(\n)`).MatchString(code.String())
-				if looked++; called == (behindClient[name]+inDatabase[name] != "") {
+				if methods++; called == (behindClient[name]+inDatabase[name] != "") {
 					t.Errorf("%s.%s: called by a command: %v, through package client: %q, in the database: %q",
 						service.Name(), name, called, behindClient[name], inDatabase[name])
 				}
@@ -59,7 +59,7 @@ func TestEveryMethodHasACommand(t *testing.T) {
 		}
 		return true
 	})
-	if looked < 80 {
-		t.Errorf("found only %d methods", looked)
+	if methods < 80 {
+		t.Errorf("found only %d methods", methods)
 	}
 }

@@ -46,12 +46,12 @@ func TestNodesOnTheEngine(t *testing.T) {
 		select {
 		case <-look.C:
 		case <-end:
-			t.Fatal("it does not drain")
+			t.Fatal("the engine does not drain")
 		}
 	}
 	clitest.WantLines(t, one.Client.OK(t, "node", "list"), "two:1") // an engine that is draining answers requests
 	if code, _ := clitest.Fetch(t, two.URL+"/readyz"); code != http.StatusOK {
-		t.Errorf("the other one: %d", code)
+		t.Errorf("the other engine: %d", code)
 	}
 	if r := two.Client.Run(t, "node", "drain", "99"); r.Code != cli.ExitNotFound ||
 		!strings.Contains(r.Stderr, "node not found") {

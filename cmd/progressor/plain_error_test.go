@@ -14,7 +14,7 @@ import (
 )
 
 // Errors of a command line are sentences with the names of flags and arguments.
-func TestCommandLineIsCorrectedInWords(t *testing.T) {
+func TestErrorsOfCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -133,12 +133,12 @@ func TestFilesNameTheLine(t *testing.T) {
 }
 
 // The usual ways to request help and the version work.
-func TestCustomaryWords(t *testing.T) {
-	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help",
+func TestHelpAndVersionAliases(t *testing.T) {
+	for line, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help",
 		"--version": "version", "--version -o json": "version -o json"} {
-		if got, want := (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(said)...),
+		if got, want := (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(line)...),
 			(clitest.Program{Commands: newCommands}).OK(t, strings.Fields(same)...); got != want {
-			t.Errorf("%s:\n%s\nwant\n%s", said, got, want)
+			t.Errorf("%s:\n%s\nwant\n%s", line, got, want)
 		}
 	}
 	if r := (clitest.Program{Commands: newCommands}).Run(t, "help", "fly"); r.Code != cli.ExitUsage ||

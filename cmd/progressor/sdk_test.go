@@ -36,7 +36,7 @@ func sdkCopy(t *testing.T, files fs.FS, name string, programs ...string) (dir st
 	t.Helper()
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no %s", program)
+			t.Skipf("%s is not installed", program)
 		}
 	}
 	dir = t.TempDir()

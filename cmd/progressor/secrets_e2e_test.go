@@ -107,7 +107,7 @@ func TestSecrets(t *testing.T) {
 	clitest.Eventually(t, "the cron sends a request", func() error {
 		return to.got("/cron", "Bearer "+firstToken, headerKey)
 	})
-	s.attack(t, rootToken)
+	s.checkAllReads(t, rootToken)
 
 	if r := putSecret(t, dsn, "token", "sho*", secondToken); r.Code != cli.ExitOK {
 		t.Fatalf("%+v", r)
@@ -158,8 +158,8 @@ func (s *tenants) putAgain(t *testing.T, root clitest.Program, to *callee) {
 	}
 }
 
-// attack reads all objects with each role, and all tables as their owner.
-func (s *tenants) attack(t *testing.T, rootToken string) {
+// checkAllReads reads all objects with each role, and all tables as their owner.
+func (s *tenants) checkAllReads(t *testing.T, rootToken string) {
 	t.Helper()
 	tokens := map[string]string{"root": rootToken}
 	for _, role := range []string{"viewer", "author", "admin"} {

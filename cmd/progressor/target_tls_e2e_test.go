@@ -22,9 +22,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// guarded is a processor, and a target of crons and sinks, with a certificate of a private
+// tlsTarget is a processor, and a target of crons and sinks, with a certificate of a private
 // authority. It requires client certificates of another one.
-type guarded struct {
+type tlsTarget struct {
 	*httptest.Server
 	servers, clients *testca.Authority
 	caFile           string
@@ -33,9 +33,9 @@ type guarded struct {
 	last map[string]string // by path: the client of the last request
 }
 
-func newGuarded(t *testing.T) *guarded {
+func newTLSTarget(t *testing.T) *tlsTarget {
 	t.Helper()
-	g := &guarded{servers: testca.New(t), clients: testca.New(t), last: map[string]string{}}
+	g := &tlsTarget{servers: testca.New(t), clients: testca.New(t), last: map[string]string{}}
 	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -58,7 +58,7 @@ func newGuarded(t *testing.T) *guarded {
 }
 
 // got returns an error unless the last request to a path was sent by a client.
-func (g *guarded) got(path, client string) error {
+func (g *tlsTarget) got(path, client string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.last[path] != client {
@@ -72,7 +72,7 @@ func (g *guarded) got(path, client string) error {
 func TestClientCertificatesOfTargets(t *testing.T) {
 	t.Parallel()
 	const first, second = "spiffe://example.org/first", "spiffe://example.org/second"
-	dsn, to := storagetest.DSN(t), newGuarded(t)
+	dsn, to := storagetest.DSN(t), newTLSTarget(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn).Client
 	namespace := func(args ...string) []string {
 		return append([]string{"namespace", "put", "shop", "--connect-url", to.URL + "/processor", "--encoding", "json",

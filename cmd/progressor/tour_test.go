@@ -152,7 +152,7 @@ func (b *tourBlock) name() string {
 func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here map[string]string) {
 	for _, program := range b.needs {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed here", program)
+			t.Skipf("%s is not installed", program)
 		}
 	}
 	commands, back := b.commands, b.output
@@ -162,7 +162,7 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 	for written, real := range here {
 		commands = regexp.MustCompile(`\b`+written+`\b`).ReplaceAllString(commands, real)
 	}
-	patient := strings.HasPrefix(commands, "sleep ")
+	repeats := strings.HasPrefix(commands, "sleep ")
 	for began := time.Now(); ; {
 		output, code := shell.run(ctx, t, commands)
 		for written, real := range here {
@@ -176,7 +176,7 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 		if same && b.codeFits(code) {
 			return
 		}
-		if !patient || time.Since(began) > tourTimeout {
+		if !repeats || time.Since(began) > tourTimeout {
 			t.Errorf("code %d, printed:\n%s\nthe page shows:\n%s\n"+
 				"(go test ./cmd/progressor -run TestTour -update writes it there)", code, output, back)
 			return
@@ -314,7 +314,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	t.Helper()
 	path, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("there is no bash here")
+		t.Skip("bash is not installed")
 	}
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir

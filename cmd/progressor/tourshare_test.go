@@ -39,7 +39,7 @@ func TestToursShareNothing(t *testing.T) {
 			}
 			for _, m := range file.FindAllStringSubmatch(b.commands, -1) {
 				if !strings.HasPrefix(m[1], ".progressor/") {
-					t.Errorf("%s: %s stays in the directory: write below .progressor, which git passes over", page,
+					t.Errorf("%s: %s stays in the directory: write below .progressor, which git ignores", page,
 						m[1])
 				}
 			}

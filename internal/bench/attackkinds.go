@@ -20,7 +20,7 @@ type attackKind struct {
 	takes  time.Duration
 	metric series
 	alert  string // the alert that the metric can trigger
-	// prepare does what takes long, before the attack. It may be nil.
+	// prepare does slow preparations before the attack. It may be nil.
 	prepare func(a *attacked, ctx context.Context) error
 	// run attacks until ctx ends.
 	run func(a *attacked, ctx context.Context) error
@@ -32,8 +32,8 @@ var attackNames = []string{
 	"slow-bodies", "connections", "watchers", "namespaces",
 }
 
-// The sizes of the attacks, of which --attack-size is a percentage. So many clients send requests
-// one after the other, unless a comment says something else.
+// The full sizes of the attacks. --attack-size is a percentage of them. Unless a comment says
+// otherwise, a size is a number of clients that each send one request after the other.
 const (
 	expandingClients = 16
 	responseClients  = 64

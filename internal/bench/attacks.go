@@ -211,7 +211,7 @@ func (r *Report) broken() error {
 	return errors.Join(errs...)
 }
 
-// probe asks for /livez until ctx ends, each time by a new connection, as Kubernetes does.
+// probe requests /livez until ctx ends, each time over a new connection, as Kubernetes does.
 func (a *attacked) probe(ctx context.Context) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * maxProbeTime}
 	for wait(ctx, probeEvery) == nil {

@@ -87,11 +87,11 @@ func TestWorkloadsInOneProcess(t *testing.T) {
 		if row.Operations == 0 || row.OpsPerSecond == 0 || row.P99Millis == nil {
 			t.Errorf("%s, %d clients: nothing was measured: %+v", row.Workload, row.Clients, row)
 		}
-		looked := "task_in_one_place"
+		invariant := "task_in_one_place"
 		if row.Workload == "search" { // its processes have no tasks
-			looked = "counts_agree"
+			invariant = "counts_agree"
 		}
-		if row.Checked[looked] == 0 {
+		if row.Checked[invariant] == 0 {
 			t.Errorf("%s, %d clients: nothing was checked", row.Workload, row.Clients)
 		}
 		if row.Ratio != nil || row.Subject != subjectEngine {
@@ -105,7 +105,7 @@ func TestJobs(t *testing.T) {
 	if len(report.Rows) != 4 {
 		t.Fatalf("%d rows, want 4", len(report.Rows))
 	}
-	for n, jobs := range []int64{1000, 1000, lonelyJobs, 1000} {
+	for n, jobs := range []int64{1000, 1000, singleJobs, 1000} {
 		if row := report.Rows[n]; row.Operations != jobs || row.OpsPerSecond == 0 || row.Checked["job_has_row"] == 0 {
 			t.Errorf("%s: nothing was measured: %+v", row.Workload, row)
 		}
@@ -197,7 +197,7 @@ func TestOverload(t *testing.T) {
 		figures["leases lost and results refused"] != 0 {
 		t.Errorf("figures %v", figures)
 	}
-	if _, told := figures["latency normal again after"]; !told {
+	if _, ok := figures["latency normal again after"]; !ok {
 		t.Errorf("the time after it is missing: %v", figures)
 	}
 }

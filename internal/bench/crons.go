@@ -32,7 +32,8 @@ func (f cronFires) times() int64 { return int64(f.last.Sub(f.first)/f.every) + 1
 
 func (f cronFires) total() int64 { return f.times() * int64(f.crons) }
 
-// crons measures how late many crons that fire at the same times decide, by the ledger.
+// crons measures, by the ledger, how late crons that all fire at the same times make their
+// decisions.
 func (r *runner) crons(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, cronProcessor(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -42,8 +43,8 @@ func (r *runner) crons(ctx context.Context, v variant) error {
 	return err
 }
 
-// cronsGauge is the number of crons that are created and deleted to measure how fast that is.
-const cronsGauge = 200
+// probeCrons is the number of crons that are created and deleted to measure how fast that is.
+const probeCrons = 200
 
 func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) error {
 	c := r.command
@@ -53,13 +54,13 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 	}
 	begin := time.Now()
 	far := cronFires{every: c.CronsEvery, first: begin.Add(time.Hour), last: begin.Add(2*time.Hour + c.CronsEvery)}
-	if err := makeCrons(ctx, s, "gauge", cronsGauge, far); err != nil {
+	if err := makeCrons(ctx, s, "probe", probeCrons, far); err != nil {
 		return err
 	}
-	needed := time.Since(begin) * time.Duration(c.Crons) / cronsGauge
-	err = each(ctx, cronsGauge, fillers, func(ctx context.Context, i int) error {
+	needed := time.Since(begin) * time.Duration(c.Crons) / probeCrons
+	err = each(ctx, probeCrons, fillers, func(ctx context.Context, i int) error {
 		return s.crons.Delete(ctx,
-			&progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("gauge", i)}, process.Actor{})
+			&progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("probe", i)}, process.Actor{})
 	})
 	if err != nil {
 		return err

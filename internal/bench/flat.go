@@ -10,7 +10,7 @@ import (
 
 // flat calls the same processes in two databases. The first database has only these processes. The
 // second also has many newer processes with a long history. If the cost of a hot path depends only
-// on what is hot, it is hardly slower there. The databases are measured in turn (alone, among,
+// on hot data, the path is hardly slower there. The databases are measured in turn (alone, among,
 // among, alone), so that a change of the machine's speed affects both.
 func (r *runner) flat(ctx context.Context, v variant) error {
 	if r.command.FlatDatabase != "" {

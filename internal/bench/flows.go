@@ -18,21 +18,23 @@ const (
 	flowClients = 128
 	graphSteps  = 1000
 	eachItems   = 10_000
-	lonelyRuns  = 200
+	singleRuns  = 200
 	lineSteps   = 3
 	flowsAtMost = 10 * time.Minute
 )
 
-// stepper is the processor of steps. It does nothing, and reports when each step begins if a caller
-// waits for that.
-type stepper struct {
+// stepProcessor is the processor of steps. It does nothing, and reports when each step begins if a
+// caller waits for that.
+type stepProcessor struct {
 	mu     sync.Mutex
 	noted  bool
 	begins map[string]time.Time
 }
 
 // Process executes a step.
-func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (p *stepProcessor) Process(
+	_ context.Context, r *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	if p.noted {
 		p.mu.Lock()
 		p.begins[r.GetProcess().GetProcessId()] = time.Now()
@@ -57,7 +59,7 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 		fmt.Sprintf("one run with %d items; operations are items", eachItems)
 	latency.Workload, latency.Note = v.workload+": latency",
 		"one run at a time; latency is from one step's begin to the next one's"
-	p := &stepper{begins: map[string]time.Time{}}
+	p := &stepProcessor{begins: map[string]time.Time{}}
 	err := r.onEngine(ctx, v.history, p, line, func(d *scratch, s *site) (acknowledged, error) {
 		for _, t := range flowTemplates() {
 			if _, err := s.flows.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t}); err != nil {
@@ -86,7 +88,7 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 		}
 		return acknowledged{
 			process.TaskInit: int64(n)*(lineSteps+1) + int64(graphs)*(graphSteps+1) + eachItems + 1 +
-				lonelyRuns*(lineSteps+1)}, err
+				singleRuns*(lineSteps+1)}, err
 	})
 	for _, row := range []*Row{graph, items, latency} {
 		row.Checked = line.Checked
@@ -161,7 +163,7 @@ func (d *scratch) waitRuns(ctx context.Context) error {
 
 // oneRun executes one run after the other. It does not begin after a checkpoint as the other phases
 // do: images of pages would be a large part of the bytes that so few runs write.
-func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, row *Row) error {
+func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepProcessor, row *Row) error {
 	r.step("flows, latency")
 	var latencies histogram
 	p.noted = true
@@ -169,8 +171,8 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 		return err
 	}
 	spent, err := r.meterOf(s).measure(ctx, func() error {
-		for i := range lonelyRuns {
-			id := fmt.Sprint("lonely-", i)
+		for i := range singleRuns {
+			id := fmt.Sprint("single-", i)
 			if err := s.startRun(ctx, "line", id, nil); err != nil {
 				return err
 			}
@@ -185,7 +187,7 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 		}
 		return nil
 	})
-	row.fill(lonelyRuns, spent.elapsed, &latencies, spent)
+	row.fill(singleRuns, spent.elapsed, &latencies, spent)
 	return err
 }
 

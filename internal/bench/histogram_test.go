@@ -39,7 +39,7 @@ func TestQuantileIsWithinThreePercent(t *testing.T) {
 	}
 	even.merge(&odd)
 	if even != all {
-		t.Error("two halves merged are not the whole")
+		t.Error("the merged halves differ from the whole")
 	}
 	for _, q := range []float64{0.001, 0.25, 0.5, 0.99, 0.999, 1} {
 		want := q * 100_000 * float64(time.Microsecond)

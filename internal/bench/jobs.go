@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// foreman is the processor of jobs. It does nothing, and records when each attempt begins.
-type foreman struct {
+// jobProcessor is the processor of jobs. It does nothing, and records when each attempt begins.
+type jobProcessor struct {
 	mu      sync.Mutex
 	want    int
 	done    int
@@ -23,12 +23,14 @@ type foreman struct {
 	started map[string]chan<- time.Time // by job; receives the time when it began
 }
 
-func newForeman(want int) *foreman {
-	return &foreman{want: want, all: make(chan struct{}), started: map[string]chan<- time.Time{}}
+func newJobProcessor(want int) *jobProcessor {
+	return &jobProcessor{want: want, all: make(chan struct{}), started: map[string]chan<- time.Time{}}
 }
 
 // Process executes a job.
-func (f *foreman) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (f *jobProcessor) Process(
+	_ context.Context, r *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +44,7 @@ func (f *foreman) Process(_ context.Context, r *progressorv1.ProcessRequest) (*p
 }
 
 // wait returns when all jobs have been done.
-func (f *foreman) wait(ctx context.Context, atMost time.Duration) error {
+func (f *jobProcessor) wait(ctx context.Context, atMost time.Duration) error {
 	f.mu.Lock()
 	all := f.all
 	f.mu.Unlock()
@@ -82,10 +84,11 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 		fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
 	drain.Workload, drain.Note = v.name()+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
 	latency.Workload, latency.Note = v.name()+": latency", "one at a time; latency is enqueued → started"
-	f := newForeman(n)
+	f := newJobProcessor(n)
 	err := r.onEngine(ctx, v.history, f, enqueue, func(d *scratch, s *site) (acknowledged, error) {
 		if v.events != "" {
-			if _, err := s.engine.PutNamespace(ctx, v.keeps(builtinNamespace(namespaceName, v.history))); err != nil {
+			ns := v.withEvents(builtinNamespace(namespaceName, v.history))
+			if _, err := s.engine.PutNamespace(ctx, ns); err != nil {
 				return nil, err
 			}
 		}
@@ -104,7 +107,7 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 			return nil, err
 		}
 		r.step("jobs, latency")
-		return acknowledged{process.TaskInit: int64(n + lonelyJobs)}, r.jobsOneByOne(ctx, s, f, latency)
+		return acknowledged{process.TaskInit: int64(n + singleJobs)}, r.jobsOneByOne(ctx, s, f, latency)
 	})
 	drain.Checked, latency.Checked = enqueue.Checked, enqueue.Checked
 	r.report.Rows = append(r.report.Rows, enqueue, drain, latency)
@@ -115,8 +118,8 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	return r.pulled(ctx, v)
 }
 
-// keeps sets which events the namespace of the case keeps.
-func (v variant) keeps(ns *progressorv1.Namespace) *progressorv1.Namespace {
+// withEvents sets which events the namespace of the case keeps.
+func (v variant) withEvents(ns *progressorv1.Namespace) *progressorv1.Namespace {
 	ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value["JOB_EVENTS_"+strings.ToUpper(v.events)])
 	return ns
 }
@@ -160,7 +163,7 @@ func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
 }
 
 // drainJobs resumes the namespace and waits until all jobs have ended.
-func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman, row *Row) error {
+func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *jobProcessor, row *Row) error {
 	return r.spentOn(ctx, d, s, int64(f.want), row, func() error {
 		if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, false); err != nil {
 			return err
@@ -172,14 +175,14 @@ func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman,
 	})
 }
 
-// lonelyJobs is the number of jobs that are enqueued one after the other.
-const lonelyJobs = 500
+// singleJobs is the number of jobs that are enqueued one after the other.
+const singleJobs = 500
 
 // jobsOneByOne enqueues jobs on an idle engine and measures how soon each begins.
-func (r *runner) jobsOneByOne(ctx context.Context, s *site, f *foreman, row *Row) error {
+func (r *runner) jobsOneByOne(ctx context.Context, s *site, f *jobProcessor, row *Row) error {
 	var latencies histogram
 	spent, err := r.meterOf(s).measure(ctx, func() error {
-		for i := range lonelyJobs {
+		for i := range singleJobs {
 			took, err := s.oneJob(ctx, f, i)
 			if err != nil {
 				return err
@@ -191,13 +194,13 @@ func (r *runner) jobsOneByOne(ctx context.Context, s *site, f *foreman, row *Row
 		}
 		return nil
 	})
-	row.fill(lonelyJobs, spent.elapsed, &latencies, spent)
+	row.fill(singleJobs, spent.elapsed, &latencies, spent)
 	return err
 }
 
 // oneJob enqueues a job and returns how soon it began.
-func (s *site) oneJob(ctx context.Context, f *foreman, i int) (time.Duration, error) {
-	id := fmt.Sprint("lonely-", i)
+func (s *site) oneJob(ctx context.Context, f *jobProcessor, i int) (time.Duration, error) {
+	id := fmt.Sprint("single-", i)
 	taken := make(chan time.Time, 1)
 	f.mu.Lock()
 	f.started[id] = taken

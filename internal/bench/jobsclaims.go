@@ -38,7 +38,7 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 		return row
 	}
 	given := add("give", fmt.Sprintf("%d that wait get one of %d keys", n, keysOfJobs))
-	err := r.onEngine(ctx, v.history, newForeman(0), given, func(d *scratch, s *site) (acknowledged, error) {
+	err := r.onEngine(ctx, v.history, newJobProcessor(0), given, func(d *scratch, s *site) (acknowledged, error) {
 		if err := r.enqueueKeyed(ctx, d, s, v, n, given); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 		}}
 		if v.events != "" {
-			ns = v.keeps(ns)
+			ns = v.withEvents(ns)
 		}
 		if _, err := s.engine.PutNamespace(ctx, ns); err != nil {
 			return err

@@ -32,7 +32,7 @@ func (r *runner) pulled(ctx context.Context, v variant) error {
 	ns := &progressorv1.Namespace{Namespace: namespaceName, Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}}
-	text, err := protojson.Marshal(v.keeps(ns))
+	text, err := protojson.Marshal(v.withEvents(ns))
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// looper is processor.BenchLoop that can be stopped and watched. Each client has a process, which
-// is a chain of timers that are due at once, until it is stopped.
-type looper struct {
+// loopProcessor is processor.BenchLoop that can be stopped and watched. Each client has a process,
+// which is a chain of timers that are due at once, until it is stopped.
+type loopProcessor struct {
 	processor.Processor
 	numbers  map[string]int // numbers of the processes
 	steps    []stepCounter  // by number
@@ -32,8 +32,8 @@ type stepCounter struct {
 	timeouts  int64
 }
 
-func newLooper(processes int) *looper {
-	l := &looper{
+func newLoopProcessor(processes int) *loopProcessor {
+	l := &loopProcessor{
 		Processor: processor.BenchLoop(), numbers: map[string]int{}, steps: make([]stepCounter, processes),
 		ended: make(chan struct{}, processes),
 	}
@@ -44,7 +44,9 @@ func newLooper(processes int) *looper {
 }
 
 // Process counts a step, and the time since the previous step of the same process.
-func (l *looper) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (l *loopProcessor) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	if req.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		return l.Processor.Process(ctx, req)
 	}
@@ -64,7 +66,7 @@ func (l *looper) Process(ctx context.Context, req *progressorv1.ProcessRequest) 
 
 func (r *runner) loop(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
-	l := newLooper(v.clients)
+	l := newLoopProcessor(v.clients)
 	err := r.onEngine(ctx, v.history, l, row, func(d *scratch, s *site) (acknowledged, error) {
 		if err := r.settle(ctx, d.analyze); err != nil {
 			return nil, err
@@ -98,7 +100,7 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 }
 
 // watchLoop measures loops that are already running, and ends them.
-func (r *runner) watchLoop(ctx context.Context, l *looper, m *meter, row *Row) error {
+func (r *runner) watchLoop(ctx context.Context, l *loopProcessor, m *meter, row *Row) error {
 	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 		if err != nil {
 			return err
 		}
-		err = r.crowd(ctx, d, g, row)
+		err = r.measureMemory(ctx, d, g, row)
 		if err := errors.Join(err, g.close()); err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 	return err
 }
 
-// crowd holds calls, reads the memory, and releases the calls.
-func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error {
+// measureMemory holds calls, reads the memory, and releases the calls.
+func (r *runner) measureMemory(ctx context.Context, d *scratch, g *rig, row *Row) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
 		return err
@@ -77,17 +77,17 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 	if err := read("at rest"); err != nil {
 		return err
 	}
-	crowd, cancel := context.WithCancelCause(ctx)
+	calls, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err = r.fillCrowd(crowd, conn, g, cancel, read)
-	if cause := context.Cause(crowd); cause != nil {
+	err = r.holdCallers(calls, conn, g, cancel, read)
+	if cause := context.Cause(calls); cause != nil {
 		return cause // a call failed, which cancelled everything else
 	}
 	return err
 }
 
-// fillCrowd makes the calls, and releases them at the end. A call that fails cancels ctx.
-func (r *runner) fillCrowd(
+// holdCallers makes the calls, and releases them at the end. A call that fails cancels ctx.
+func (r *runner) holdCallers(
 	ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error,
 ) error {
 	held, waiting := r.command.InFlight, r.command.Waiting

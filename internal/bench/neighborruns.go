@@ -69,7 +69,7 @@ func (n *neighborhood) messageLocked(ctx context.Context) error { return n.while
 // callLocked calls the process from several clients while it is locked.
 func (n *neighborhood) callLocked(ctx context.Context) error {
 	return n.whileLocked(ctx, func(ctx context.Context) error {
-		n.crowd(ctx, lockedClients, func(ctx context.Context, _ int) error {
+		n.repeatCalls(ctx, lockedClients, func(ctx context.Context, _ int) error {
 			return n.callTenant(ctx, queueID, n.args)
 		})
 		return nil
@@ -95,7 +95,7 @@ func (n *neighborhood) fillClients(ctx context.Context) error {
 	}
 	var waiting context.Context
 	waiting, n.stopClients = context.WithCancel(ctx)
-	go n.crowd(waiting, n.command.NeighborClients, func(ctx context.Context, i int) error {
+	go n.repeatCalls(waiting, n.command.NeighborClients, func(ctx context.Context, i int) error {
 		return n.callTenant(ctx, processID(uint64(i)%tenantProcesses), []byte(argsHold))
 	})
 	for last := -1; ; {
@@ -116,8 +116,8 @@ func (n *neighborhood) fillClients(ctx context.Context) error {
 // keepClients leaves the clients waiting.
 func (n *neighborhood) keepClients(context.Context) error { return nil }
 
-// crowd runs clients that repeat a call until ctx ends, and ignore the responses.
-func (n *neighborhood) crowd(ctx context.Context, clients int, call func(ctx context.Context, i int) error) {
+// repeatCalls runs clients that repeat a call until ctx ends, and ignore the responses.
+func (n *neighborhood) repeatCalls(ctx context.Context, clients int, call func(ctx context.Context, i int) error) {
 	var running sync.WaitGroup
 	for i := range clients {
 		running.Go(func() {

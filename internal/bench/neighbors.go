@@ -44,7 +44,7 @@ type neighborhood struct {
 	ahead    time.Duration
 	peak     float64
 
-	clock    atomic.Pointer[alarmClock]
+	clock    atomic.Pointer[timerProcessor]
 	messages atomic.Pointer[arrivals]
 	failed   atomic.Int64 // calls that failed, in the window
 	gate     *gate
@@ -108,7 +108,7 @@ func (r *runner) neighbors(ctx context.Context, v variant) error {
 	}
 	n := &neighborhood{Processor: processor.BenchNoop(), command: r.command, ahead: ahead, gate: newGate(),
 		stopClients: func() {}}
-	n.clock.Store(newAlarmClock(ahead, 0))
+	n.clock.Store(newTimerProcessor(ahead, 0))
 	err = r.onEngine(ctx, v.history, n, row, func(d *scratch, s *site) (acknowledged, error) {
 		n.database = d
 		n.operations = &operations{
@@ -126,15 +126,15 @@ func (r *runner) neighbors(ctx context.Context, v variant) error {
 		if err := n.fill(ctx, d, 0); err != nil {
 			return nil, err
 		}
-		return acknowledged{}, r.besideTenant(ctx, n, state, row) // the tenant's tasks cannot be counted
+		return acknowledged{}, r.measureNeighbors(ctx, n, state, row) // the tenant's tasks cannot be counted
 	})
 	r.report.Rows = append(r.report.Rows, row)
 	return err
 }
 
-// besideTenant measures the peak, then windows in which the tenant is quiet, in its state, and
+// measureNeighbors measures the peak, then windows in which the tenant is quiet, in its state, and
 // quiet.
-func (r *runner) besideTenant(ctx context.Context, n *neighborhood, state neighborState, row *Row) error {
+func (r *runner) measureNeighbors(ctx context.Context, n *neighborhood, state neighborState, row *Row) error {
 	prefix := n.variant.String() + ": "
 	r.step(prefix + "the peak")
 	if err := r.settle(ctx, n.analyze); err != nil {
@@ -188,7 +188,7 @@ func (r *runner) besideTenant(ctx context.Context, n *neighborhood, state neighb
 // neighborWindow has the results of the other namespace in one window.
 type neighborWindow struct {
 	calls    *flooded
-	timers   *alarmClock
+	timers   *timerProcessor
 	messages *arrivals
 }
 
@@ -248,13 +248,13 @@ func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, con
 	timers := max(1, int(float64(n.command.NeighborTimers)*duration.Seconds()))
 	messages := max(1, int(duration/messageEvery))
 	w = &neighborWindow{
-		timers: newAlarmClock(n.ahead, timers), messages: newArrivals("messages have arrived", messages),
+		timers: newTimerProcessor(n.ahead, timers), messages: newArrivals("messages have arrived", messages),
 	}
 	n.clock.Store(w.timers)
 	n.messages.Store(w.messages)
 	begin := time.Now().Add(armTime + time.Duration(timers)*time.Millisecond)
-	err = startAlarms(ctx, n.site, gaugeFirst+n.started, timers, func(i int) []byte {
-		return alarmArgs(begin.Add(n.ahead + duration*time.Duration(i)/time.Duration(timers)))
+	err = startTimers(ctx, n.site, firstProbe+n.started, timers, func(i int) []byte {
+		return timerArgs(begin.Add(n.ahead + duration*time.Duration(i)/time.Duration(timers)))
 	})
 	if err != nil {
 		return nil, s, err

@@ -10,9 +10,9 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// calm is how long the latency after an overload is watched. A larger figure means that it did not
-// return to normal.
-const calm = 30 * time.Second
+// recoveryLimit is how long the latency after an overload is watched. A larger figure means that it
+// did not return to normal.
+const recoveryLimit = 30 * time.Second
 
 // overload offers calls at twice the peak rate of the engine. It measures how many calls the engine
 // executes, how quickly it rejects the others, whether it loses accepted calls, and how soon it
@@ -27,17 +27,17 @@ func (r *runner) overload(ctx context.Context, v variant) error {
 		if err := r.settle(ctx, d.analyze); err != nil {
 			return nil, err
 		}
-		calls, err := r.storm(ctx, o, row)
+		calls, err := r.measureOverload(ctx, o, row)
 		return acknowledged{process.TaskInit: int64(o.processes), process.TaskCall: calls}, err
 	})
 	r.report.Rows = append(r.report.Rows, row)
 	return err
 }
 
-// storm finds the peak rate. It then offers half of the peak, twice the peak, and half of the peak
-// again. Then it finds the peak again: an engine whose tables are new does more calls than after
-// ten seconds of load. The figures are compared with the mean of both peaks.
-func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int64, err error) {
+// measureOverload finds the peak rate. It then offers half of the peak, twice the peak, and half of
+// the peak again. Then it finds the peak again: an engine whose tables are new does more calls than
+// after ten seconds of load. The figures are compared with the mean of both peaks.
+func (r *runner) measureOverload(ctx context.Context, o *operations, row *Row) (calls int64, err error) {
 	duration := r.command.Duration
 	m := r.meterOf(o.site)
 	top := load{clients: o.variant.clients, warmup: r.command.Warmup, duration: duration, do: o.call}
@@ -57,10 +57,10 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	if err != nil {
 		return 0, err
 	}
-	var storm *flooded
+	var overloaded *flooded
 	var ended time.Time
 	spent, err := m.measure(ctx, func() (err error) {
-		storm, err = flood{rate: 2 * first.rate(), duration: duration, do: o.call}.run(ctx)
+		overloaded, err = flood{rate: 2 * first.rate(), duration: duration, do: o.call}.run(ctx)
 		ended = time.Now()
 		return err
 	})
@@ -68,7 +68,7 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 		return 0, err
 	}
 	r.step("overload: after it")
-	again, after, err := r.calmDown(ctx, normal, before, ended)
+	again, after, err := r.awaitNormalLatency(ctx, normal, before, ended)
 	if err != nil {
 		return 0, err
 	}
@@ -82,26 +82,26 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 		return 0, err
 	}
 	peak := (first.rate() + last.rate()) / 2
-	row.Refused = int64(storm.refused.n)
-	row.fill(int64(storm.done.n), storm.elapsed, &storm.done, spent)
+	row.Refused = int64(overloaded.refused.n)
+	row.fill(int64(overloaded.done.n), overloaded.elapsed, &overloaded.done, spent)
 	row.Ratio, row.RatioTo = new(row.OpsPerSecond/peak), "the peak"
 	row.figure("peak before", first.rate(), "1/s")
 	row.figure("peak after", last.rate(), "1/s")
-	row.figure("offered", float64(storm.offered)/storm.elapsed.Seconds(), "1/s")
+	row.figure("offered", float64(overloaded.offered)/overloaded.elapsed.Seconds(), "1/s")
 	done := 100 * row.OpsPerSecond / peak
 	row.figure("done", done, "% of the peak")
-	row.figure("goodput, within 1 s", done*(float64(storm.good)/float64(storm.done.n)), "% of the peak")
-	row.figure("refused, p50", millis(storm.refused.quantile(0.50)), "ms")
-	row.figure("refused, p99", millis(storm.refused.quantile(0.99)), "ms")
+	row.figure("goodput, within 1 s", done*(float64(overloaded.good)/float64(overloaded.done.n)), "% of the peak")
+	row.figure("refused, p50", millis(overloaded.refused.quantile(0.50)), "ms")
+	row.figure("refused, p99", millis(overloaded.refused.quantile(0.99)), "ms")
 	row.figure("leases lost and results refused", lostAfter-lostBefore, "")
 	row.figure("latency at half of the peak before, p99", millis(before.done.quantile(0.99)), "ms")
 	row.figure("latency normal again after", again.Seconds(), "s")
-	return first.acknowledged + before.acknowledged + storm.acknowledged + after + last.acknowledged, nil
+	return first.acknowledged + before.acknowledged + overloaded.acknowledged + after + last.acknowledged, nil
 }
 
-// calmDown offers the normal rate, second by second, until a second is as before (nothing is
-// rejected, and the 99th percentile is at most 50 % higher), or until calm is over.
-func (r *runner) calmDown(
+// awaitNormalLatency offers the normal rate, second by second, until a second is as before (nothing
+// is rejected, and the 99th percentile is at most 50 % higher), or until recoveryLimit has passed.
+func (r *runner) awaitNormalLatency(
 	ctx context.Context, normal flood, before *flooded, ended time.Time,
 ) (again time.Duration, calls int64, err error) {
 	limit := before.done.quantile(0.99) * 3 / 2
@@ -113,7 +113,7 @@ func (r *runner) calmDown(
 			return 0, 0, err
 		}
 		calls += second.acknowledged
-		if second.refused.n == 0 && second.done.quantile(0.99) <= limit || again > calm {
+		if second.refused.n == 0 && second.done.quantile(0.99) <= limit || again > recoveryLimit {
 			return again, calls, nil
 		}
 	}

@@ -15,8 +15,8 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	// For neighbors the state of the tenant, for attacks which one, for changes who receives them,
-	// for auth the credentials.
+	// neighbors: the state of the tenant; attacks: the name of the attack; changes: their receiver;
+	// auth: the credentials
 	state string
 }
 

@@ -118,17 +118,17 @@ func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 
 // inScratch calls use with a new database that has the schema.
 func (r *runner) inScratch(ctx context.Context, use func(d *scratch) error) error {
-	return in(ctx, r.server.createScratch, use)
+	return withDatabase(ctx, r.server.createScratch, use)
 }
 
 // inEmpty is inScratch for a database without the schema.
 func (r *runner) inEmpty(ctx context.Context, use func(d *scratch) error) error {
 	create := func(ctx context.Context) (*scratch, error) { return r.server.create(ctx, emptyTemplate) }
-	return in(ctx, create, use)
+	return withDatabase(ctx, create, use)
 }
 
-// in calls use with the database that create creates, and drops it in any case.
-func in(
+// withDatabase calls use with the database that create creates, and drops it in any case.
+func withDatabase(
 	ctx context.Context, create func(context.Context) (*scratch, error), use func(d *scratch) error,
 ) error {
 	d, err := create(ctx)

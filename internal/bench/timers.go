@@ -51,27 +51,29 @@ func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 	return fmt.Errorf("%d of %d %s: %w", a.lateness.n, a.want, a.what, context.Cause(ctx))
 }
 
-// alarmClock is the processor of timers. INIT sets a timer for the time in its args, TIMEOUT
+// timerProcessor is the processor of timers. INIT sets a timer for the time in its args, TIMEOUT
 // records how late it is.
-type alarmClock struct {
+type timerProcessor struct {
 	processor.Processor
 	*arrivals
 	ahead time.Duration // how far the clock of the server is ahead of the clock of this machine
 }
 
-func newAlarmClock(ahead time.Duration, want int) *alarmClock {
-	return &alarmClock{Processor: processor.BenchNoop(), arrivals: newArrivals("timers have fired", want), ahead: ahead}
+func newTimerProcessor(ahead time.Duration, want int) *timerProcessor {
+	return &timerProcessor{
+		Processor: processor.BenchNoop(), arrivals: newArrivals("timers have fired", want), ahead: ahead,
+	}
 }
 
 // Process answers as BenchNoop does, and sets the timer.
-func (a *alarmClock) Process(
+func (a *timerProcessor) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
 	if req.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		a.add(time.Since(req.GetScheduledTime().AsTime()) + a.ahead)
 	}
 	answer, err := a.Processor.Process(ctx, req)
-	if err == nil && req.GetType() == progressorv1.TaskType_TASK_TYPE_INIT && len(req.GetArgs()) == alarmBytes {
+	if err == nil && req.GetType() == progressorv1.TaskType_TASK_TYPE_INIT && len(req.GetArgs()) == timerArgsBytes {
 		due := time.UnixMicro(int64(binary.BigEndian.Uint64(req.GetArgs())))
 		timer := processor.Result().SetTimerAt(due)
 		set, err := timer.Done()
@@ -83,10 +85,10 @@ func (a *alarmClock) Process(
 	return answer, err
 }
 
-const alarmBytes = 8
+const timerArgsBytes = 8
 
-// alarmArgs returns the args of a process whose timer is due at a time.
-func alarmArgs(due time.Time) []byte {
+// timerArgs returns the args of a process whose timer is due at a time.
+func timerArgs(due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
 }
 
@@ -100,7 +102,7 @@ func (r *runner) timers(ctx context.Context, v variant) error {
 	burst, spread := v.row(subjectEngine), v.row(subjectEngine)
 	burst.Note = fmt.Sprintf("%d due at once; latency is lateness", r.command.Timers)
 	spread.Note = fmt.Sprintf("%d over %s; latency is lateness", r.command.SpreadTimers, r.command.Spread)
-	clock := newAlarmClock(ahead, r.command.Timers)
+	clock := newTimerProcessor(ahead, r.command.Timers)
 	err = r.onEngine(ctx, v.history, clock, burst, func(d *scratch, s *site) (acknowledged, error) {
 		return r.drainBurst(ctx, d, s, clock, burst)
 	})
@@ -111,7 +113,7 @@ func (r *runner) timers(ctx context.Context, v variant) error {
 		return err
 	}
 	r.step("timers, spread")
-	clock = newAlarmClock(ahead, r.command.SpreadTimers)
+	clock = newTimerProcessor(ahead, r.command.SpreadTimers)
 	err = r.onEngine(ctx, v.history, clock, spread, func(d *scratch, s *site) (acknowledged, error) {
 		return r.drainSpread(ctx, d, s, clock, spread)
 	})
@@ -119,26 +121,26 @@ func (r *runner) timers(ctx context.Context, v variant) error {
 	return err
 }
 
-// gauge is the number of processes that are started to measure how fast that is. gaugeFirst is the
-// number of the first one.
+// probes is the number of processes that are started to measure how fast starts are. firstProbe is
+// the number of the first one.
 const (
-	gauge      = 2000
-	gaugeFirst = 1 << 32
+	probes     = 2000
+	firstProbe = 1 << 32
 )
 
 // drainBurst starts processes whose timers are all due at the same moment, which is after the last
 // start.
 func (r *runner) drainBurst(
-	ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row,
+	ctx context.Context, d *scratch, s *site, clock *timerProcessor, row *Row,
 ) (acknowledged, error) {
 	begin := time.Now()
-	if err := startAlarms(ctx, s, gaugeFirst, gauge, func(int) []byte { return nil }); err != nil {
+	if err := startTimers(ctx, s, firstProbe, probes, func(int) []byte { return nil }); err != nil {
 		return nil, err
 	}
-	needed := time.Since(begin) * time.Duration(r.command.Timers) / gauge
+	needed := time.Since(begin) * time.Duration(r.command.Timers) / probes
 	due := time.Now().Add(needed*2 + 2*time.Second)
-	args := alarmArgs(due.Add(clock.ahead))
-	if err := startAlarms(ctx, s, 0, r.command.Timers, func(int) []byte { return args }); err != nil {
+	args := timerArgs(due.Add(clock.ahead))
+	if err := startTimers(ctx, s, 0, r.command.Timers, func(int) []byte { return args }); err != nil {
 		return nil, err
 	}
 	if err := r.settle(ctx, d.analyze); err != nil {
@@ -163,18 +165,18 @@ func (r *runner) drainBurst(
 		return nil, err
 	}
 	row.fill(int64(r.command.Timers), elapsed, &clock.lateness, spent)
-	return acknowledged{process.TaskInit: int64(r.command.Timers) + gauge,
+	return acknowledged{process.TaskInit: int64(r.command.Timers) + probes,
 		process.TaskTimeout: int64(r.command.Timers)}, nil
 }
 
 // drainSpread starts processes whose timers are due one after the other.
 func (r *runner) drainSpread(
-	ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row,
+	ctx context.Context, d *scratch, s *site, clock *timerProcessor, row *Row,
 ) (acknowledged, error) {
 	n := r.command.SpreadTimers
 	first := time.Now().Add(2*time.Second + time.Duration(n)*time.Millisecond/2)
-	err := startAlarms(ctx, s, 0, n, func(i int) []byte {
-		return alarmArgs(first.Add(clock.ahead + r.command.Spread*time.Duration(i)/time.Duration(n)))
+	err := startTimers(ctx, s, 0, n, func(i int) []byte {
+		return timerArgs(first.Add(clock.ahead + r.command.Spread*time.Duration(i)/time.Duration(n)))
 	})
 	if err != nil {
 		return nil, err
@@ -190,8 +192,8 @@ func (r *runner) drainSpread(
 	return acknowledged{process.TaskInit: int64(n), process.TaskTimeout: int64(n)}, d.waitIdle(ctx)
 }
 
-// startAlarms starts n processes, numbered from first.
-func startAlarms(ctx context.Context, s *site, first, n int, args func(i int) []byte) error {
+// startTimers starts n processes, numbered from first.
+func startTimers(ctx context.Context, s *site, first, n int, args func(i int) []byte) error {
 	return each(ctx, n, fillers, func(ctx context.Context, i int) error {
 		_, err := s.engine.Start(ctx, engine.StartParams{
 			Key: process.Key{Namespace: namespaceName, ProcessID: processID(uint64(first + i))}, Args: args(i),

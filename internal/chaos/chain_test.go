@@ -182,7 +182,7 @@ func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	if c.away > 0 {
 		c.away--
 		c.refused.Add(1)
-		return nil, &processor.UnreachableError{Err: errors.New("the processor is away")}
+		return nil, &processor.UnreachableError{Err: errors.New("the processor cannot be reached")}
 	}
 	c.asked[process+" "+op]++
 	if c.asked[process+" "+op] > 1 {
@@ -245,19 +245,19 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 		return nil, processor.Fail("bad_state", "%w", err)
 	}
 	if strings.HasSuffix(op, askFail) {
-		return nil, processor.Fail("asked", "to fail was asked for")
+		return nil, processor.Fail("asked", "failed by the operation")
 	}
 	if strings.HasSuffix(op, askReject) {
-		return nil, processor.Reject("asked", "to be rejected was asked for")
+		return nil, processor.Reject("asked", "rejected by the operation")
 	}
 	next := last.append(op)
 	response := next.answer(req.GetAttempt())
 	c.note(req.GetProcess().GetProcessId()+" "+op, response)
 	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(response)
-	for _, w := range wordsOf(req.GetProcess().GetProcessId(), op) {
-		w.say(result)
+	for _, w := range commandsOf(req.GetProcess().GetProcessId(), op) {
+		w.addTo(result)
 	}
-	if op == bornToEnd {
+	if op == startedToEnd {
 		return result.Complete().Done()
 	}
 	if _, text, found := strings.Cut(op, askTimer); found {

@@ -156,7 +156,7 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	s.events = startEventWatch(s.fleet)
 	s.jobs = startJobs(s.fleet, seed)
 	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
-	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50),
+	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, command: randomCommands(50),
 		held: s.chain.heldTime})
 	return s
 }
@@ -179,9 +179,9 @@ func vary(e *entry, number int, random *rand.Rand) {
 	case kind < 40:
 		e.unkeyed = true
 	case kind < 50:
-		e.op += askTell + processID(2*random.IntN(25))
+		e.op += askNotify + processID(2*random.IntN(25))
 	case kind < 52 && number%2 == 0:
-		e.op += askBear + "child-" + e.op
+		e.op += askStartEnding + "child-" + e.op
 	}
 }
 
@@ -403,8 +403,8 @@ func (s *chaosRun) finish() {
 		s.addCounters(n)
 	}
 	histories := verify(s.t, s.dsn, entries)
-	messages, wrongMessages := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
-	rejected, wrongCalls := held(s.load.orders.windows, entries)
+	messages, wrongMessages := delivered(histories, childStatuses(s.t, conn), s.load.commands.cancelled)
+	rejected, wrongCalls := callsWhileSuspended(s.load.commands.windows, entries)
 	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
 	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs),
 		s.events.defects(events), s.flows.defects(runs), s.tenants.defects(others), s.sinks.defects(conn)) {

@@ -147,7 +147,7 @@ func verdict(err error) (outcome, error) {
 }
 
 // do sends an operation until an engine answers.
-func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) error {
+func (f *fleet) do(ctx context.Context, e *entry, first int, seen *responseCounts) error {
 	e.begun = time.Now()
 	if e.everywhere {
 		defer f.ask(ctx, e)()
@@ -222,35 +222,35 @@ func (f *fleet) start(processes int) {
 	group.Wait()
 }
 
-// sightings counts the responses that clients received.
-type sightings struct {
+// responseCounts counts the responses that clients received.
+type responseCounts struct {
 	mutex sync.Mutex
 	codes map[connect.Code]int
-	words map[connect.Code]string // the last one of each code
+	last  map[connect.Code]string // the last error of each code
 	worst time.Duration           // the longest wait for UNAVAILABLE
 }
 
-func (s *sightings) note(err error, took time.Duration) {
+func (s *responseCounts) note(err error, took time.Duration) {
 	if err == nil {
 		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.codes == nil {
-		s.codes, s.words = map[connect.Code]int{}, map[connect.Code]string{}
+		s.codes, s.last = map[connect.Code]int{}, map[connect.Code]string{}
 	}
 	code := connect.CodeOf(err)
 	if code == connect.CodeCanceled && client.Detail(err) == nil {
 		code = connect.CodeUnavailable // a broken connection: Connect reports it as if the client had gone away
 	}
 	s.codes[code]++
-	s.words[code] = err.Error()
+	s.last[code] = err.Error()
 	if code == connect.CodeUnavailable {
 		s.worst = max(s.worst, took)
 	}
 }
 
-func (s *sightings) of(code connect.Code) int {
+func (s *responseCounts) of(code connect.Code) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.codes[code]
@@ -258,18 +258,18 @@ func (s *sightings) of(code connect.Code) int {
 
 // only fails the test if clients received responses other than results and UNAVAILABLE,
 // which package client retries.
-func (s *sightings) only(t testing.TB) {
+func (s *responseCounts) only(t testing.TB) {
 	t.Helper()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for code, n := range s.codes {
 		if code != connect.CodeUnavailable {
-			t.Errorf("clients received %s %d times: %s", code, n, s.words[code])
+			t.Errorf("clients received %s %d times: %s", code, n, s.last[code])
 		}
 	}
 }
 
-func (s *sightings) String() string {
+func (s *responseCounts) String() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return fmt.Sprintf("%v, UNAVAILABLE after %s at the longest", s.codes, s.worst.Round(time.Millisecond))
@@ -277,14 +277,14 @@ func (s *sightings) String() string {
 
 // load is many clients that call without a pause.
 type load struct {
-	fleet   *fleet
-	held    func() time.Duration // see plan
-	ctx     context.Context      // context of all operations
-	stop    func()
-	acked   atomic.Int64
-	repairs atomic.Int64
-	seen    sightings
-	orders  orders
+	fleet    *fleet
+	held     func() time.Duration // see plan
+	ctx      context.Context      // context of all operations
+	stop     func()
+	acked    atomic.Int64
+	repairs  atomic.Int64
+	seen     responseCounts
+	commands commandLog
 
 	group   sync.WaitGroup
 	mutex   sync.Mutex
@@ -297,9 +297,9 @@ type plan struct {
 	calls              int // calls of all clients together; 0 means until stop
 	seed               uint64
 	vary               func(e *entry, number int, random *rand.Rand) // nil means plain calls
-	// aside may be nil. It may send another request instead of a call, and then returns true.
-	aside func(l *load, client, seq int, random *rand.Rand) bool
-	held  func() time.Duration // for how long the test has held the processor; may be nil
+	// command may be nil. It may send a command instead of a call, and then returns true.
+	command func(l *load, client, seq int, random *rand.Rand) bool
+	held    func() time.Duration // for how long the test has held the processor; may be nil
 }
 
 // startLoad starts clients. A client whose operation is not answered within testTimeout fails the
@@ -328,7 +328,7 @@ func startLoad(f *fleet, p plan) *load {
 					return
 				default:
 				}
-				if p.aside != nil && p.aside(l, i, seq, random) {
+				if p.command != nil && p.command(l, i, seq, random) {
 					continue
 				}
 				number := random.IntN(p.processes)
@@ -354,7 +354,7 @@ func (l *load) perform(e *entry, first int) {
 		l.resumeStray(ctx, e.process, first)
 	case l.ctx.Err() != nil:
 	case err != nil:
-		l.fleet.t.Errorf("after %s, of which the test held the processor for %s: %v",
+		l.fleet.t.Errorf("after %s (the test held the processor for %s): %v",
 			time.Since(e.begun).Round(time.Millisecond), (l.held() - before).Round(time.Millisecond), err)
 	case e.outcome == acked:
 		l.acked.Add(1)

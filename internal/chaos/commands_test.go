@@ -17,9 +17,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// orders records the commands other than calls that clients have sent to processes, and their
+// commandLog records the commands other than calls that clients have sent to processes, and their
 // outcomes.
-type orders struct {
+type commandLog struct {
 	mutex     sync.Mutex
 	holds     map[string]*hold
 	windows   []window
@@ -29,9 +29,9 @@ type orders struct {
 // hold is the right to suspend and resume a process. Only one client has it at a time, so it knows
 // the status of the process.
 type hold struct {
-	mutex      sync.Mutex
-	doubtful   bool         // an engine may still execute a resume whose response was lost
-	turnedAway atomic.Int64 // rejected calls
+	mutex    sync.Mutex
+	doubtful bool         // an engine may still execute a resume whose response was lost
+	rejected atomic.Int64 // rejected calls
 }
 
 // window is a period in which a process was suspended.
@@ -40,7 +40,7 @@ type window struct {
 	from, to time.Time // from the response to the suspend to the request of the resume
 }
 
-func (o *orders) hold(process string) *hold {
+func (o *commandLog) hold(process string) *hold {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if o.holds == nil {
@@ -52,18 +52,18 @@ func (o *orders) hold(process string) *hold {
 	return o.holds[process]
 }
 
-// order sends a command until an engine has answered it, and returns the answer, or errBroken if
-// the status of the process does not allow the command. unsure means that an earlier try may have
-// been executed, or may still be executed.
-func (l *load) order(
-	ctx context.Context, first int, give func(context.Context, *client.Client) error,
+// sendCommand sends a command until an engine has answered it, and returns the answer, or errBroken
+// if the status of the process does not allow the command. unsure means that an earlier try may
+// have been executed, or may still be executed.
+func (l *load) sendCommand(
+	ctx context.Context, first int, request func(context.Context, *client.Client) error,
 ) (unsure bool, err error) {
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
 	for try := first; ; try++ {
 		limit, cancel := context.WithTimeout(ctx, l.fleet.try)
 		began := time.Now()
-		err := give(limit, l.fleet.at(try))
+		err := request(limit, l.fleet.at(try))
 		cancel()
 		l.seen.note(err, time.Since(began))
 		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is being delivered
@@ -82,7 +82,7 @@ func (l *load) order(
 }
 
 func (l *load) resume(ctx context.Context, process string, first int) (unsure bool, err error) {
-	return l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
+	return l.sendCommand(ctx, first, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.ResumeProcess(ctx,
 			&progressorv1.ResumeProcessRequest{Namespace: namespace, ProcessId: process})
 		return err
@@ -91,30 +91,30 @@ func (l *load) resume(ctx context.Context, process string, first int) (unsure bo
 
 // suspend suspends a process until a call to it was rejected, or some time has passed.
 func (l *load) suspend(process string, first int) {
-	h := l.orders.hold(process)
+	h := l.commands.hold(process)
 	if !h.mutex.TryLock() {
 		return
 	}
 	defer h.mutex.Unlock()
 	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
-	_, err := l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
+	_, err := l.sendCommand(ctx, first, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.SuspendProcess(ctx,
 			&progressorv1.SuspendProcessRequest{Namespace: namespace, ProcessId: process, Reason: "chaos"})
 		return err
 	})
 	w := window{process: process, from: time.Now()}
 	if err == nil {
-		before := h.turnedAway.Load()
-		soon(200*time.Millisecond, func() bool { return h.turnedAway.Load() > before })
+		before := h.rejected.Load()
+		soon(200*time.Millisecond, func() bool { return h.rejected.Load() > before })
 		w.to = time.Now()
 		var unsure bool
 		unsure, err = l.resume(ctx, process, first)
-		l.orders.mutex.Lock()
+		l.commands.mutex.Lock()
 		if !h.doubtful {
-			l.orders.windows = append(l.orders.windows, w)
+			l.commands.windows = append(l.commands.windows, w)
 		}
-		l.orders.mutex.Unlock()
+		l.commands.mutex.Unlock()
 		h.doubtful = h.doubtful || unsure
 	}
 	if err != nil && l.ctx.Err() == nil {
@@ -125,8 +125,8 @@ func (l *load) suspend(process string, first int) {
 // resumeStray resumes a process that rejects calls although no client has suspended it. This
 // happens if an engine that was disconnected executes an old command late.
 func (l *load) resumeStray(ctx context.Context, process string, first int) {
-	h := l.orders.hold(process)
-	h.turnedAway.Add(1)
+	h := l.commands.hold(process)
+	h.rejected.Add(1)
 	if !h.mutex.TryLock() {
 		return
 	}
@@ -138,21 +138,21 @@ func (l *load) resumeStray(ctx context.Context, process string, first int) {
 	}
 }
 
-// life makes a process start a child, and cancels the child, by a command of the parent or as a
+// runChild makes a process start a child, and cancels the child, by a command of the parent or as a
 // client.
-func (l *load) life(parent string, number, seq int, command bool) {
+func (l *load) runChild(parent string, number, seq int, command bool) {
 	child := fmt.Sprintf("child-c%d-%d", number, seq)
-	raise := &entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askRaise, child)}
-	if l.perform(raise, number); raise.outcome != acked {
+	start := &entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askStart, child)}
+	if l.perform(start, number); start.outcome != acked {
 		return
 	}
 	if command {
-		l.perform(&entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askEnd, child)}, number)
+		l.perform(&entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askCancel, child)}, number)
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
-	unsure, err := l.order(ctx, number, func(ctx context.Context, c *client.Client) error {
+	unsure, err := l.sendCommand(ctx, number, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.CancelProcess(ctx,
 			&progressorv1.CancelProcessRequest{Namespace: namespace, ProcessId: child, Reason: "chaos"})
 		return err
@@ -166,18 +166,18 @@ func (l *load) life(parent string, number, seq int, command bool) {
 		}
 		return
 	}
-	l.orders.mutex.Lock()
-	defer l.orders.mutex.Unlock()
-	l.orders.cancelled = append(l.orders.cancelled, child)
+	l.commands.mutex.Lock()
+	defer l.commands.mutex.Unlock()
+	l.commands.cancelled = append(l.commands.cancelled, child)
 }
 
-// aside sends commands to processes that never break.
-func aside(processes int) func(*load, int, int, *rand.Rand) bool {
+// randomCommands sends commands to processes that never break.
+func randomCommands(processes int) func(*load, int, int, *rand.Rand) bool {
 	return func(l *load, number, seq int, random *rand.Rand) bool {
 		process := processID(2 * random.IntN(processes/2))
 		switch kind := random.IntN(100); {
 		case kind < 2:
-			l.life(process, number, seq, kind == 0)
+			l.runChild(process, number, seq, kind == 0)
 		case kind < 3:
 			l.suspend(process, number)
 		default:
@@ -187,9 +187,9 @@ func aside(processes int) func(*load, int, int, *rand.Rand) bool {
 	}
 }
 
-// held finds calls that began and ended while their process was suspended. None of them may have
-// been executed. wrong lists those that were.
-func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
+// callsWhileSuspended finds calls that began and ended while their process was suspended. None of
+// them may have been executed. wrong lists those that were.
+func callsWhileSuspended(windows []window, entries []*entry) (rejected int, wrong []string) {
 	byProcess := map[string][]window{}
 	for _, w := range windows {
 		byProcess[w.process] = append(byProcess[w.process], w)
@@ -204,8 +204,8 @@ func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
 					fmt.Sprintf("%s of %s was acknowledged while the process was suspended", e.op, e.process))
 				continue
 			}
-			turnedAway++
+			rejected++
 		}
 	}
-	return turnedAway, wrong
+	return rejected, wrong
 }

@@ -20,7 +20,7 @@ import (
 
 // cronNamespace contains the crons of a chaos run and their runs. The runs use the same processor,
 // and no client calls them.
-const cronNamespace = "ticks"
+const cronNamespace = "crons"
 
 // triggered is the cron that fires only when it is triggered.
 const triggered = "triggered"
@@ -47,11 +47,11 @@ var cronKinds = []cronKind{
 		}},
 	{id: "replaced", decisions: []string{"FIRED"}, statuses: []string{"CANCELLED"}, change: func(c *progressorv1.Cron) {
 		c.Policy.MaxConcurrency, c.Policy.OverlapAction = 1, progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
-		c.Target.GetStartProcess().Args = []byte(born)
+		c.Target.GetStartProcess().Args = []byte(started)
 	}},
 	{id: "late", decisions: []string{"FIRED"}, statuses: []string{"TIMEOUT"}, change: func(c *progressorv1.Cron) {
 		c.Policy.Timeout = durationpb.New(2 * time.Second)
-		c.Target.GetStartProcess().Args = []byte(born)
+		c.Target.GetStartProcess().Args = []byte(started)
 	}},
 	{id: "asked", decisions: []string{"FIRED"}, statuses: []string{"SUCCESS"}},
 }
@@ -101,7 +101,7 @@ func (w *cronWatch) definition(k cronKind) *progressorv1.Cron {
 		Policy: &progressorv1.CronPolicy{MaxConcurrency: 3000},
 		Target: &progressorv1.CronTarget{
 			Target: &progressorv1.CronTarget_StartProcess{
-				StartProcess: &progressorv1.StartProcessTarget{Args: []byte(bornToEnd)}}},
+				StartProcess: &progressorv1.StartProcessTarget{Args: []byte(startedToEnd)}}},
 	}
 	if k.id == "asked" {
 		c.Target.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: w.url}}
@@ -142,12 +142,12 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	w.t.Helper()
 	w.stop()
 	w.group.Wait()
-	healed := count(w.t, conn, `SELECT floor(extract(epoch FROM statement_timestamp()))::int`)
+	now := count(w.t, conn, `SELECT floor(extract(epoch FROM statement_timestamp()))::int`)
 	await(w.t, testTimeout, "no cron is behind", func() bool {
 		return count(w.t, conn,
 			`SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING `+
 				`max(fire_time) >= to_timestamp($1)) c`,
-			healed) == len(cronKinds)-1
+			now) == len(cronKinds)-1
 	})
 	// The end of a paused cron's run would not start it.
 	await(w.t, testTimeout, "no fire waits for the previous run", func() bool {
@@ -156,7 +156,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	for i, k := range cronKinds {
-		_, err := l.order(ctx, i, func(ctx context.Context, c *client.Client) error {
+		_, err := l.sendCommand(ctx, i, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Cron.PauseCron(ctx, &progressorv1.PauseCronRequest{Namespace: cronNamespace, CronId: k.id})
 			return err
 		})
@@ -170,7 +170,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	if err := conn.QueryRow(ctx, newest).Scan(&last); err != nil {
 		w.t.Fatal(err)
 	}
-	_, err := l.order(ctx, 0, func(ctx context.Context, c *client.Client) error { // no other run replaces it
+	_, err := l.sendCommand(ctx, 0, func(ctx context.Context, c *client.Client) error { // no other run replaces it
 		_, err := c.Process.CancelProcess(ctx,
 			&progressorv1.CancelProcessRequest{Namespace: cronNamespace, ProcessId: last, Reason: "the end"})
 		return err

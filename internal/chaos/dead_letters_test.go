@@ -26,9 +26,9 @@ const (
 	refusedOneIn     = 16
 )
 
-// refuser is a target that rejects some changes with 422 when they arrive for the first time. They
-// become dead letters. It accepts them when they are delivered again.
-type refuser struct {
+// rejectingTarget is a target that rejects some changes with 422 when they arrive for the first
+// time. They become dead letters. It accepts them when they are delivered again.
+type rejectingTarget struct {
 	url      string
 	mutex    sync.Mutex
 	accepted map[string]map[int64]bool // changes by process
@@ -36,15 +36,15 @@ type refuser struct {
 	retried  int                       // those of them that were accepted later
 }
 
-func newRefuser(t testing.TB) *refuser {
-	r := &refuser{accepted: map[string]map[int64]bool{}, refused: map[int64]bool{}}
+func newRejectingTarget(t testing.TB) *rejectingTarget {
+	r := &rejectingTarget{accepted: map[string]map[int64]bool{}, refused: map[int64]bool{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.url = server.URL
 	return r
 }
 
-func (r *refuser) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (r *rejectingTarget) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		return // the engine was killed
@@ -56,7 +56,7 @@ func (r *refuser) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // take reports whether a change is accepted.
-func (r *refuser) take(c *progressorv1.Change) bool {
+func (r *rejectingTarget) take(c *progressorv1.Change) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	id, process := c.GetChangeId(), c.GetProcessId()
@@ -75,14 +75,14 @@ func (r *refuser) take(c *progressorv1.Change) bool {
 }
 
 // delivered returns how many dead letters were accepted.
-func (r *refuser) delivered() int {
+func (r *rejectingTarget) delivered() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.retried
 }
 
 // defects compares the accepted changes, in any order, with the recorded ones.
-func (r *refuser) defects(recorded map[string][]int64, lossy bool) (wrong []string) {
+func (r *rejectingTarget) defects(recorded map[string][]int64, lossy bool) (wrong []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for process, ids := range recorded {
@@ -139,7 +139,7 @@ func TestPlantedDeadLetters(t *testing.T) {
 			deliveries: []int64{15, 16, 17, 16, firstNewNumber + 1}, lossy: true, wrong: true,
 		},
 	} {
-		r := newRefuser(t)
+		r := newRejectingTarget(t)
 		for _, id := range test.deliveries {
 			r.take(&progressorv1.Change{ProcessId: "p", ChangeId: id})
 		}

@@ -36,8 +36,8 @@ type answered struct {
 	at    time.Time
 }
 
-// callAside makes a call through one engine. The call may wait for long.
-func callAside(t testing.TB, n *node, process, op string) <-chan answered {
+// callConcurrently makes a call through one engine. The call may wait for long.
+func callConcurrently(t testing.TB, n *node, process, op string) <-chan answered {
 	t.Helper()
 	f := newFleet(t, n)
 	f.try = testTimeout
@@ -46,7 +46,7 @@ func callAside(t testing.TB, n *node, process, op string) <-chan answered {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout)
 		defer cancel()
 		e := &entry{process: process, op: op}
-		err := f.do(ctx, e, 0, &sightings{})
+		err := f.do(ctx, e, 0, &responseCounts{})
 		end <- answered{entry: e, err: err, at: time.Now()}
 	}()
 	return end
@@ -67,9 +67,9 @@ func TestCallThroughTheOtherEngine(t *testing.T) {
 	for round := range 11 {
 		busy := fmt.Sprintf("busy-%d", round)
 		g := c.hold(attemptOf(busy, 1))
-		first := callAside(t, a, "p0", busy)
+		first := callConcurrently(t, a, "p0", busy)
 		await(t, testTimeout, "the processor has the first call", func() bool { return g.arrived.Load() == 1 })
-		second := callAside(t, b, "p0", fmt.Sprintf("behind-%d", round))
+		second := callConcurrently(t, b, "p0", fmt.Sprintf("behind-%d", round))
 		await(t, testTimeout, "the second call waits for the process", func() bool {
 			return count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'process'`) == 1
 		})
@@ -151,7 +151,7 @@ func TestStoppedEngine(t *testing.T) {
 	var ends []<-chan answered
 	for i, op := range []string{"ended", "runs"} {
 		gates[op] = [2]*gate{c.hold(attemptOf(op, 1)), c.hold(attemptOf(op, 2))}
-		ends = append(ends, callAside(t, a, fmt.Sprintf("p%d", i), op))
+		ends = append(ends, callConcurrently(t, a, fmt.Sprintf("p%d", i), op))
 		await(t, testTimeout, "the processor has the call", func() bool { return gates[op][0].arrived.Load() == 1 })
 	}
 	stopped := time.Now()
@@ -196,7 +196,7 @@ func TestStoppedEngine(t *testing.T) {
 		t.Errorf("%v zombies", zombies)
 	}
 	await(t, testTimeout, "the engine is ready again", a.isReady)
-	if end := <-callAside(t, a, "p0", "afterwards"); end.err != nil {
+	if end := <-callConcurrently(t, a, "p0", "afterwards"); end.err != nil {
 		t.Error(end.err)
 	}
 }
@@ -211,7 +211,7 @@ func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	putChain(t, a, c, nil)
 	newFleet(t, a).start(1)
 	gates := [2]*gate{c.hold(attemptOf("op", 1)), c.hold(attemptOf("op", 2))}
-	end := callAside(t, a, "p0", "op")
+	end := callConcurrently(t, a, "p0", "op")
 	await(t, testTimeout, "the processor has the call", func() bool { return gates[0].arrived.Load() == 1 })
 	a.signal(syscall.SIGSTOP)
 	await(t, testTimeout, "the other engine has taken over", func() bool { return gates[1].arrived.Load() == 1 })
@@ -296,12 +296,12 @@ func TestDrainTimeout(t *testing.T) {
 		t.Errorf("the engine ended with code %d", code)
 	}
 	await(t, testTimeout, "the other engine has the call", func() bool { return g.arrived.Load() == 2 })
-	t.Logf("given back and taken after %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("released and taken over after %s", time.Since(began).Round(time.Millisecond))
 	g.open()
 	entries := l.wait()
 	settle(t, dsn)
 	verify(t, dsn, entries)
 	if l.acked.Load() != 1 || count(t, conn, `SELECT count(*) FROM tasks WHERE attempt <> 1`) != 0 {
-		t.Error("the call was lost, or an attempt burnt")
+		t.Error("the call was lost, or an attempt was used up")
 	}
 }

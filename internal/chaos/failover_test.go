@@ -15,8 +15,8 @@ import (
 // chaos.
 func TestChaosFailover(t *testing.T) {
 	for range max(1, int(*chaosDuration/time.Minute)) {
-		t.Run("asynchronous standby", failoverThatLosesTheTail)
-		t.Run("synchronous standby", failoverThatLosesNothing)
+		t.Run("asynchronous standby", failoverWithLoss)
+		t.Run("synchronous standby", failoverWithoutLoss)
 	}
 }
 
@@ -43,8 +43,8 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// more waits until the given number of further calls was answered.
-func (f *failover) more(calls int64) time.Duration {
+// awaitMore waits until the given number of further calls was answered.
+func (f *failover) awaitMore(calls int64) time.Duration {
 	f.t.Helper()
 	before := f.load.acked.Load()
 	return await(f.t, testTimeout, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
@@ -52,14 +52,14 @@ func (f *failover) more(calls int64) time.Duration {
 
 // A failover to a standby that lacks the last commits: no client gets a wrong response, nothing
 // hangs, and requests that were lost before their response are reported as lost.
-func failoverThatLosesTheTail(t *testing.T) {
+func failoverWithLoss(t *testing.T) {
 	f := newFailover(t)
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 20})
-	f.more(200)
+	f.awaitMore(200)
 	replicated := time.Now()
 	f.CatchUp()
 	f.Detach()
-	f.more(200)
+	f.awaitMore(200)
 	g := f.chain.hold(nil) // these calls are lost before they end
 	// The 24 clients may wait for only a few of the 20 processes, because each process runs one
 	// call at a time.
@@ -68,7 +68,7 @@ func failoverThatLosesTheTail(t *testing.T) {
 	failed := time.Now()
 	await(t, testTimeout, "lost calls are reported", func() bool { return f.metric("progressor_tasks_lost_total") > 0 })
 	f.chain.openAll()
-	took := f.more(200)
+	took := f.awaitMore(200)
 	entries := f.load.finish()
 	f.load.seen.only(t)
 	settle(t, f.DSN)
@@ -119,16 +119,16 @@ func (f *failover) metric(name string) (sum float64) {
 
 // A failover to a synchronous standby loses nothing, even if commits waited for it when the primary
 // crashed.
-func failoverThatLosesNothing(t *testing.T) {
+func failoverWithoutLoss(t *testing.T) {
 	f := newFailover(t)
 	f.Synchronous()
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 21})
-	f.more(200)
+	f.awaitMore(200)
 	f.Detach()
 	f.Await(`SELECT count(*) >= 1 FROM pg_stat_activity ` +
 		`WHERE application_name = 'progressor lane' AND wait_event = 'SyncRep'`)
 	f.FailOver()
-	took := f.more(200)
+	took := f.awaitMore(200)
 	entries := f.load.finish()
 	f.load.seen.only(t)
 	settle(t, f.DSN)

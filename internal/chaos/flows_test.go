@@ -23,11 +23,11 @@ import (
 
 // flowNamespace contains the runs of a chaos run and the jobs of their steps. Its workers pull
 // them.
-const flowNamespace = "streams"
+const flowNamespace = "flows"
 
 // The templates of runs. A step is retried until it succeeds, so every run succeeds.
 const (
-	streamTemplate = `{"namespace": "streams", "type": "stream", "step_order": "STEP_ORDER_GRAPH", "steps": [
+	streamTemplate = `{"namespace": "flows", "type": "stream", "step_order": "STEP_ORDER_GRAPH", "steps": [
 		{"step_id": "a", "job": {"options": OPTIONS}},
 		{"step_id": "b", "job": {"options": OPTIONS}, "depends_on": ["a"], "input": "${steps.a.result}"},
 		{"step_id": "each", "job": {"options": OPTIONS}, "depends_on": ["a"],
@@ -37,14 +37,14 @@ const (
 		{"step_id": "sub", "run": {"type": "inner"}, "depends_on": ["b"]},
 		{"step_id": "last", "job": {"options": OPTIONS}, "depends_on": ["each", "pause", "sub"],
 			"input": "${steps.sub.result}"}]}`
-	innerTemplate = `{"namespace": "streams", "type": "inner", "steps": [{"step_id": "only", ` +
+	innerTemplate = `{"namespace": "flows", "type": "inner", "steps": [{"step_id": "only", ` +
 		`"job": {"options": OPTIONS}}]}`
 	stepOptions = `{"max_retry": 1000, "max_takeovers": 1000, "backoff": {"steps": ["0.02s"]}}`
 )
 
-// streamNeeds contains the steps of a run, and of the run in it, with the steps that each one
+// stepNeeds contains the steps of a run, and of the run in it, with the steps that each one
 // needs. "each.0" is an item.
-var streamNeeds = map[string][]string{
+var stepNeeds = map[string][]string{
 	"a": nil, "b": {"a"}, "each": {"a"}, "each.0": {"a"}, "each.1": {"a"}, "each.2": {"a"}, "pause": {"a"},
 	"sub": {"b"}, "last": {"each", "pause", "sub"},
 	"sub/only": {"b"},
@@ -230,33 +230,34 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 // has begun or ended twice, has begun before its dependencies had ended, or has the result of a
 // rejected answer.
 func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string) {
-	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {
 		if sure && rows[id] == nil {
-			say("run %s is lost", id)
+			report("run %s is lost", id)
 		}
 	}
 	for id, steps := range rows {
 		if _, asked := w.started[id]; !asked {
-			say("run %s was not started by any client", id)
+			report("run %s was not started by any client", id)
 		}
 		if r := steps[""]; r.status != "succeeded" || r.result != steps["last"].result {
-			say("run %s is %s, with the result %s: its last step gave %s", id, r.status, r.result, steps["last"].result)
+			report("run %s is %s, with the result %s: its last step returned %s", id, r.status, r.result,
+				steps["last"].result)
 			continue
 		}
-		for step, needs := range streamNeeds {
+		for step, needs := range stepNeeds {
 			r, there := steps[step]
 			if !there || r.status != "succeeded" || r.attempt != 1 || r.begun != 1 || r.ended != 1 {
-				say("step %s of %s is %q: it has begun %d times, which %d events say, and succeeded %d times", step, id,
-					r.status, r.attempt, r.begun, r.ended)
+				report("step %s of %s is %q: it began %d times, by its events %d times, and succeeded %d times",
+					step, id, r.status, r.attempt, r.begun, r.ended)
 			}
 			for _, need := range needs {
 				if r.created.Before(steps[need].stopped) {
-					say("step %s of %s was created before %s had ended", step, id, need)
+					report("step %s of %s was created before %s had ended", step, id, need)
 				}
 			}
 			if slices.Contains(jobSteps, step) {
-				wrong = append(wrong, w.given("~job/"+id+"/"+step, r)...)
+				wrong = append(wrong, w.resultDefects("~job/"+id+"/"+step, r)...)
 			}
 		}
 	}
@@ -264,8 +265,8 @@ func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string)
 	return wrong
 }
 
-// given compares the result of a step with the answers of workers.
-func (w *flowWatch) given(job string, r flowRow) (wrong []string) {
+// resultDefects compares the result of a step with the answers of workers.
+func (w *flowWatch) resultDefects(job string, r flowRow) (wrong []string) {
 	answers, accepted := w.jobs.answers[job], w.jobs.accepted[job]
 	switch {
 	case r.ends != 1:
@@ -288,7 +289,7 @@ func (w *flowWatch) figures(rows map[string]map[string]flowRow) []figure {
 }
 
 // Each defect of runs is detected.
-func TestFlowsAreJudged(t *testing.T) {
+func TestFlowDefects(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1e9, 0)
 	change := func(step string, f func(*flowRow)) func(*flowWatch, map[string]map[string]flowRow) {
@@ -308,8 +309,8 @@ func TestFlowsAreJudged(t *testing.T) {
 			w.started["x"] = false
 			delete(rows, "x")
 		}, 0},
-		"an unknown run": {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
-		"it continues":   {change("", func(r *flowRow) { r.status = "active" }), 1},
+		"an unknown run":           {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
+		"a run that has not ended": {change("", func(r *flowRow) { r.status = "active" }), 1},
 		"a step is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") },
 			2},
 		"an item began twice": {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},
@@ -318,14 +319,14 @@ func TestFlowsAreJudged(t *testing.T) {
 		"its job ended twice": {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
 		"too early":           {change("last", func(r *flowRow) { r.created = began }), 3},
 		"an unknown result":   {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
-		"another one counted": {func(w *flowWatch, _ map[string]map[string]flowRow) {
+		"another answer was accepted": {func(w *flowWatch, _ map[string]map[string]flowRow) {
 			w.jobs.accepted["~job/x/a"] = []string{"other"}
 		}, 1},
 	} {
 		w := &flowWatch{started: map[string]bool{"x": true},
 			jobs: &jobWatch{answers: map[string][]string{}, accepted: map[string][]string{}}}
 		steps := map[string]flowRow{"": {status: "succeeded", result: `"by last"`}}
-		for step := range streamNeeds {
+		for step := range stepNeeds {
 			at := began
 			for range depth(step) {
 				at = at.Add(time.Minute)
@@ -344,7 +345,7 @@ func TestFlowsAreJudged(t *testing.T) {
 
 // depth returns the number of steps that must run before a step, one after the other.
 func depth(step string) (n int) {
-	for _, need := range streamNeeds[step] {
+	for _, need := range stepNeeds[step] {
 		n = max(n, depth(need)+1)
 	}
 	return n

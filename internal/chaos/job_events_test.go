@@ -137,7 +137,7 @@ func (w *eventWatch) figures() []figure {
 }
 
 // Each defect of a watch is detected.
-func TestEventWatchIsJudged(t *testing.T) {
+func TestEventWatchDefects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		got   map[string][]int64

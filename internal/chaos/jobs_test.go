@@ -21,7 +21,7 @@ import (
 )
 
 // jobNamespace contains the jobs of a chaos run. Workers pull them.
-const jobNamespace = "toil"
+const jobNamespace = "jobs"
 
 // leaseTime is how long a worker may be silent. It is as short as the time after which an engine
 // counts as dead.
@@ -96,7 +96,7 @@ func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
 		w.mutex.Unlock()
 		err := w.ask(context.WithoutCancel(ctx), number, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Job.Enqueue(ctx, &progressorv1.EnqueueRequest{
-				Namespace: jobNamespace, JobId: id, Name: "toil", Args: structpb.NewStringValue(id), IdempotencyKey: id,
+				Namespace: jobNamespace, JobId: id, Name: "jobs", Args: structpb.NewStringValue(id), IdempotencyKey: id,
 				Options: &progressorv1.JobOptions{
 					KeepResult: true, ResultTtl: durationpb.New(24 * time.Hour), MaxRetry: 1000,
 					MaxTakeovers: new(int32(1000)),
@@ -131,7 +131,8 @@ func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, 
 	}
 }
 
-// work runs a worker. It polls, and treats its leases like well-behaved and misbehaving workers.
+// work runs a worker. It polls, and handles its leases like well-behaved and misbehaving workers
+// do.
 func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	for try := 0; ctx.Err() == nil; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
@@ -145,13 +146,13 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 			continue
 		}
 		for n, l := range resp.GetLeases() {
-			w.treat(context.WithoutCancel(ctx), id, l, fmt.Sprintf("%s/%d/%d", id, try, n), random)
+			w.handle(context.WithoutCancel(ctx), id, l, fmt.Sprintf("%s/%d/%d", id, try, n), random)
 		}
 	}
 }
 
-// treat answers, releases or abandons a lease.
-func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lease, nonce string, random *rand.Rand) {
+// handle answers, releases or abandons a lease.
+func (w *jobWatch) handle(ctx context.Context, worker string, l *progressorv1.Lease, nonce string, random *rand.Rand) {
 	switch what := random.IntN(100); {
 	case what < 4: // the worker dies
 		w.count(&w.left)
@@ -169,7 +170,8 @@ func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lea
 		})
 	case what < 22:
 		w.count(&w.failed)
-		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // likewise
+		// The response for a lost lease proves nothing.
+		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
 			_, err := c.Worker.Complete(ctx,
 				&progressorv1.CompleteRequest{LeaseToken: l.GetLeaseToken(),
 					Answer: &progressorv1.CompleteRequest_Response{
@@ -316,7 +318,7 @@ func (w *jobWatch) figures(rows map[string]jobRow) []figure {
 }
 
 // Each defect of a queue is detected.
-func TestJobsAreJudged(t *testing.T) {
+func TestJobDefects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*jobWatch, map[string]jobRow)
@@ -332,14 +334,18 @@ func TestJobsAreJudged(t *testing.T) {
 		"two ends": {func(_ *jobWatch, rows map[string]jobRow) {
 			rows["a"] = jobRow{"COMPLETED", `"1"`, 2}
 		}, 1},
-		"a result of nobody": {func(_ *jobWatch, rows map[string]jobRow) {
+		"a result that no worker returned": {func(_ *jobWatch, rows map[string]jobRow) {
 			rows["a"] = jobRow{"COMPLETED", `"3"`, 1}
 		}, 1},
-		"another one counted": {func(_ *jobWatch, rows map[string]jobRow) {
+		"another answer was accepted": {func(_ *jobWatch, rows map[string]jobRow) {
 			rows["a"] = jobRow{"COMPLETED", `"2"`, 1}
 		}, 1},
-		"two were accepted":     {func(w *jobWatch, _ map[string]jobRow) { w.accepted["a"] = []string{"1", "2"} }, 1},
-		"accepted and not done": {func(_ *jobWatch, rows map[string]jobRow) { rows["a"] = jobRow{status: "INIT"} }, 1},
+		"two accepted answers": {func(w *jobWatch, _ map[string]jobRow) {
+			w.accepted["a"] = []string{"1", "2"}
+		}, 1},
+		"an accepted answer without an end": {func(_ *jobWatch, rows map[string]jobRow) {
+			rows["a"] = jobRow{status: "INIT"}
+		}, 1},
 	} {
 		w := &jobWatch{
 			enqueued: map[string]bool{"a": true, "b": true}, answers: map[string][]string{"a": {"1", "2"}, "b": {"9"}},

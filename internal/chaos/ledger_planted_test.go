@@ -28,13 +28,13 @@ func TestLedger(t *testing.T) {
 					w.triggers[fire.Format(time.RFC3339Nano)] = 1
 				}
 				id := k.id + "/" + fire.Format(time.RFC3339Nano)
-				run := cronRun{status: "COMPLETED", operations: []string{bornToEnd}, created: fire,
+				run := cronRun{status: "COMPLETED", operations: []string{startedToEnd}, created: fire,
 					ended: fire.Add(time.Millisecond)}
 				switch {
 				case k.id == "asked":
 					w.asked[id], run.operations, id = 1, nil, "~run/"+id
 				case k.statuses[0] != "SUCCESS":
-					run.status, run.operations = "CANCELLED", []string{born, cancelOp}
+					run.status, run.operations = "CANCELLED", []string{started, cancelOp}
 				}
 				runs[id] = run
 				rows = append(rows, fireRow{
@@ -77,10 +77,10 @@ func TestLedger(t *testing.T) {
 		}, second + " is a run without a row"},
 		{"a run did its work twice", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs[second]
-			r.operations = []string{bornToEnd, bornToEnd}
+			r.operations = []string{startedToEnd, startedToEnd}
 			runs[second] = r
 			return rows
-		}, "its run is COMPLETED, with \"born to end, born to end\""},
+		}, "its run is COMPLETED, with \"started to end, started to end\""},
 		{"a cancelled run is still RUNNING", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs["late/2026-01-01T10:00:02Z"]
 			r.status, r.operations = "RUNNING", r.operations[:1]

@@ -115,9 +115,9 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	var status, operations string
 	switch k.statuses[0] {
 	case "SUCCESS":
-		status, operations = "COMPLETED", bornToEnd
+		status, operations = "COMPLETED", startedToEnd
 	default:
-		status, operations = "CANCELLED", born+", "+cancelOp
+		status, operations = "CANCELLED", started+", "+cancelOp
 	}
 	if k.id == "asked" {
 		if operations = ""; w.asked[strings.TrimPrefix(r.process, "~run/")] == 0 {

@@ -31,25 +31,25 @@ func TestLinearizable(t *testing.T) {
 	}{
 		{"one after the other", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "b"}}, read("a", "b")},
 			true},
-		{"side by side, in either order",
+		{"concurrent, in either order",
 			[]call{{"b", 1, 3, []string{"b"}}, {"a", 0, 5, []string{"b", "a"}}, read("b", "a")}, true},
-		{"before one that was answered when it began",
+		{"before an operation that had ended when it began",
 			[]call{{"b", 2, 3, []string{"b"}}, {"a", 0, 1, []string{"b", "a"}}, read("b", "a")}, false},
-		{"two are answered the same place", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"b"}}, read("a")},
-			false},
+		{"two operations with the same position",
+			[]call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"b"}}, read("a")}, false},
 		{"twice", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "a", "b"}}, read("a", "a", "b")}, false},
 		{"answered an operation that was not applied", []call{{"a", 0, 1, []string{"a"}}, read()}, false},
-		{"a place that nobody has",
+		{"a position that no operation has",
 			[]call{{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "b", "c"}}, read("a", "b", "c")}, false},
-		{"a place that an unanswered one may have", []call{
+		{"a position that an unanswered operation may have", []call{
 			{"a", 0, 1, []string{"a"}}, {"b", 0, unanswered, nil}, {"c", 2, 3, []string{"a", "b", "c"}},
 			read("a", "b", "c"),
 		}, true},
-		{"an unanswered one, done late", []call{
+		{"an unanswered operation, executed late", []call{
 			{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "c"}}, {"b", 0, unanswered, []string{"a", "c", "b"}},
 			read("a", "c", "b"),
 		}, true},
-		{"an unanswered one, done before it was asked", []call{
+		{"an unanswered operation, executed before its request", []call{
 			{"b", 2, unanswered, []string{"b"}}, {"a", 0, 1, []string{"b", "a"}}, read("b", "a"),
 		}, false},
 	}
@@ -95,7 +95,7 @@ func TestOperationsOfAProcess(t *testing.T) {
 	origin := time.Now()
 	at := func(n int) time.Time { return origin.Add(time.Duration(n) * time.Second) }
 	h := &history{}
-	for _, op := range []string{"init", "a timer=1s", "told later", "timer of task 7", "from p2 x tell=p1", "b"} {
+	for _, op := range []string{"init", "a timer=1s", "told later", "timer of task 7", "from p2 x notify=p1", "b"} {
 		h.last = h.last.append(op)
 		h.applied = append(h.applied, appliedOperation{op, h.last})
 	}
@@ -104,7 +104,7 @@ func TestOperationsOfAProcess(t *testing.T) {
 		{process: "p1", op: "a timer=1s", begun: at(0), ended: at(1), outcome: acked, answer: answered(1)},
 		{process: "p1", op: "told later", notify: true, begun: at(1), ended: at(2), outcome: acked},
 		{process: "p1", op: "b", begun: at(5), ended: at(6), outcome: acked, answer: answered(5)},
-		{process: "p2", op: "x tell=p1", begun: at(3), ended: at(4), outcome: unknown},
+		{process: "p2", op: "x notify=p1", begun: at(3), ended: at(4), outcome: unknown},
 		{process: "p1", op: "never done", begun: at(3), ended: at(4), outcome: unknown},
 	}
 	check := func(legal bool) {

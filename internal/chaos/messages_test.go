@@ -15,60 +15,60 @@ import (
 // The commands at the end of the text of an operation. They make the process send a message to
 // another process.
 const (
-	askTell  = " tell="  // a notification
-	askBear  = " bear="  // the start of a child that ends at once
-	askRaise = " raise=" // the start of a child that lives until it is cancelled
-	askEnd   = " end="   // the cancel of a child
+	askNotify      = " notify="       // a notification
+	askStartEnding = " start-ending=" // the start of a child that ends at once
+	askStart       = " start="        // the start of a child that lives until it is cancelled
+	askCancel      = " cancel="       // the cancel of a child
 )
 
 // Prefixes of operations that are in a chain because another process has sent a message. The cause
 // follows the prefix.
 const (
-	toldBy = "from "
+	sentBy = "from "
 	endOf  = "end of "
 
-	born      = "born"
-	bornToEnd = "born to end"
+	started      = "started"
+	startedToEnd = "started to end"
 )
 
-// word is a command of a result.
-type word struct {
+// command is a command of a result.
+type command struct {
 	ask    string // one of the above
 	target string
 	cause  string // process and operation
 }
 
-// wordsOf returns the commands of an operation. The processor sends them, and the check compares
+// commandsOf returns the commands of an operation. The processor sends them, and the check compares
 // the chains with them.
-func wordsOf(process, op string) []word {
+func commandsOf(process, op string) []command {
 	if _, sent := sender(op); sent {
 		return nil // it contains the text of another operation
 	}
-	var words []word
-	for _, ask := range []string{askTell, askBear, askRaise, askEnd} {
+	var commands []command
+	for _, ask := range []string{askNotify, askStartEnding, askStart, askCancel} {
 		if _, target, found := strings.Cut(op, ask); found {
-			words = append(words, word{ask: ask, target: target, cause: process + " " + op})
+			commands = append(commands, command{ask: ask, target: target, cause: process + " " + op})
 		}
 	}
-	return words
+	return commands
 }
 
-func (w word) say(result *processor.ResultBuilder) {
+func (w command) addTo(result *processor.ResultBuilder) {
 	switch w.ask {
-	case askTell:
-		result.Notify("", w.target, []byte(toldBy+w.cause))
-	case askBear:
-		result.StartChild("", w.target, []byte(bornToEnd), []byte(endOf+w.cause))
-	case askRaise:
-		result.StartChild("", w.target, []byte(born), []byte(endOf+w.cause))
-	case askEnd:
-		result.Cancel("", w.target, "its parent says so")
+	case askNotify:
+		result.Notify("", w.target, []byte(sentBy+w.cause))
+	case askStartEnding:
+		result.StartChild("", w.target, []byte(startedToEnd), []byte(endOf+w.cause))
+	case askStart:
+		result.StartChild("", w.target, []byte(started), []byte(endOf+w.cause))
+	case askCancel:
+		result.Cancel("", w.target, "cancelled by its parent")
 	}
 }
 
 // sender returns the process and the operation that sent a message.
 func sender(op string) (cause string, sent bool) {
-	for _, prefix := range []string{toldBy, endOf} {
+	for _, prefix := range []string{sentBy, endOf} {
 		if cause, sent = strings.CutPrefix(op, prefix); sent {
 			return cause, true
 		}
@@ -79,11 +79,11 @@ func sender(op string) (cause string, sent bool) {
 // isMessage reports whether an operation was caused by a command.
 func isMessage(op string) bool {
 	_, sent := sender(op)
-	return sent || op == born || op == bornToEnd
+	return sent || op == started || op == startedToEnd
 }
 
 // deliveries counts commands by kind, and parents that were notified of the end of their child.
-type deliveries struct{ delivered, born, cancelled, ends int }
+type deliveries struct{ delivered, started, cancelled, ends int }
 
 // delivered compares the commands of all operations in the chains with the operations that commands
 // have caused. Each command must have arrived once, nothing else may have arrived, and a child must
@@ -100,28 +100,28 @@ func delivered(
 	expect := func(process, op string) { want[process+": "+op]++ }
 	for process, h := range histories {
 		for _, s := range h.applied {
-			for _, w := range wordsOf(process, s.op) {
+			for _, w := range commandsOf(process, s.op) {
 				switch w.ask {
-				case askTell:
+				case askNotify:
 					d.delivered++
-					expect(w.target, toldBy+w.cause)
-				case askBear:
-					d.born++
+					expect(w.target, sentBy+w.cause)
+				case askStartEnding:
+					d.started++
 					d.ends++
-					expect(w.target, bornToEnd)
+					expect(w.target, startedToEnd)
 					expect(process, endOf+w.cause)
 					if statuses[w.target] != "COMPLETED" {
 						wrong = append(wrong,
 							fmt.Sprintf("%s, which ends at once, is %s", w.target, statuses[w.target]))
 					}
-				case askRaise:
-					d.born++
-					expect(w.target, born)
+				case askStart:
+					d.started++
+					expect(w.target, started)
 					if statuses[w.target] != "RUNNING" {
 						d.ends++
 						expect(process, endOf+w.cause)
 					}
-				case askEnd:
+				case askCancel:
 					ended[w.target] = true
 				}
 			}

@@ -13,12 +13,13 @@ import (
 // acknowledged but not executed.
 func TestDelivered(t *testing.T) {
 	t.Parallel()
-	tell, bear, raise, end := "c1 tell=p2", "c2 bear=child-a", "c3 raise=child-b", "c4 end=child-b"
+	notify, startEnding := "c1 notify=p2", "c2 start-ending=child-a"
+	start, cancel := "c3 start=child-b", "c4 cancel=child-b"
 	good := func() map[string][]string {
 		return map[string][]string{
-			"p1":      {"init", tell, bear, raise, "end of p1 " + bear, end, "end of p1 " + raise},
-			"p2":      {"init", "from p1 " + tell},
-			"child-a": {bornToEnd}, "child-b": {born, cancelOp},
+			"p1":      {"init", notify, startEnding, start, "end of p1 " + startEnding, cancel, "end of p1 " + start},
+			"p2":      {"init", "from p1 " + notify},
+			"child-a": {startedToEnd}, "child-b": {started, cancelOp},
 		}
 	}
 	statuses := func() map[string]string { return map[string]string{"child-a": "COMPLETED", "child-b": "CANCELLED"} }
@@ -29,17 +30,17 @@ func TestDelivered(t *testing.T) {
 	}{
 		{"no defect", func(map[string][]string, map[string]string) {}, ""},
 		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] },
-			"p2: from p1 c1 tell=p2 was sent but not executed (1 missing)"},
+			"p2: from p1 c1 notify=p2 was sent but not executed (1 missing)"},
 		{"a message was delivered twice",
 			func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) },
-			"p2: from p1 c1 tell=p2 was executed more often than it was sent (1 too many)"},
+			"p2: from p1 c1 notify=p2 was executed more often than it was sent (1 too many)"},
 		{"a message of a result that was not stored",
 			func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) },
-			"p2: from p1 c1 tell=p2 was executed more often than it was sent (1 too many)"},
+			"p2: from p1 c1 notify=p2 was executed more often than it was sent (1 too many)"},
 		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") },
-			"child-a: born to end was sent but not executed (1 missing)"},
+			"child-a: started to end was sent but not executed (1 missing)"},
 		{"a parent was not notified", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] },
-			"p1: end of p1 c3 raise=child-b was sent but not executed (1 missing)"},
+			"p1: end of p1 c3 start=child-b was sent but not executed (1 missing)"},
 		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" },
 			"child-a, which ends at once, is RUNNING"},
 		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" },
@@ -55,9 +56,9 @@ func TestDelivered(t *testing.T) {
 				histories[process].applied = append(histories[process].applied, appliedOperation{op: op})
 			}
 		}
-		said, wrong := delivered(histories, are, nil)
-		if tt.want == "" && (len(wrong) > 0 || said != deliveries{delivered: 1, born: 2, cancelled: 1, ends: 2}) {
-			t.Errorf("%s: %+v, %q", tt.name, said, wrong)
+		counts, wrong := delivered(histories, are, nil)
+		if tt.want == "" && (len(wrong) > 0 || counts != deliveries{delivered: 1, started: 2, cancelled: 1, ends: 2}) {
+			t.Errorf("%s: %+v, %q", tt.name, counts, wrong)
 		}
 		if tt.want != "" && !strings.Contains(strings.Join(wrong, "\n"), tt.want) {
 			t.Errorf("%s: found %q, want %q", tt.name, wrong, tt.want)
@@ -69,28 +70,29 @@ func TestDelivered(t *testing.T) {
 }
 
 // The check detects a call that a suspended process has executed.
-func TestHeld(t *testing.T) {
+func TestCallsWhileSuspended(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	at := func(n int) time.Time { return now.Add(time.Duration(n) * time.Second) }
 	windows := []window{{process: "p1", from: at(10), to: at(20)}}
 	entries := []*entry{
 		{process: "p1", op: "before", begun: at(9), ended: at(11), outcome: acked},
-		{process: "p1", op: "turned away", begun: at(11), ended: at(12)},
+		{process: "p1", op: "rejected", begun: at(11), ended: at(12)},
 		{process: "p1", op: "done after it", begun: at(12), ended: at(21), outcome: acked},
 		{process: "p2", op: "another process", begun: at(12), ended: at(13), outcome: acked},
 	}
-	if n, wrong := held(windows, entries); n != 1 || len(wrong) > 0 {
-		t.Errorf("turned away %d, %q", n, wrong)
+	if n, wrong := callsWhileSuspended(windows, entries); n != 1 || len(wrong) > 0 {
+		t.Errorf("%d rejected, %q", n, wrong)
 	}
 	entries = append(entries, &entry{process: "p1", op: "done", begun: at(12), ended: at(13), outcome: acked})
-	if n, wrong := held(windows, entries); n != 1 || len(wrong) != 1 || !strings.HasPrefix(wrong[0], "done of p1") {
-		t.Errorf("turned away %d, %q", n, wrong)
+	n, wrong := callsWhileSuspended(windows, entries)
+	if n != 1 || len(wrong) != 1 || !strings.HasPrefix(wrong[0], "done of p1") {
+		t.Errorf("%d rejected, %q", n, wrong)
 	}
 }
 
 // The check detects a second live attempt of a task. Attempts that have ended do not count.
-func TestTwice(t *testing.T) {
+func TestRepeatedTasks(t *testing.T) {
 	t.Parallel()
 	c := &chain{}
 	first, other := c.begin("1"), c.begin("2")
@@ -114,7 +116,7 @@ func TestTwice(t *testing.T) {
 
 // The check detects lost notifications of a queue, lost tasks of a backlog, and remaining rows of a
 // removed process.
-func TestTenantsAreJudged(t *testing.T) {
+func TestTenantDefects(t *testing.T) {
 	t.Parallel()
 	w := &tenants{queues: []queue{{process: "q0", n: 10}, {process: "q1", n: 20, removed: true}}, backlog: 30}
 	for name, tt := range map[string]struct {

@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxStandstill is the maximum time that a task may wait after its database connection was lost.
-const maxStandstill = 6 * time.Second
+// maxRecovery is the maximum time that a task may wait after its database connection was lost.
+const maxRecovery = 6 * time.Second
 
 func TestPostgres(t *testing.T) {
 	server := durable.get(t)
@@ -48,13 +48,13 @@ func restart(t testing.TB, server *pgembed.Server) {
 
 // unavailable sends a new request to an engine whose database is down. The engine rejects it at
 // once.
-func unavailable(t testing.TB, n *node, seen *sightings) {
+func unavailable(t testing.TB, n *node, seen *responseCounts) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	began := time.Now()
 	_, err := one(n).Call(ctx,
-		&progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("nobody hears this")})
+		&progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("unanswered")})
 	seen.note(err, time.Since(began))
 	if connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("a call without a database: %v after %s", err, time.Since(began))
@@ -80,7 +80,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		if long { // long enough for the engines to cancel their attempts
 			await(t, testTimeout, "the engines know that they are cut off",
 				func() bool { return !a.isReady() && !b.isReady() })
-			var probes sightings
+			var probes responseCounts
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() { unavailable(t, a, &probes) })
@@ -109,7 +109,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	t.Logf("the longest call took %s; clients saw %v; %v zombies, %v adopted", worst.Round(time.Millisecond), &l.seen,
 		a.metric("progressor_zombies_total")+b.metric("progressor_zombies_total"),
 		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
-	if worst > maxStandstill+down {
+	if worst > maxRecovery+down {
 		t.Errorf("a call took %s; the database was down for %s", worst, down)
 	}
 	if l.seen.of(connect.CodeUnavailable) == 0 {
@@ -146,7 +146,7 @@ func backendsTerminated(t *testing.T, server *pgembed.Server) {
 		"%v adopted", cut,
 		recovery.Round(time.Millisecond), worst.Round(time.Millisecond), &l.seen,
 		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
-	if worst > maxStandstill {
+	if worst > maxRecovery {
 		t.Errorf("a call took %s", worst)
 	}
 	settle(t, dsn)

@@ -131,7 +131,7 @@ func TestBadProcessors(t *testing.T) {
 			&progressorv1.RepairRequest{Namespace: namespace, ProcessId: process, How: simple}); err != nil {
 			t.Errorf("%s: repair: %v", tt.name, err)
 		}
-		end := <-callAside(t, a, process, "after "+tt.name)
+		end := <-callConcurrently(t, a, process, "after "+tt.name)
 		if end.err != nil || end.entry.outcome != acked {
 			t.Errorf("%s: after the repair: outcome %d, %v", tt.name, end.entry.outcome, end.err)
 		}

@@ -16,9 +16,9 @@ type proxy struct {
 	*storagetest.Proxy
 	lost atomic.Int64 // responses of the server that were dropped
 
-	mutex    sync.Mutex
-	deaf     bool          // responses are dropped, and their connections closed
-	released chan struct{} // nil if it is not a black hole
+	mutex        sync.Mutex
+	dropsAnswers bool          // responses are dropped, and their connections closed
+	released     chan struct{} // nil if it is not a black hole
 }
 
 func newProxy(t testing.TB, dsn string) *proxy {
@@ -45,9 +45,9 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 			return
 		}
 		p.mutex.Lock()
-		deaf, released := p.deaf, p.released
+		dropsAnswers, released := p.dropsAnswers, p.released
 		p.mutex.Unlock()
-		if deaf && answers {
+		if dropsAnswers && answers {
 			p.lost.Add(1)
 			return
 		}
@@ -66,7 +66,7 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 func (p *proxy) loseAnswers() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.deaf = true
+	p.dropsAnswers = true
 }
 
 // stall holds all data in both directions, and closes no connection.
@@ -80,7 +80,7 @@ func (p *proxy) stall() {
 func (p *proxy) pass() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.deaf = false
+	p.dropsAnswers = false
 	if p.released != nil {
 		close(p.released)
 		p.released = nil

@@ -35,10 +35,10 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 		{"timers fired", rows(`SELECT count(*) FROM tasks
 			WHERE task_type = 'TIMEOUT' AND status = 'FINISHED' AND namespace = '` + namespace + `'`)},
 		{"messages between processes delivered", messages.delivered},
-		{"children started by a message", messages.born},
+		{"children started by a message", messages.started},
 		{"children cancelled", messages.cancelled},
 		{"parents notified of the end of a child", messages.ends},
-		{"processes suspended and resumed", len(s.load.orders.windows)},
+		{"processes suspended and resumed", len(s.load.commands.windows)},
 		{"calls rejected by a suspended process", rejected},
 		{"freezes that an engine noticed in time", s.freezes},
 		{"tasks repeated while their engine was frozen", s.repeated},

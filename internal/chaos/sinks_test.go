@@ -266,20 +266,22 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // sinkWatch has the targets of the sinks of the chain.
 type sinkWatch struct {
-	t       testing.TB
-	fleet   *fleet
-	broker  *broker
-	hook    *hook
-	refuser *refuser
-	lossy   bool  // a failover may have lost changes
-	faults  int64 // of Kafka
-	quiet   int   // changes that were received without faults
+	t               testing.TB
+	fleet           *fleet
+	broker          *broker
+	hook            *hook
+	rejectingTarget *rejectingTarget
+	lossy           bool  // a failover may have lost changes
+	faults          int64 // of Kafka
+	quiet           int   // changes that were received without faults
 }
 
 // startSinks creates the sinks of the chain. The namespace must record already.
 func startSinks(f *fleet) *sinkWatch {
 	f.t.Helper()
-	w := &sinkWatch{t: f.t, fleet: f, broker: newBroker(f.t), hook: newHook(f.t), refuser: newRefuser(f.t)}
+	w := &sinkWatch{
+		t: f.t, fleet: f, broker: newBroker(f.t), hook: newHook(f.t), rejectingTarget: newRejectingTarget(f.t),
+	}
 	for _, m := range []*progressorv1.Sink{
 		{SinkId: kafkaSink, Target: &progressorv1.Sink_Kafka{Kafka: &progressorv1.KafkaTarget{
 			Brokers: w.broker.ListenAddrs(), Topic: kafkaTopic, Timeout: durationpb.New(2 * time.Second),
@@ -288,7 +290,7 @@ func startSinks(f *fleet) *sinkWatch {
 			Url: w.hook.url, Timeout: durationpb.New(500 * time.Millisecond),
 		}}, Filter: fmt.Sprintf("change.process_id.matches(%q)", webhookProcesses)},
 		{SinkId: refusedSink, Target: &progressorv1.Sink_Webhook{Webhook: &progressorv1.WebhookTarget{
-			Url: w.refuser.url, Timeout: durationpb.New(500 * time.Millisecond),
+			Url: w.rejectingTarget.url, Timeout: durationpb.New(500 * time.Millisecond),
 		}}, Filter: fmt.Sprintf("change.process_id.matches(%q)", refusedProcesses)},
 	} {
 		m.Namespace, m.Format = namespace, progressorv1.SinkFormat_SINK_FORMAT_PROTOBUF
@@ -411,13 +413,13 @@ func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 	}
 	var process string
 	var ids []int64
-	ofHook, ofRefuser := regexp.MustCompile(webhookProcesses), regexp.MustCompile(refusedProcesses)
+	ofHook, ofRejecting := regexp.MustCompile(webhookProcesses), regexp.MustCompile(refusedProcesses)
 	_, err = pgx.ForEachRow(rows, []any{&process, &ids}, func() error {
 		recorded[process] = ids
 		if ofHook.MatchString(process) {
 			selected[process] = ids
 		}
-		if ofRefuser.MatchString(process) {
+		if ofRejecting.MatchString(process) {
 			refused[process] = ids
 		}
 		ids = nil
@@ -427,7 +429,7 @@ func (w *sinkWatch) defects(conn *pgx.Conn) []string {
 		w.t.Fatal(err)
 	}
 	wrong := slices.Concat(w.broker.defects(kafkaSink, recorded, w.lossy),
-		w.hook.defects(webhookSink, selected, w.lossy), w.refuser.defects(refused, w.lossy))
+		w.hook.defects(webhookSink, selected, w.lossy), w.rejectingTarget.defects(refused, w.lossy))
 	if n := count(w.t, conn, `SELECT count(*) FROM events e WHERE e.namespace = $1 AND NOT EXISTS (
 		SELECT FROM changes c WHERE c.namespace = e.namespace AND c.process_id = e.process_id
 			AND c.kind = 'event' AND c.event_id = e.event_id)`, namespace); n > 0 {
@@ -445,7 +447,7 @@ func (w *sinkWatch) figures() []figure {
 		{"changes received from Kafka", kafka},
 		{"changes received by the webhook", webhook},
 		{"changes received again after a fault", kafkaAgain + webhookAgain},
-		{"dead letters that were delivered", w.refuser.delivered()},
+		{"dead letters that were delivered", w.rejectingTarget.delivered()},
 		{"faults of Kafka", int(w.faults)},
 		{"requests that the webhook failed", int(w.hook.failed.Load())},
 		{"changes received while nothing failed, each once", w.quiet},

@@ -65,7 +65,7 @@ type tenantRows struct {
 	backlog int            // tasks of the backlog that have finished
 }
 
-// defects compares both and returns the differences.
+// defects compares the expected state with the rows, and returns the differences.
 func (w *tenants) defects(rows tenantRows) (wrong []string) {
 	for _, q := range w.queues {
 		if left := rows.left[q.process]; left > 0 {
@@ -152,21 +152,21 @@ func (s *chaosRun) endLongQueue(int) {
 		n: scaled(largestQueue, smallestQueue, len(s.tenants.queues), *chaosDuration),
 	}
 	s.tenants.queues = append(s.tenants.queues, q)
-	s.order("start "+q.process, func(ctx context.Context, c *client.Client) error {
+	s.operate("start "+q.process, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Start(ctx, &progressorv1.StartRequest{
 			Namespace: queueNamespace, ProcessId: q.process, IdempotencyKey: q.process,
 		})
 		return err
 	})
 	s.execute(fillQueue, queueNamespace, q.process, q.n)
-	s.order("suspend "+q.process, func(ctx context.Context, c *client.Client) error {
+	s.operate("suspend "+q.process, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{
 			Namespace: queueNamespace, ProcessId: q.process,
 		})
 		return err
 	})
 	if s.random.IntN(2) == 0 {
-		s.order("resume "+q.process, func(ctx context.Context, c *client.Client) error {
+		s.operate("resume "+q.process, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Process.ResumeProcess(ctx, &progressorv1.ResumeProcessRequest{
 				Namespace: queueNamespace, ProcessId: q.process,
 			})
@@ -177,7 +177,7 @@ func (s *chaosRun) endLongQueue(int) {
 		s.remove(q.process)
 		return
 	}
-	s.order("cancel "+q.process, func(ctx context.Context, c *client.Client) error {
+	s.operate("cancel "+q.process, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{
 			Namespace: queueNamespace, ProcessId: q.process, Grace: durationpb.New(0),
 		})
@@ -187,7 +187,7 @@ func (s *chaosRun) endLongQueue(int) {
 
 // remove removes a process with a queue.
 func (s *chaosRun) remove(process string) {
-	s.order("remove "+process, func(ctx context.Context, c *client.Client) error {
+	s.operate("remove "+process, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{
 			Namespace: queueNamespace, ProcessId: process,
 		})
@@ -198,11 +198,11 @@ func (s *chaosRun) remove(process string) {
 	})
 }
 
-// order sends the command of an operator to the engines until one has executed it.
-func (s *chaosRun) order(what string, give func(context.Context, *client.Client) error) {
+// operate sends the command of an operator to the engines until one has executed it.
+func (s *chaosRun) operate(what string, request func(context.Context, *client.Client) error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout+*chaosDuration)
 	defer cancel()
-	unsure, err := s.load.order(ctx, s.random.IntN(len(s.nodes)), give)
+	unsure, err := s.load.sendCommand(ctx, s.random.IntN(len(s.nodes)), request)
 	if unsure && errors.Is(err, errBroken) {
 		err = nil // an earlier try has executed it
 	}

@@ -52,11 +52,11 @@ func TestMigrationUnderLoad(t *testing.T) {
 	f := newFleet(t, nodes...)
 	f.start(40)
 	l := startLoad(f, plan{clients: 16, processes: 40, seed: 7})
-	goesOn := func(what string, calls int64) time.Duration {
+	awaitCalls := func(what string, calls int64) time.Duration {
 		before := l.acked.Load()
 		return await(t, testTimeout, what, func() bool { return l.acked.Load() >= before+calls })
 	}
-	goesOn("calls are answered", 200)
+	awaitCalls("calls are answered", 200)
 
 	application := observe(t, dsn)
 	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM processes",
@@ -74,7 +74,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 			t.Errorf("the table is %s", holder)
 		}
 	}
-	goesOn("calls are answered while an application holds what a migration wants", 200)
+	awaitCalls("calls are answered while an application holds what a migration wants", 200)
 	storagetest.Exec(t, application, "ROLLBACK")
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -83,12 +83,12 @@ func TestMigrationUnderLoad(t *testing.T) {
 		int64(len(additions)) {
 		t.Errorf("the schema has version %d", have)
 	}
-	goesOn("calls are answered on the newer schema", 200)
+	awaitCalls("calls are answered on the newer schema", 200)
 	if code := nodes[0].terminate(); code != 0 {
 		t.Errorf("the engine ended with code %d", code)
 	}
 	f.replace(0, startNode(t, "a1", dsn))
-	goesOn("calls are answered by an engine that was started on the newer schema", 200)
+	awaitCalls("calls are answered by an engine that was started on the newer schema", 200)
 	endUpgrade(t, l, c, dsn)
 }
 
@@ -142,22 +142,22 @@ func TestUpgrade(t *testing.T) {
 	f := newFleet(t, nodes...)
 	f.start(40)
 	l := startLoad(f, plan{clients: 16, processes: 40, seed: 8})
-	goesOn := func(what string) {
+	awaitCalls := func(what string) {
 		start := l.acked.Load()
 		await(t, testTimeout, what, func() bool { return l.acked.Load() >= start+200 })
 	}
-	goesOn("calls are answered by the old engines")
+	awaitCalls("calls are answered by the old engines")
 	if out, err := exec.CommandContext(t.Context(), program.path(t), "migrate", "up", "--db.dsn",
 		dsn).CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, out)
 	}
-	goesOn("calls are answered by the old engines on the new schema")
+	awaitCalls("calls are answered by the old engines on the new schema")
 	for i, n := range nodes {
 		if code := n.terminate(); code != 0 {
 			t.Errorf("engine %s ended with code %d", n.name, code)
 		}
 		f.replace(i, startNode(t, n.name[:1]+"1", dsn))
-		goesOn("calls are answered by an old and a new engine, and then by new ones")
+		awaitCalls("calls are answered by an old and a new engine, and then by new ones")
 	}
 	endUpgrade(t, l, c, dsn)
 	doctor(t, dsn)

@@ -167,7 +167,7 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 			for e := range work {
 				again := &entry{process: e.process, op: e.op, notify: e.notify}
 				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-				err := f.do(ctx, again, i, &sightings{})
+				err := f.do(ctx, again, i, &responseCounts{})
 				cancel()
 				if err != nil || again.outcome != e.outcome || !bytes.Equal(again.answer, e.answer) {
 					t.Errorf("%s of %s was answered %d %x, and now %d %x, %v", e.op, e.process, e.outcome, e.answer,

@@ -30,12 +30,12 @@ var accessMutants = []mutant{
 		packages: "./storage", run: "TestRotateKey",
 	},
 	{
-		name: "rotated-twice", breaks: "a key is rotated once",
+		name: "rotated-twice", breaks: "a key can be rotated only once",
 		file: "storage/api_keys.go", old: "case before.ReplacedBy != nil:", planted: "case false:",
 		packages: "./storage", run: "TestRotateKey",
 	},
 	{
-		name: "wrong-secret-is-a-use", breaks: "a request with a wrong secret is no use of its key",
+		name: "wrong-secret-is-a-use", breaks: "a request with a wrong secret does not count as a use of its key",
 		file:     "engine/auth/authenticator.go",
 		old:      "\thash := Hash(token)\n\tif subtle",
 		planted:  "\thash := Hash(token)\n\ta.noteUse(ctx, id, s)\n\tif subtle",

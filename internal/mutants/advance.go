@@ -18,13 +18,13 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestFencedEndDoesNotAdvance",
 	},
 	{
-		name: "advance-of-the-notified", breaks: "a run is notified of the end of a job once",
+		name: "advance-notifies-twice", breaks: "a run is notified of the end of a job once",
 		file: advanceRuns, old: "   CROSS JOIN LATERAL (\n     SELECT 1 FROM parents r",
 		planted:  "   CROSS JOIN LATERAL (\n     SELECT 1 UNION ALL SELECT 1 FROM parents r",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
 	{
-		name: "advance-of-a-stranger", breaks: "a run advances only with the ends of its jobs",
+		name: "advance-with-job-of-another-run", breaks: "a run advances only with the ends of its jobs",
 		file: advanceRuns, old: "        AND r.parent_process_id = item.run_id\n", planted: "",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
@@ -39,7 +39,7 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
 	{
-		name: "advance-cancelled", breaks: "a run that is to be cancelled does not advance",
+		name: "advance-cancelled", breaks: "a run with a cancel request does not advance",
 		file: advanceRuns, old: "        AND p.cancel_deadline IS NULL\n", planted: "",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
@@ -49,7 +49,7 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
 	{
-		name: "advance-during-a-task", breaks: "a run does not advance while it is at work",
+		name: "advance-during-a-task", breaks: "a run does not advance while it runs a task",
 		file: advanceRuns, old: "   WHERE attempt.found IS NULL\n     AND waiting", planted: "   WHERE waiting",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
@@ -74,7 +74,7 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
 	{
-		name: "advance-untold", breaks: "the parent of a run is notified of its end",
+		name: "advance-parent-not-notified", breaks: "the parent of a run is notified of its end",
 		file: advanceRuns, old: "\n     AND parent.found IS NULL)", planted: ")",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
@@ -101,7 +101,7 @@ var advanceMutants = []mutant{
 		packages: "./engine/flows", run: "TestRunAdvances",
 	},
 	{
-		name: "advance-reads", breaks: "the end of a job does not wait until its run has read what it needs",
+		name: "advance-waits-for-reads", breaks: "the end of a job does not wait until its run has read what it needs",
 		file: advanceEngine, old: "	cancel(errReadsAhead)\n", planted: "	defer cancel(errReadsAhead)\n",
 		packages: "./engine/flows", run: "TestJobEndsBeforeItsRunReads",
 	},

@@ -41,12 +41,12 @@ var changeMutants = []mutant{
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
-		name: "change-of-status-unseen", breaks: "a change of the status is recorded",
+		name: "change-of-status-unrecorded", breaks: "a change of the status is recorded",
 		file: changeUpdates, old: "           AND o.statuses = n.statuses\n", planted: "",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
 	{
-		name: "change-of-removal-unseen", breaks: "the removal of a process that has ended is recorded",
+		name: "change-of-removal-unrecorded", breaks: "the removal of a process that has ended is recorded",
 		file: changeUpdates, old: "\n           AND o.removed = n.removed", planted: "",
 		packages: "./storage", run: "TestChangesOfProcesses",
 	},
@@ -56,7 +56,7 @@ var changeMutants = []mutant{
 		packages: "./storage", run: "TestChangesOfSeveralNamespaces",
 	},
 	{
-		name: "change-lost-of-imports", breaks: "the history of an imported process is recorded",
+		name: "change-of-import-unrecorded", breaks: "the history of an imported process is recorded",
 		file: changeTriggers, old: "AND n.last_event_id > 0), -- imported",
 		planted:  "AND n.last_event_id < 0), -- imported",
 		packages: "./storage", run: "TestChangesOfOtherWriters",
@@ -125,7 +125,7 @@ var changeMutants = []mutant{
 		packages: "./engine/streams", run: "TestReadsFollowTheProcess",
 	},
 	{
-		name: "watch-past-the-deleted", breaks: "a cursor whose changes were deleted is refused",
+		name: "watch-after-deleted-changes", breaks: "a cursor whose changes were deleted is refused",
 		file: "storage/changes/read.go", old: "|| first.Lost ||", planted: "||",
 		packages: "./engine/streams", run: "TestLostCursors",
 	},
@@ -136,7 +136,7 @@ var changeMutants = []mutant{
 		packages: "./engine/streams", run: "TestLostCursors",
 	},
 	{
-		name: "watch-alone", breaks: "the idle streams of a namespace share their queries",
+		name: "watch-queries-unshared", breaks: "the idle streams of a namespace share their queries",
 		file: "engine/streams/heads.go", old: "time.Since(h.queried) > maxAge", planted: "true",
 		packages: "./engine/streams", run: "TestStreamsShareQueries",
 	},

@@ -9,7 +9,7 @@ const (
 	cliOutput   = "./cmd/progressor/internal/cli/output"
 )
 
-// cliMutants break how the command line looks and completes.
+// cliMutants break the output and the completion of the command line.
 var cliMutants = []mutant{
 	{
 		name: "cli-wide-tables", breaks: "a row of a table fits the terminal",
@@ -27,7 +27,7 @@ var cliMutants = []mutant{
 		packages: cliOutput, run: "TestTimes",
 	},
 	{
-		name: "cli-empty-moments", breaks: "a field without a time is omitted",
+		name: "cli-shows-missing-times", breaks: "a field without a time is omitted",
 		file: cliTable, old: `if value != "" {`, planted: `if f[1] != "" {`,
 		packages: cliOutput, run: "TestEmptyFieldsAreOmitted",
 	},

@@ -1,6 +1,7 @@
 package main
 
-// codecMutants store payloads in the clear, accept what was changed, or lose the reason.
+// codecMutants store payloads in the clear, accept modified payloads, or lose the reason of an
+// error.
 var codecMutants = []mutant{
 	{
 		name: "codec-ignores-purposes", breaks: "a payload of one purpose is not decoded as another one",
@@ -56,8 +57,9 @@ var codecMutants = []mutant{
 		planted: "	return encodedOrNot\n}\n\n// formIn", packages: "./processor/codec", run: "TestComposedPayloads",
 	},
 	{
-		name: "codec-stores-parts-in-messages", breaks: "a message about args in another form has no part of them",
-		file: "processor/json.go", old: "	text, ok := errors.AsType[*textError](err)\n	if !ok {",
+		name:   "codec-stores-parts-in-messages",
+		breaks: "an error about args that cannot be decoded contains no part of them",
+		file:   "processor/json.go", old: "	text, ok := errors.AsType[*textError](err)\n	if !ok {",
 		planted:  "	text, ok := errors.AsType[*textError](err)\n	if !ok || true {",
 		packages: "./processor", run: "TestCodecHidesParts",
 	},

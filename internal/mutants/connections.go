@@ -43,23 +43,23 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "TestLockTimeoutIsUnavailable",
 	},
 	{
-		name: "checks-are-compiled", breaks: "PostgreSQL does not compile the statements of a check",
+		name: "checks-use-jit", breaks: "PostgreSQL does not compile the statements of a check",
 		file: "storage/invariants.go", old: "SET LOCAL jit = off", planted: "SET LOCAL jit = on",
 		packages: "./storage", run: "TestChecksAreNotCompiled",
 	},
 	{
-		name: "command-gives-up", breaks: "a change of constraints waits for transactions that assign keys",
+		name: "constraint-change-gives-up", breaks: "a change of constraints waits for transactions that assign keys",
 		file: "storage/jobs/constraints.go", old: `commandLockTimeout = "5000"`, planted: `commandLockTimeout = "250"`,
 		packages: "./storage", run: "TestChangeOfConstraintsWaits",
 	},
 	{
-		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
+		name: "temporary-error-fails-task", breaks: "only errors of the data turn a result into a failure",
 		file: "storage/lane.go", old: "isResult(op) && !rejectsData(err):",
 		planted:  "completionOf(op) != nil && isTemporary(err):",
 		packages: "./storage", run: "ResultSurvives",
 	},
 	{
-		name: "epoch-is-now", breaks: "an event keeps the timestamp that its processor chose",
+		name: "event-timestamp-ignored", breaks: "an event keeps the timestamp that its processor chose",
 		file: saveFinished, old: "NULLIF(event.ts, '0001-01-01Z')", planted: "NULLIF(event.ts, 'epoch')",
 		packages: "./storage", run: "EventsKeep",
 	},

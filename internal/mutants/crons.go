@@ -16,7 +16,7 @@ var cronMutants = []mutant{
 		packages: "./cron ./engine/crons", run: "Late|Decisions|NodesFireOnce",
 	},
 	{
-		name: "cron-row-missing", breaks: "every fire time that comes has a row in the ledger",
+		name: "cron-row-missing", breaks: "every fire time has a row in the ledger",
 		file: cronTask, old: "		t.row(row)\n",
 		planted:  "		if fire.Decision == cron.Fired {\n			t.row(row)\n		}\n",
 		packages: "./engine/crons", run: "Triggers|Misfires",
@@ -34,12 +34,12 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Decisions|Late|Jitter",
 	},
 	{
-		name: "cron-pause-made-up", breaks: "the fire times of a pause run only if the resume asks for it",
+		name: "cron-pause-always-caught-up", breaks: "the fire times of a pause run only if the resume asks for it",
 		file: "engine/crons/requests.go", old: "SkipMissed: !r.GetCatchUp()", planted: "SkipMissed: r.GetCatchUp()",
 		packages: "./engine/crons", run: "PauseAndResume",
 	},
 	{
-		name: "cron-withdrawn-starts", breaks: "a fire that waits and is cancelled never starts",
+		name: "cron-cancelled-fire-starts", breaks: "a fire that waits and is cancelled never starts",
 		file:     "cron/events.go",
 		old:      "func(w Wait) bool { return w.Fire.Equal(fire) })\n	withdrawn := len(d.s.Queue) < waiting",
 		planted:  "func(w Wait) bool { return false })\n	withdrawn := waiting > 0",
@@ -58,7 +58,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "BackfillInOrder",
 	},
 	{
-		name: "cron-oldest-first", breaks: "of several fire times that are due the newest run",
+		name: "cron-oldest-first", breaks: "of several due fire times, the newest ones run",
 		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))",
 		planted:  "keep = later(keep, time.Time{})",
 		packages: "./cron", run: "Late|History",
@@ -76,7 +76,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "UpdateOfTheTarget",
 	},
 	{
-		name: "cron-made-up-is-late", breaks: "fire times that the misfire policy runs later do not count as late",
+		name: "cron-catch-up-is-late", breaks: "fire times that the misfire policy runs later do not count as late",
 		file: "engine/crons/metrics.go", old: "fire.Decision != cron.Missed && !madeUp",
 		planted:  "fire.Decision != cron.Missed && (!madeUp || madeUp)",
 		packages: "./engine/crons", run: "TestMetrics",
@@ -105,12 +105,12 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Late|Decisions",
 	},
 	{
-		name: "cron-prev-keeps-its-place", breaks: "a run that CANCEL_PREV asks to end gives its place at once",
+		name: "cron-prev-keeps-its-slot", breaks: "a run that CANCEL_PREV asks to end frees its slot at once",
 		file: cronDecide, old: "running-- // the previous run frees its slot", planted: "running += 0",
 		packages: "./cron", run: "PreviousRun|Matrix",
 	},
 	{
-		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the previous run to end",
+		name: "cron-prev-not-cancelled", breaks: "CANCEL_PREV asks the previous run to end",
 		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Previous.Fire)",
 		planted:  "_ = d.s.Previous.Fire",
 		packages: "./cron", run: "PreviousRun|Matrix",
@@ -121,12 +121,12 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "PreviousRun|Matrix|Queues",
 	},
 	{
-		name: "cron-failure-not-spent", breaks: "with SKIP, a failure skips only one fire",
+		name: "cron-failure-skips-all", breaks: "with SKIP, a failure skips only one fire",
 		file: cronDecide, old: "		d.s.Previous.Spent = true\n", planted: "		d.s.Previous.Spent = false\n",
 		packages: "./cron", run: "Failures|Matrix",
 	},
 	{
-		name:   "cron-update-reaches-back",
+		name:   "cron-update-is-retroactive",
 		breaks: "fire times before an update are decided by the policy before the update",
 		file:   cronOrder, old: "	t.applyStep(t.cron.Tick(s.Cron, t.Now))\n	if !proto.Equal",
 		planted:  "	if !proto.Equal",
@@ -161,7 +161,8 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "Timeout",
 	},
 	{
-		name: "cron-started-lives-on", breaks: "a process whose run ends with its INIT is cancelled with its run",
+		name:     "cron-started-process-continues",
+		breaks:   "a process whose run ends with its INIT is cancelled with its run",
 		file:     "engine/crons/runs.go",
 		old:      "if err := c.cancelStarted(ctx, key, &w, target.GetStartProcess()); err != nil {",
 		planted:  "if err := error(nil); err != nil {",

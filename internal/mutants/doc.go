@@ -2,12 +2,12 @@
 // them. A bug replaces a few words of a source file. The changed file is passed to go test
 // -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
 //
-// A bug is a replacement and not a diff, because a change of the lines around it does not break it.
-// To build the tests takes much longer than to run those that catch a bug. So one test program
-// contains many bugs: a function with bugs calls the function without a bug, or with the bug that
-// an environment variable selects. First, all selected tests run without a bug. A bug that cannot
-// be selected in this way (in a migration, in a type, in an SDK) is planted alone. So is a bug that
-// no test caught.
+// A bug is a replacement and not a diff, because changes of the lines around it do not invalidate a
+// replacement. Building the tests takes much longer than running those that catch a bug. So one
+// test program contains many bugs: a function with bugs calls the function without a bug, or with
+// the bug that an environment variable selects. First, all selected tests run without a bug. A bug
+// that cannot be selected in this way (in a migration, in a type, in an SDK) is planted alone, and
+// so is a bug that no test caught.
 //
 // A bug in a statement replaces words of sql/*.sql, and the program replaces the same words in the
 // code that sqlc has generated.

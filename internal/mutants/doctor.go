@@ -5,20 +5,20 @@ const (
 	doctorAudit = "cmd/progressor/internal/cli/server/doctoraudit.go"
 )
 
-// doctorMutants are the mutants of what progressor doctor finds.
+// doctorMutants are the mutants of progressor doctor.
 var doctorMutants = []mutant{
 	{
-		name: "doctor-disabled-sink", breaks: "doctor warns of a sink that the engine has given up",
+		name: "doctor-disabled-sink", breaks: "doctor warns about a sink that the engine has given up",
 		file: doctorSinks, old: `case "BROKEN", "DISABLED":`, planted: `case "BROKEN":`,
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-failing-sink", breaks: "doctor warns of a sink whose deliveries fail",
+		name: "doctor-failing-sink", breaks: "doctor warns about a sink whose deliveries fail",
 		file: doctorSinks, old: `case "FAILING":`, planted: `case "FAILED":`,
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-lost-changes", breaks: "doctor warns of changes that were deleted before their delivery",
+		name: "doctor-lost-changes", breaks: "doctor warns about changes that were deleted before their delivery",
 		file: doctorSinks, old: "d.seq > coalesce(item.seq, 0))", planted: "d.seq > coalesce(item.seq, 0) + 1)",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
@@ -28,12 +28,12 @@ var doctorMutants = []mutant{
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-late-sink", breaks: "doctor warns of a sink that soon becomes BROKEN",
+		name: "doctor-late-sink", breaks: "doctor warns about a sink that soon becomes BROKEN",
 		file: doctorSinks, old: "nearMaxLag = 0.8", planted: "nearMaxLag = 1",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-left-sink", breaks: "doctor warns about a sink whose node is gone if no other node takes it",
+		name: "doctor-abandoned-sink", breaks: "doctor warns about a sink whose node is gone if no other node takes it",
 		file: doctorSinks, old: "case s.NodeID != 0 && s.LeaseEnded > lateLease.Seconds():",
 		planted:  "case s.NodeID != 0 && s.LeaseEnded > 60*lateLease.Seconds():",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
@@ -50,18 +50,18 @@ var doctorMutants = []mutant{
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-old-letters", breaks: "doctor warns of dead letters for a day",
+		name: "doctor-old-dead-letters", breaks: "doctor warns about dead letters for a day",
 		file: doctorSinks, old: `d."time" > statement_timestamp() - make_interval(secs => $1))`,
 		planted:  "make_interval(secs => $1) IS NOT NULL)",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsSinks",
 	},
 	{
-		name: "doctor-audit-changed", breaks: "doctor warns of an engine that can change the audit",
+		name: "doctor-audit-changed", breaks: "doctor warns about an engine that can change the audit",
 		file: doctorAudit, old: "OR has_any_column_privilege(r.oid, audit.oid, 'UPDATE')", planted: "",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsRolesThatChangeTheAudit",
 	},
 	{
-		name: "doctor-audit-unsealed", breaks: "doctor warns of an engine that cannot add to the hash chain",
+		name: "doctor-audit-unsealed", breaks: "doctor warns about an engine that cannot add to the hash chain",
 		file: doctorAudit, old: "AND NOT (has_function_privilege", planted: "AND (has_function_privilege",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsRolesThatChangeTheAudit",
 	},

@@ -44,12 +44,12 @@ var durableMutants = []mutant{
 		planted: "slices.All(r.journal.entries)", packages: "./processor/durable", run: "TestSaga",
 	},
 	{
-		name: "durable-skips-lost-undos", breaks: "a step whose undo is gone is not skipped",
+		name: "durable-skips-lost-undos", breaks: "a step whose undo no longer exists is not skipped",
 		file: "processor/durable/saga.go", old: "(e.Undo || known)", planted: "known",
 		packages: "./processor/durable", run: "TestUndoIsGone",
 	},
 	{
-		name: "durable-prefers-a-source", breaks: "First returns what happened first",
+		name: "durable-first-ignores-order", breaks: "First returns what happened first",
 		file: "processor/durable/first.go", old: "(first == nil || i < at)", planted: "(first == nil || i < at-99)",
 		packages: "./processor/durable", run: "TestFirstIsTheEarliest",
 	},
@@ -76,12 +76,12 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestStepKeysOfNewProcess",
 	},
 	{
-		name: "durable-forgets-retries", breaks: "a step whose wait is over runs, also in another task",
+		name: "durable-forgets-retries", breaks: "a step whose wait is over runs, even in another task",
 		file: "processor/durable/task.go", old: "t.effects.setTimer(retryTimer+step.name, 0)", planted: "_ = step",
 		packages: "./processor/durable", run: "TestRetryInChangedFunction",
 	},
 	{
-		name: "durable-overlooks-goexit", breaks: "a body that leaves its goroutine has no result",
+		name: "durable-overlooks-goexit", breaks: "a body that ends its goroutine has no result",
 		file: "processor/durable/run.go", old: "} else if !completed {",
 		planted:  "} else if !completed && id == \"\" {",
 		packages: "./processor/durable", run: "TestGoexitInBodies",
@@ -127,7 +127,7 @@ var durableMutants = []mutant{
 		packages: "./engine", run: "TestFirstEventOfInit",
 	},
 	{
-		name: "checkpoint-ignores-its-fence", breaks: "a checkpoint of an ended attempt stores nothing",
+		name: "checkpoint-of-ended-attempt-stored", breaks: "a checkpoint of an ended attempt stores nothing",
 		file: "sql/checkpoint.sql", old: "AND r.fencing_token = item.fencing_token", planted: "",
 		packages: "./storage", run: "TestCheckpointIsFenced",
 	},

@@ -16,7 +16,7 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
 	},
 	{
-		name: "erase-without-entry", breaks: "IDs in the audit are erased only after an entry about it",
+		name: "erase-without-entry", breaks: "IDs in the audit are erased only after an entry about the erasure",
 		file: eraseAudit, old: eraseCheck + "IF NOT dry_run AND EXISTS (",
 		planted:  eraseCheck + "IF false AND EXISTS (",
 		packages: "./storage", run: "TestErasedAuditKeepsTheChain",
@@ -83,7 +83,7 @@ var erasureMutants = []mutant{
 		packages: "./engine/flows", run: "TestEraseSuspendedRun",
 	},
 	{
-		name: "erase-no-later-cancel", breaks: "a process that was started again is cancelled with its run",
+		name: "erase-restarted-child-continues", breaks: "a process that was started again is cancelled with its run",
 		file:     "sql/remove_processes.sql",
 		old:      "WHERE existing.process_id IS NOT NULL\n      OR NOT is_erased(",
 		planted:  "WHERE NOT is_erased(",
@@ -96,7 +96,7 @@ var erasureMutants = []mutant{
 		packages: "./engine/flows", run: "TestEraseActor",
 	},
 	{
-		name: "erase-via-elsewhere", breaks: "the audit of another namespace does not contain IDs of runs",
+		name: "erase-leaves-actor-elsewhere", breaks: "the audit of another namespace does not contain IDs of runs",
 		file: "engine/flows/cancel.go", old: "if namespace == t.key.Namespace {", planted: "if true {",
 		packages: "./engine/flows", run: "TestEraseActor",
 	},
@@ -133,12 +133,13 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
-		name: "erase-rejected-later", breaks: "a rejected change that was erased does not become a dead letter",
-		file: sinkStatements, old: "WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')", planted: "WHERE false)",
+		name:   "erase-rejected-becomes-dead-letter",
+		breaks: "a rejected change that was erased does not become a dead letter",
+		file:   sinkStatements, old: "WHERE change.process_id ~ '^erased:[0-9a-f]{64}$')", planted: "WHERE false)",
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
 	{
-		name: "erase-rejected-meanwhile", breaks: "a dead letter of a sink waits for the erasure of its change",
+		name: "erase-dead-letter-does-not-wait", breaks: "a dead letter of a sink waits for the erasure of its change",
 		file: sinkStatements, old: "\n     FOR SHARE)", planted: ")",
 		packages: "./storage", run: "TestEraseFollowsMoves",
 	},
@@ -160,12 +161,12 @@ var erasureMutants = []mutant{
 		packages: "./engine", run: "TestEraseTrustsNoToken",
 	},
 	{
-		name: "erase-existing", breaks: "rows of a process that was started again stay",
+		name: "erase-rows-of-restarted", breaks: "rows of a process that was started again stay",
 		file: erasedTables, old: " AND NOT EXISTS (SELECT FROM existing)", planted: "",
 		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
 	},
 	{
-		name: "erase-without-starting-again", breaks: "an erasure removes a process that was started again",
+		name: "erase-keeps-restarted", breaks: "an erasure removes a process that was started again",
 		file: erasedTables, old: "case exists:", planted: "case false:",
 		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
 	},
@@ -206,8 +207,9 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseAuditErasesOnlyProcesses",
 	},
 	{
-		name: "erase-audit-in-settings", breaks: "nor those that have the ID in their settings",
-		file: eraseAudit, old: `           a.method = ANY (methods)
+		name:   "erase-audit-in-settings",
+		breaks: "an erasure does not change audit entries that have the ID in their settings",
+		file:   eraseAudit, old: `           a.method = ANY (methods)
              AND EXISTS (`,
 		planted:  `           EXISTS (`,
 		packages: "./storage", run: "TestEraseAuditErasesOnlyProcesses",
@@ -218,7 +220,7 @@ var erasureMutants = []mutant{
 		packages: "./storage", run: "TestEraseLeavesAnExistingProcess",
 	},
 	{
-		name: "erase-audit-by-all", breaks: "only roles that add entries may execute functions of the audit",
+		name: "erase-audit-by-any-role", breaks: "only roles that add entries may execute functions of the audit",
 		file: eraseAudit, old: "REVOKE ALL ON FUNCTION erase_audit, seal_audit, forget_audit FROM PUBLIC;",
 		planted:  "REVOKE ALL ON FUNCTION erase_audit FROM PUBLIC;",
 		packages: "./storage", run: "TestEraseAuditNeedsRights",

@@ -49,7 +49,8 @@ var errorMutants = []mutant{
 		packages: "./storage", run: "TestSimpleRepairSetsTimersAgain",
 	},
 	{
-		name: "repair-waits-for-slot", breaks: "a timer that was due before a repair waited for an operator",
+		name:     "repair-waits-for-slot",
+		breaks:   "explain shows that a timer that was due before a repair waited for an operator",
 		file:     "explain/spans.go",
 		old:      "	if t.Type.Timer() {\n		from =",
 		planted:  "	if false {\n		from =",
@@ -62,7 +63,7 @@ var errorMutants = []mutant{
 		packages: "./explain", run: "TestSpansOfARepair",
 	},
 	{
-		name: "failing-cron-reset", breaks: "a cron is failing until a run succeeds, and then no more",
+		name: "failing-cron-reset", breaks: "a cron is failing until a run succeeds, and not after that",
 		file:     "cron/events.go",
 		old:      "	if !status.failed() {\n		d.s.Failures = 0",
 		planted:  "	if !status.failed() {\n		d.s.Failures++",
@@ -81,8 +82,9 @@ var errorMutants = []mutant{
 		packages: "./engine/flows", run: "TestRetryWithInputs",
 	},
 	{
-		name: "retry-inputs-undo", breaks: "they are the input of a compensation, too",
-		file: "engine/flows/rules.go", old: "if input, _, err = r.input(s, scope); err != nil {",
+		name:   "retry-inputs-undo",
+		breaks: "the input that a retry sets for a step is the input of its compensation, too",
+		file:   "engine/flows/rules.go", old: "if input, _, err = r.input(s, scope); err != nil {",
 		planted:  "if input, err = r.template.Input(s, scope); err != nil {",
 		packages: "./engine/flows", run: "TestRetryWithInputs",
 	},
@@ -98,12 +100,12 @@ var errorMutants = []mutant{
 		packages: "./engine/flows", run: "TestRetryRefusesInputs",
 	},
 	{
-		name: "retry-inputs-field", breaks: "the field of a refused retry is in the error",
+		name: "retry-inputs-field", breaks: "the error of a refused retry names the field",
 		file: "engine/flows/flows.go", old: `case a.Field != "":`, planted: `case a.Field == "x":`,
 		packages: "./engine/flows", run: "TestRetryRefusesInputs",
 	},
 	{
-		name: "retry-inputs-refused-moves", breaks: "a refused retry does not change the version of the run",
+		name: "retry-inputs-refused-changes-version", breaks: "a refused retry does not change the version of the run",
 		file:     "engine/flows/commands.go",
 		old:      "		*t.state, *t.state.Run, t.template = before, run, template\n",
 		planted:  "		_, _, _ = before, run, template\n",

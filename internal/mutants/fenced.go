@@ -9,19 +9,19 @@ var fencedMutants = []mutant{
 		packages: "./storage", run: "FencedResultWith",
 	},
 	{
-		name: "fast-path-result-forgotten", breaks: "nor a result that the fast path has not stored",
+		name: "fast-path-result-forgotten", breaks: "a transaction knows which results the fast path has not stored",
 		file: saveFinished,
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultWith",
 	},
 	{
-		name: "fast-path-end-forgotten", breaks: "nor an end that the fast path has not stored",
+		name: "fast-path-end-forgotten", breaks: "a transaction knows which ends the fast path has not stored",
 		file: "sql/save_completed.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "FencedResultWith",
 	},
 	{
-		name: "fenced-removal-forgotten", breaks: "nor a removal that comes late",
+		name: "fenced-removal-forgotten", breaks: "a transaction knows which late removals it has not executed",
 		file: "sql/remove_processes.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(removed.fencing_token))", planted: "ELSE true",
 		packages: "./storage", run: "OnlyResultsSend",

@@ -35,7 +35,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
 	},
 	{
-		name: "flow-undone-in-order", breaks: "steps are undone in reverse order of their success",
+		name: "flow-undone-oldest-first", breaks: "steps are undone in reverse order of their success",
 		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]",
 		planted:  "step := s.Done[0]\n		s.Done = s.Done[1:]",
 		packages: "./flow", run: "RandomGraphs",
@@ -70,7 +70,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "AnswerIsRepeated",
 	},
 	{
-		name: "flow-grace-of-processes", breaks: "the processes of steps have the grace of the template",
+		name: "flow-grace-ignored", breaks: "the processes of steps have the grace of the template",
 		file: "engine/flows/cancel.go", old: "		cancel.Grace = &grace\n", planted: "		_ = grace\n",
 		packages: "./engine/flows", run: "CancelPolicyOfProcesses",
 	},
@@ -99,7 +99,7 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "RandomGraphs|DeadlineOfItems",
 	},
 	{
-		name: "flow-clock-of-the-queue", breaks: "the timeout of a run counts from the start of its first step",
+		name: "flow-timeout-includes-the-queue", breaks: "the timeout of a run counts from the start of its first step",
 		file: "engine/flows/task.go", old: "		first = t.now\n",
 		planted:  "		first = s.Deadline.Add(-timeout)\n",
 		packages: "./engine/flows", run: "TimeoutCountsFromFirstStep",
@@ -116,8 +116,9 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepWithoutAttempt",
 	},
 	{
-		name: "flow-attempt-of-the-queue", breaks: "a job that no worker took does not count as an attempt of its step",
-		file: "engine/flows/show.go", old: "		if !row.Tried {\n", planted: "		if row.Tried {\n",
+		name:   "flow-untaken-job-is-an-attempt",
+		breaks: "a job that no worker took does not count as an attempt of its step",
+		file:   "engine/flows/show.go", old: "		if !row.Tried {\n", planted: "		if row.Tried {\n",
 		packages: "./engine/flows", run: "RunStartsWithItsFirstWorker",
 	},
 	{
@@ -131,7 +132,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepsUpdateTheirRun",
 	},
 	{
-		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
+		name: "flow-items-not-undone", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ",
 		planted:  "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",
@@ -161,7 +162,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
 	},
 	{
-		name: "flow-fails-for-the-database", breaks: "a step does not fail because a read failed",
+		name: "flow-fails-with-the-database", breaks: "a step does not fail because a read failed",
 		file: "engine/flows/facts.go", old: "	if err != nil {\n		return readError(err)\n	}\n	for _, row",
 		planted:  "	_ = err\n	for _, row",
 		packages: "./engine/flows", run: "DatabaseFaultDoesNotFailAStep",
@@ -199,12 +200,12 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "TestNoResult",
 	},
 	{
-		name: "flow-late-and-cancelled", breaks: "a cancelled wait does not have the result of its timeout",
+		name: "flow-cancelled-wait-times-out", breaks: "a cancelled wait does not have the result of its timeout",
 		file: flowDecide, old: "case d.Status(o.Step) != Running ||", planted: "case d.Status(o.Step) == Pending ||",
 		packages: "./flow", run: "EndOfCancelledWait",
 	},
 	{
-		name: "flow-overdue-goes-on", breaks: "a process or run that exceeds the timeout of its step is asked to end",
+		name: "flow-overdue-continues", breaks: "a process or run that exceeds the timeout of its step is asked to end",
 		file: flowDecide, old: "	if o.Overdue {", planted: "	if o.Overdue && o.Undo {",
 		packages: "./engine/flows", run: "StepTimeouts",
 	},
@@ -215,13 +216,14 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "FailedItemsEndWaits",
 	},
 	{
-		name: "flow-cleans-up-on", breaks: "a cancel reaches a step that began while its run was stopping",
-		file: flowDecide, old: "!slices.Contains(s.Asked, step)",
+		name:   "flow-started-step-not-cancelled",
+		breaks: "a cancel reaches a step that began while its run was stopping",
+		file:   flowDecide, old: "!slices.Contains(s.Asked, step)",
 		planted:  "len(s.Asked) == 0 && s.Mode != ModeStopping",
 		packages: "./flow", run: "CleanUpIsStopped",
 	},
 	{
-		name: "step-end-during-a-task", breaks: "the end of a step waits while its run is at work",
+		name: "step-end-during-a-task", breaks: "the end of a step waits while its run runs a task",
 		file: endSteps, old: "attempt.found IS NULL AND waiting.task_id IS NULL AND runs.capture AS captured",
 		planted:  "waiting.task_id IS NULL AND runs.capture AS captured",
 		packages: "./storage", run: "EndsOfSteps",
@@ -232,7 +234,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
-		name: "step-end-told-twice", breaks: "a run is notified of the end of a step once",
+		name: "step-end-notified-twice", breaks: "a run is notified of the end of a step once",
 		file: endSteps, old: "WHERE r.namespace = ANY (ARRAY[ended.namespace])",
 		planted:  "WHERE false AND r.namespace = ANY (ARRAY[ended.namespace])",
 		packages: "./storage", run: "EndsOfSteps",
@@ -243,15 +245,16 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
-		name: "step-start-of-the-fenced", breaks: "a late result does not start a step",
+		name: "step-start-of-late-result", breaks: "a late result does not start a step",
 		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n" +
 			"        AND is_saved(item.fencing_token)\n      LIMIT 1) task",
 		planted:  "AND t.fencing_token = item.fencing_token LIMIT 1) task",
 		packages: "./storage", run: "JobsStartWithTheResult",
 	},
 	{
-		name: "step-start-past-a-limit", breaks: "the job of a step waits for the keys of constraints as any job does",
-		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct",
+		name:   "step-start-ignores-constraints",
+		breaks: "the job of a step waits for the keys of constraints as any job does",
+		file:   startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct",
 		planted:  "process.status IS NULL AS direct",
 		packages: "./storage", run: "JobsStartedByMessage",
 	},
@@ -277,7 +280,7 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "TestMissingFacts",
 	},
 	{
-		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
+		name: "flow-timeout-ends-compensation", breaks: "the timeout of a run does not end its compensations",
 		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime",
 		planted:  "s.Mode != ModeEnded && s.Cause != ByTime",
 		packages: "./flow", run: "TimeoutDuringCompensation",
@@ -332,7 +335,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepJobHasAFairnessKey",
 	},
 	{
-		name: "flow-waits-unsaid", breaks: "the events of a run say when it waits for an answer",
+		name: "flow-waits-unrecorded", breaks: "the events of a run say when it waits for an answer",
 		file: "engine/flows/write.go", old: "	if waits && !queued {\n", planted: "	if waits && queued {\n",
 		packages: "./engine/flows", run: "TestEventsOfRun",
 	},

@@ -14,19 +14,19 @@ var jobEventMutants = []mutant{
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
-		name: "job-event-in-watch-of-run", breaks: "nor in a watch",
+		name: "job-event-in-watch-of-run", breaks: "in a watch, the events of a run are not those of a job with its ID",
 		file: "storage/search/events.go", old: "if !e.OfRun {", planted: "if false {",
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
-		name: "job-event-due-untold", breaks: "each change of a job's state is an event: its time has come",
+		name: "job-event-due-missing", breaks: "a job that becomes due has an event",
 		file:     "sql/poll.sql",
 		old:      "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 2)",
 		planted:  "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 3)",
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
-		name: "job-event-cancel-untold", breaks: "each change of a job's state is an event: it is asked to end",
+		name: "job-event-cancel-missing", breaks: "a job that is asked to end has an event",
 		file:     "sql/cancel_processes.sql",
 		old:      "(input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)",
 		planted:  "(input.ends AND input.mode > 0)",
@@ -41,22 +41,22 @@ var jobEventMutants = []mutant{
 		packages: "./storage", run: "TestEventsOfCancelWithRetry",
 	},
 	{
-		name:     "job-event-success-untold",
-		breaks:   "each change of a job's state is an event: it has succeeded, by the fast path",
+		name:     "job-event-success-missing",
+		breaks:   "a job that the fast path ends has an event",
 		file:     "sql/save_completed.sql",
 		old:      "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 0)",
 		planted:  "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 2)",
 		packages: "./engine/jobs", run: "TestJobEvents|TestKeptJobEvents",
 	},
 	{
-		name: "job-count-of-the-reaped", breaks: "an attempt that the engine ends moves its job in the counters",
+		name: "job-count-of-lost-attempts", breaks: "an attempt that the engine ends moves its job in the counters",
 		file: jobEvents, old: "CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n)",
 		planted: "CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n) WHERE " +
 			"input.type <> 'timeout'",
 		packages: "./engine/jobs", run: "TestJobEvents|TestTimeout",
 	},
 	{
-		name: "job-count-of-the-removed", breaks: "a job that is removed leaves the counters",
+		name: "job-count-of-removed-jobs", breaks: "a job that is removed leaves the counters",
 		file:     "sql/remove_processes.sql",
 		old:      "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, -count(*)\n    FROM",
 		planted:  "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, 1 -count(*)\n    FROM",
@@ -99,7 +99,7 @@ var jobEventMutants = []mutant{
 		packages: "./storage", run: "TestWatchKeepsTheOrderOfAJob",
 	},
 	{
-		name: "watch-begins-again", breaks: "a watch returns each event once",
+		name: "watch-repeats-events", breaks: "a watch returns each event once",
 		file: "engine/jobs/events.go", old: "place.From = place.From.After(found[n].Events...)",
 		planted:  "place.From = place.From.After(found[n].Events[0])",
 		packages: "./engine/jobs", run: "TestWatchJobEvents",
@@ -111,7 +111,7 @@ var jobEventMutants = []mutant{
 		packages: "./storage", run: "TestWatchBehindTheRetention",
 	},
 	{
-		name: "job-event-drop-unrecorded", breaks: "the retention records which events it deletes",
+		name: "job-event-deletion-unrecorded", breaks: "the retention records which events it deletes",
 		file: jobEvents, old: "    SET event_id = greatest(d.event_id, excluded.event_id))",
 		planted:  "    SET event_id = d.event_id)",
 		packages: "./storage", run: "TestWatchBehindTheRetention",

@@ -51,7 +51,7 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "TestRoundsOfABatch",
 	},
 	{
-		name: "new-key-has-credit", breaks: "a key without a waiting job joins the current round",
+		name: "new-key-joins-old-round", breaks: "a key without a waiting job joins the current round",
 		file: fairnessSQL,
 		old: "                         AND s.job_name IS NOT NULL\n" +
 			"                         AND s.job_name = next_round.job_name\n",
@@ -81,13 +81,13 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestJobsInAKeyQueueAlternate",
 	},
 	{
-		name: "group-left-behind", breaks: "if a node dies, another one checks its groups",
+		name: "group-of-dead-node-unchecked", breaks: "if a node dies, another one checks its groups",
 		file: "engine/jobs/jobs.go", old: "func(s storage.NamespaceState) bool { return s.GroupsDue }",
 		planted:  "func(storage.NamespaceState) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
 	},
 	{
-		name: "constraints-unheard", breaks: "a node applies constraints that were put on another node",
+		name: "constraints-of-other-node-ignored", breaks: "a node applies constraints that were put on another node",
 		file: "engine/jobs/admit.go", old: "if s.ConstraintsVersion > 0 {", planted: "if s.ConstraintsVersion < 0 {",
 		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
 	},
@@ -105,7 +105,7 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "TestClaimsSkipLateJobs",
 	},
 	{
-		name: "late-job-left", breaks: "the engine ends jobs after their start deadline",
+		name: "late-job-not-ended", breaks: "the engine ends jobs after their start deadline",
 		file: "engine/jobs/late.go", old: "if len(all) == 0 || !all[0].Late {",
 		planted:  "if len(all) == 0 || all[0].Late {",
 		packages: "./engine/jobs", run: "TestStartDeadline$",
@@ -123,7 +123,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
 	},
 	{
-		name: "resumed-name-unheard", breaks: "polls that wait are woken when a job name is resumed",
+		name: "resumed-name-not-notified", breaks: "polls that wait are woken when a job name is resumed",
 		file: "engine/paused_names.go", old: "		e.workers.NamespacesChanged(changed)\n", planted: "",
 		packages: "./engine/jobs", run: "TestResumedNameWakesPolls",
 	},
@@ -180,7 +180,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestRetentionByOutcome",
 	},
 	{
-		name: "job-takeovers-for-ever", breaks: "past max_takeovers a lost lease is a failed attempt",
+		name: "job-takeovers-unbounded", breaks: "after max_takeovers, a lost lease is a failed attempt",
 		file: jobDecide, old: "end.Takeover = e.Lost && row.Takeovers < takeovers",
 		planted:  "end.Takeover = e.Lost && row.Takeovers < takeovers+9",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
@@ -192,7 +192,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{
-		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease does not extend it",
+		name: "lease-extended-without-salt", breaks: "a heartbeat without the salt of the lease does not extend it",
 		file: jobLeases, old: "     AND l.salt = item.salt", planted: "",
 		packages: "./engine/jobs", run: "Lease",
 	},
@@ -210,7 +210,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
-		name: "poll-sleeps-through-a-resume", breaks: "a poll that waits gets tasks of a namespace that is resumed",
+		name: "poll-misses-a-resume", breaks: "a poll that waits gets tasks of a namespace that is resumed",
 		file: "engine/namespaces.go", old: "		e.workers.NamespacesChanged(changed)\n",
 		planted:  "		_ = changed\n",
 		packages: "./engine/jobs", run: "ResumedNamespace",
@@ -234,14 +234,14 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "FailuresAreBounded",
 	},
 	{
-		name:   "lease-lost-on-its-way-times-out",
+		name:   "lease-lost-in-transit-is-an-attempt",
 		breaks: "a lease that never reached its worker does not use up an attempt",
 		file:   zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false",
 		planted:  "false,\n                   false",
 		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
 	},
 	{
-		name: "constraint-float-is-no-number", breaks: "a float without a fraction is a number for constraints",
+		name: "constraint-float-is-not-a-number", breaks: "a float without a fraction is a number for constraints",
 		file: "engine/jobs/constraint.go", old: "args = process.PlainNumbers(args); args == nil",
 		planted:  "args == nil",
 		packages: "./engine/jobs", run: "KeyText",
@@ -298,7 +298,7 @@ var jobMutants = []mutant{
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{
-		name:     "claim-drops-what-it-leaves",
+		name:     "claim-drops-other-tasks",
 		breaks:   "a task stays in the queue if the claim takes another task of its process",
 		file:     "sql/search_calls.sql",
 		old:      "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)",
@@ -306,8 +306,8 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "TakeOneOfAProcess",
 	},
 	{
-		name:   "quorum-behind-any-place",
-		breaks: "a worker gets the places of a quorum that names it before older ones for any worker",
+		name:   "group-naming-worker-waits",
+		breaks: "a worker gets a place of a job that names it before older places for any worker",
 		file:   pollGroups, old: "ORDER BY s.priority, g.worker_ids IS NULL, s.task_id",
 		planted:  "ORDER BY s.priority, s.task_id",
 		packages: "./engine/jobs", run: "TestNamedWorkerBeforeAnyOther",
@@ -370,13 +370,13 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
-		name: "constraint-one-key-given-of-two", breaks: "a job has either all keys that it needs or none",
+		name: "constraint-one-key-assigned-of-two", breaks: "a job has either all keys that it needs or none",
 		file: constraintsSQL, old: "AND job.constraint_keys = candidate.keys)",
 		planted:  "AND candidate.keys IS NOT NULL)",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys|OfOneKeyAndOfTwo",
 	},
 	{
-		name: "constraint-given-and-not-held", breaks: "never more than max_running jobs of a key run at the same time",
+		name: "constraint-assigned-not-held", breaks: "never more than max_running jobs of a key run at the same time",
 		file: constraintsSQL,
 		old: "SELECT taken.namespace, taken.process_id, taken.line\n" +
 			"    FROM taken WHERE (SELECT all_alone.given FROM all_alone)",
@@ -397,13 +397,14 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
 	},
 	{
-		name: "group-starts-unseen", breaks: "a job for several workers runs when a worker takes its first place",
+		name: "group-start-unrecorded", breaks: "a job for several workers runs when a worker takes its first place",
 		file: pollGroups, old: "running_time = coalesce(g.running_time, statement_timestamp())",
 		planted:  "running_time = g.running_time",
 		packages: "./engine/jobs", run: "TestGroupRunsWithItsWorkers",
 	},
 	{
-		name: "group-runs-alone", breaks: "a job for several workers waits again when no worker runs it any more",
+		name:     "group-without-workers-runs",
+		breaks:   "a job for several workers waits again when no worker runs it any more",
 		file:     groupMembers,
 		old:      "WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END",
 		planted:  "WHEN false THEN 'place' ELSE s.waits_for END",
@@ -421,7 +422,7 @@ var jobMutants = []mutant{
 		packages: "./engine/flows", run: "TestStepOfNamedWorkers",
 	},
 	{
-		name: "group-anybody", breaks: "only the workers that a job names get its places",
+		name: "group-any-worker", breaks: "only the workers that a job names get its places",
 		file: pollGroups, old: "AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))", planted: "",
 		packages: "./engine/jobs", run: "Group|Broadcast|Quorum|Released",
 	},
@@ -432,7 +433,7 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "ManyPolls|CurrentGroup",
 	},
 	{
-		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
+		name: "group-lost-worker-excluded", breaks: "a worker that is lost may take a place again",
 		file: groupMembers, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND",
 		planted:  "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
 		packages: "./storage ./engine/jobs", run: "PlacesOfMembers|Group|Lost|Released",
@@ -443,12 +444,12 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Group|Quorum|Lost",
 	},
 	{
-		name: "group-success-asked-late", breaks: "a success before a cancel counts",
+		name: "group-success-lost-to-cancel", breaks: "a success before a cancel counts",
 		file: jobGroup, old: "	case missing <= 0:\n", planted: "	case missing <= 0 && !g.Cancelling:\n",
 		packages: "./engine/jobs", run: "Group",
 	},
 	{
-		name: "group-members-run-on", breaks: "members that still run when their job ends are asked to end",
+		name: "group-members-not-cancelled", breaks: "members that still run when their job ends are asked to end",
 		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n",
 		planted:  "	step := jobs.GroupStep{Takers: t.takers}\n",
 		packages: "./engine/jobs", run: "Group|Lost",
@@ -472,13 +473,15 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
 	},
 	{
-		name: "batch-fails-at-twin", breaks: "a batch sees a job that another session creates at the same time",
-		file: "storage/transactions.go", old: "try == insertTries || ", planted: "true || try == insertTries || ",
+		name:   "batch-fails-at-concurrent-job",
+		breaks: "a batch sees a job that another session creates at the same time",
+		file:   "storage/transactions.go", old: "try == insertTries || ", planted: "true || try == insertTries || ",
 		packages: "./storage", run: "TestEnqueueMeetsProcess",
 	},
 	{
-		name: "replacing-fails-at-twin", breaks: "a job that replaces another sees one with its ID",
-		file: "storage/jobs/replace.go", old: "changed = storage.IsUniqueViolation(err); changed",
+		name:   "replacing-fails-at-concurrent-job",
+		breaks: "a job that replaces another one sees a concurrent job with its ID",
+		file:   "storage/jobs/replace.go", old: "changed = storage.IsUniqueViolation(err); changed",
 		planted:  "changed = false; changed",
 		packages: "./storage", run: "TestEnqueueMeetsProcess",
 	},

@@ -26,7 +26,7 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/kafka", run: "TestRepeatsInTheClient",
 	},
 	{
-		name: "kafka-goes-on-after-error", breaks: "no chunk is sent after a failed one",
+		name: "kafka-continues-after-error", breaks: "no chunk is sent after a failed one",
 		file: kafkaDeliverer, old: "			return d.explain(ctx, err)\n		}\n		records",
 		planted: "			_ = d.Deliver(ctx, changes[len(changes)-len(records)+n:])\n" +
 			"			return d.explain(ctx, err)\n		}\n		records",

@@ -27,7 +27,7 @@ var limitMutants = []mutant{
 	{
 		name: "lease-token-of-any-bytes", breaks: "a lease token with invalid text is an invalid argument",
 		file: "engine/pull/tokens.go", old: " && wire.Plain(key.ProcessID) == key.ProcessID", planted: "",
-		packages: "./cmd/progressor", run: "TestTokensThatNobodyGaveOut",
+		packages: "./cmd/progressor", run: "TestInventedTokensAreRejected",
 	},
 	{
 		name:   "zero-is-a-bound",

@@ -25,8 +25,9 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
-		name: "health-of-the-last-task", breaks: "a connection that was just accepted counts, not the last task",
-		file: "engine/insight/health.go", old: "case unreachable != nil && ns.Away:", planted: "case ns.Away:",
+		name:   "health-of-the-last-task",
+		breaks: "the health of a processor depends on a new connection, not on the last task",
+		file:   "engine/insight/health.go", old: "case unreachable != nil && ns.Away:", planted: "case ns.Away:",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
@@ -59,7 +60,7 @@ var livenessMutants = []mutant{
 		packages: "./engine/jobs", run: "TestForwardClockStep",
 	},
 	{
-		name: "declared-dead-unheard", breaks: "the next heartbeat informs a node that it was declared dead",
+		name: "declared-dead-unnoticed", breaks: "the next heartbeat informs a node that it was declared dead",
 		file:     "sql/nodes.sql",
 		old:      "WHERE node_id = @node_id\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
 		planted:  "WHERE node_id = @node_id\nRETURNING",
@@ -83,13 +84,14 @@ var livenessMutants = []mutant{
 		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
 	},
 	{
-		name: "gap-unheard", breaks: "a node that was frozen cancels its attempts with its next heartbeat",
+		name: "gap-ignored", breaks: "a node that was frozen cancels its attempts with its next heartbeat",
 		file: "engine/heartbeat.go", old: "	if gap {\n		e.cancelAttempts()\n", planted: "	if gap {\n",
 		packages: "./engine", run: "TestGap",
 	},
 	{
-		name: "lost-attempts-run-on", breaks: "an attempt that lost its process is cancelled after a gap or a failover",
-		file: "engine/zombies.go", old: "e.attempts.cancelRefs(lost, errNoHeartbeat)", planted: "len(lost) * 0",
+		name:   "lost-attempts-continue",
+		breaks: "an attempt that lost its process is cancelled after a gap or a failover",
+		file:   "engine/zombies.go", old: "e.attempts.cancelRefs(lost, errNoHeartbeat)", planted: "len(lost) * 0",
 		packages: "./engine", run: "TestLostAttempt|TestFailoverThatLosesTheTail",
 	},
 	{
@@ -98,20 +100,20 @@ var livenessMutants = []mutant{
 		packages: "./storage", run: "TestNodeHeartbeat",
 	},
 	{
-		name: "share-of-all-connections", breaks: "no kind of work uses all connections of a shared pool",
+		name: "work-takes-all-connections", breaks: "no kind of work uses all connections of a shared pool",
 		file: "storage/share.go", old: "max(int(pool.Config().MaxConns)-1, 1)",
 		planted:  "max(int(pool.Config().MaxConns), 1)",
 		packages: "./storage", run: "TestShares",
 	},
 	{
-		name: "chores-undivided", breaks: "one node does each shared chore",
+		name: "chores-on-every-node", breaks: "one node does each shared chore",
 		file:     "engine/peers.go",
 		old:      "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })",
 		planted:  "return own > 0 || slices.Contains(live, 0)",
 		packages: "./engine", run: "TestNodesDivide",
 	},
 	{
-		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
+		name: "messages-wait-for-the-clock", breaks: "messages are delivered after the clock was set back",
 		file: messages, old: "OR m.created_time\n" +
 			"                 NOT BETWEEN statement_timestamp() - (@age_us::bigint) * interval '1 microsecond'\n" +
 			"                     AND statement_timestamp() + (@age_us::bigint) * interval '1 microsecond')",
@@ -119,19 +121,19 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{
-		name: "graces-of-the-future", breaks: "the grace of a cancel ends after the clock was set back",
+		name: "graces-wait-for-the-clock", breaks: "the grace of a cancel ends after the clock was set back",
 		file: "storage/clock.go", old: "s.q.RestartGraces, s.q.RestartAttempts", planted: "s.q.RestartAttempts",
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{
-		name:   "command-breaks-a-kind",
+		name:   "failed-command-breaks-process",
 		breaks: "a command that fails does not break a process that the engine runs itself",
 		file:   "engine/decide.go", old: "end.kind.Processor != nil && !d.completion",
 		planted:  "end.kind.Processor == nil && !d.completion",
 		packages: "./engine", run: "TestKindSurvives",
 	},
 	{
-		name: "tries-add-up", breaks: "a try without a decision does not affect the next try",
+		name: "tries-share-effects", breaks: "a try without a decision does not affect the next try",
 		file: "engine/internal_attempt.go", old: "a.messages, a.effects, a.stored = nil, nil, nil",
 		planted:  "a.effects = nil",
 		packages: "./engine", run: "TestRepeatedTryOfAKind",

@@ -16,12 +16,12 @@ var loginMutants = []mutant{
 		packages: oidcTests, run: "TestAnswersOfOtherLogins",
 	},
 	{
-		name: "login-any-attempt", breaks: "an answer belongs to a login at this issuer",
+		name: "login-at-any-issuer", breaks: "an answer belongs to a login at this issuer",
 		file: consoleCode, old: "a.Issuer != i.config.Issuer ||", planted: "false ||",
 		packages: oidcTests, run: "TestAnswersOfOtherLogins",
 	},
 	{
-		name: "login-nonce-unchecked", breaks: "the token of an issuer is for this login",
+		name: "login-nonce-unchecked", breaks: "the token of an issuer must be for this login",
 		file: consoleCode, old: "subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1",
 		planted:  "false",
 		packages: oidcTests, run: "TestTokensOfLogins",
@@ -32,7 +32,7 @@ var loginMutants = []mutant{
 		packages: oidcTests, run: "TestCodeFlow",
 	},
 	{
-		name: "login-mixed-up", breaks: "the code of one issuer is not sent to another one",
+		name: "login-code-for-other-issuer", breaks: "the code of one issuer is not sent to another one",
 		file: consoleCode, old: "from != i.config.Issuer && (from != \"\" || document.NamesIssuer)",
 		planted:  "from == \"-\" && document.NamesIssuer",
 		packages: oidcTests, run: "TestAnswersOfOtherLogins",
@@ -59,7 +59,7 @@ var loginMutants = []mutant{
 		packages: oidcTests, run: "TestConfigurationIsChecked",
 	},
 	{
-		name: "login-anywhere", breaks: "a login leads to a page of the console",
+		name: "login-to-any-page", breaks: "a login leads to a page of the console",
 		file: consoleLogins, old: "len(page) > maxPage || !pageRule.MatchString(page):",
 		planted:  "len(page) > maxPage:",
 		packages: "./engine/rpc", run: "TestPagesOfTheLogin",
@@ -87,7 +87,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestLoginsEnd",
 	},
 	{
-		name: "login-secret-unchecked", breaks: "the ID of a login is not enough",
+		name: "login-secret-unchecked", breaks: "the ID of a login without its secret does not authenticate",
 		file: consoleLogins, old: "subtle.ConstantTimeCompare(hash, row.Hash) != 1 ||",
 		planted:  "subtle.ConstantTimeCompare(hash, row.Hash) > 1 ||",
 		packages: "./engine/auth", run: "TestLogins$",
@@ -104,7 +104,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestLoginsEnd",
 	},
 	{
-		name: "login-read-during-logout", breaks: "a read that began before a logout does not undo it",
+		name: "login-logout-undone", breaks: "a read that began before a logout does not undo it",
 		file: consoleLogins, old: "	defer func() { <-e.reading }()\n	if err := remove()",
 		planted:  "	<-e.reading\n	if err := remove()",
 		packages: "./engine/auth", run: "TestLogoutDuringARead",
@@ -121,7 +121,7 @@ var loginMutants = []mutant{
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},
 	{
-		name:   "login-limited-unseen",
+		name:   "login-end-hidden-by-limit",
 		breaks: "a browser learns that its login has ended, even at an address with too many failures",
 		file:   "engine/auth/authenticator.go", old: "	case errors.Is(err, ErrLogin): // a browser",
 		planted:  "	case left && errors.Is(err, ErrLogin): // a browser",
@@ -133,18 +133,19 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestLogins$",
 	},
 	{
-		name: "login-guessed", breaks: "failed logins of an address are limited",
+		name: "login-guesses-unlimited", breaks: "failed logins of an address are limited",
 		file: consoleLogins, old: "!a.logins.exchanges.take(address)", planted: "false",
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
 	{
-		name: "login-state-late", breaks: "an answer without a login does not use up exchanges",
+		name: "login-invalid-uses-exchanges", breaks: "an answer without a login does not use up exchanges",
 		file: consoleLogins, old: "if !ok || issuer.Check(begun.Attempt, answer) != nil {", planted: "if !ok {",
 		packages: "./engine/auth", run: "TestFailedLoginsAreLimited",
 	},
 	{
-		name: "login-slots", breaks: "the number of codes that a node exchanges at the same time is limited",
-		file: consoleLogins, old: "		return oidc.Identity{}, ErrManyLogins\n	}\n	who, err :=",
+		name:   "login-exchanges-unlimited",
+		breaks: "the number of codes that a node exchanges at the same time is limited",
+		file:   consoleLogins, old: "		return oidc.Identity{}, ErrManyLogins\n	}\n	who, err :=",
 		planted:  "	}\n	who, err :=",
 		packages: "./engine/auth", run: "TestExchangesAtTheSameTime",
 	},
@@ -155,7 +156,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestLoginsAtASharedAddress|TestForgedAttempts",
 	},
 	{
-		name: "login-no-answer", breaks: "invented codes count as failures if the issuer does not answer",
+		name: "login-no-answer-uncounted", breaks: "invented codes count as failures if the issuer does not answer",
 		file: "engine/auth/authenticator.go", old: "if errors.Is(err, ErrNoAnswer) {", planted: "if false {",
 		packages: "./engine/auth", run: "TestForgedAttempts",
 	},
@@ -165,7 +166,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestOldAttempts",
 	},
 	{
-		name: "login-tabs", breaks: "a login that another tab has replaced does not end the new login",
+		name: "login-ended-by-other-tab", breaks: "a login that another tab has replaced does not end the new login",
 		file: consoleCookie, old: "if !errors.Is(err, oidc.ErrState) && !limited(err) {",
 		planted:  "if errors.Is(err, oidc.ErrState) || !limited(err) {",
 		packages: "./engine/rpc", run: "TestLoginsInTwoTabs",
@@ -177,7 +178,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestManyLoginsAreBegun",
 	},
 	{
-		name: "login-again-and-again", breaks: "a user has a limited number of logins per hour",
+		name: "logins-per-hour-unlimited", breaks: "a user has a limited number of logins per hour",
 		file: consoleLogins, old: "if !a.logins.hourly.limiter(names[0]).Allow() {", planted: "if false {",
 		packages: "./engine/auth", run: "TestManyLoginsOfAUser",
 	},
@@ -238,19 +239,20 @@ var loginMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestConsoleLogin$",
 	},
 	{
-		name: "logins-idle", breaks: "a login that is not used ends",
+		name: "logins-idle-kept", breaks: "a login that is not used ends",
 		file: loginsSQL, old: "     AND l.used_time > statement_timestamp() -",
 		planted:  "     AND l.used_time > '-infinity' +",
 		packages: "./storage", run: "TestConsoleLogins$",
 	},
 	{
-		name: "logins-kept", breaks: "logins that have expired are deleted",
+		name: "logins-expired-kept", breaks: "logins that have expired are deleted",
 		file: loginsSQL, old: "WHERE x.expire_time <= statement_timestamp()", planted: "WHERE x.expire_time IS NULL",
 		packages: "./storage", run: "TestExpiredLoginsAreDeleted",
 	},
 	{
-		name: "login-ends-unseen", breaks: "the audit log records the end of a login that another one replaces",
-		file: "storage/console_logins.go", old: "range ended {", planted: "range ended[:0] {",
+		name:   "login-replacement-unaudited",
+		breaks: "the audit log records the end of a login that another one replaces",
+		file:   "storage/console_logins.go", old: "range ended {", planted: "range ended[:0] {",
 		packages: "./storage", run: "TestConsoleLoginsOfABrowser",
 	},
 	{

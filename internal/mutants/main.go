@@ -70,8 +70,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// fewBugs are planted alone: to build the tests of each takes less time than to build those of all
-// packages that contain the bugs.
+// Fewer than fewBugs bugs are planted alone: building the tests of each takes less time than
+// building those of all packages that contain the bugs.
 const fewBugs = 5
 
 // runner plants bugs and reports which of them the tests catch.
@@ -84,7 +84,7 @@ type runner struct {
 	survived []string
 }
 
-// plantAlone builds the tests of each bug for itself.
+// plantAlone builds the tests of each bug separately.
 func (r *runner) plantAlone(ctx context.Context, bugs []mutant) error {
 	return r.each(ctx, bugs, func(m mutant) {
 		began := time.Now()

@@ -29,7 +29,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "TestShares|TimersFireAlongside",
 	},
 	{
-		name: "slot-not-left", breaks: "a fresh request does not take a slot that belongs to stored tasks or timers",
+		name: "slot-taken-early", breaks: "a fresh request does not take a slot that belongs to stored tasks or timers",
 		file: "engine/slots.go", old: "if !s.shares.getsSlot(fresh, min(s.free(), s.node.free(s)), wanted) {",
 		planted:  "if false {",
 		packages: "./engine", run: "TestSlotsLeftForStored",
@@ -56,7 +56,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "LargeQueueIsSuspended",
 	},
 	{
-		name: "full-takes-messages", breaks: "messages wait while too many tasks wait in their process",
+		name: "full-process-gets-messages", breaks: "messages wait while too many tasks wait in their process",
 		file: "sql/deliver_notifies.sql", old: "AND candidates.is_full IS NOT TRUE", planted: "",
 		packages: "./storage", run: "FullProcess",
 	},
@@ -72,7 +72,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "RepairWithKey|TestRequiredStatus",
 	},
 	{
-		name:     "repaired-unsettled",
+		name:     "repaired-before-cancels",
 		breaks:   "a process is repaired only after the tasks that its error cancels are cancelled",
 		file:     "sql/prepare_repair.sql",
 		old:      "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled",
@@ -86,7 +86,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Token|Duplicate|Zombie",
 	},
 	{
-		name:   "trims-the-running-task",
+		name:   "restart-trims-running-task",
 		breaks: "a task that runs when the history is restarted belongs to the new history",
 		file:   "sql/restart_history.sql",
 		old:    "coalesce(fencing_token, nextval('fencing_tokens'))", planted: "nextval('fencing_tokens')",
@@ -136,7 +136,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestCallsOfOneProcess",
 	},
 	{
-		name:   "one-general-all-general",
+		name:   "one-general-item-slows-all",
 		breaks: "an item that needs the general statement leaves the others the fast path",
 		file:   "storage/fast_path.go", old: "n >= min(minFastPath, len(items))", planted: "n >= len(items)",
 		packages: "./storage", run: "TestFlushUsesBothPaths",
@@ -154,7 +154,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TimesOut",
 	},
 	{
-		name: "acts-unlocked", breaks: "a process does not change without its lock",
+		name: "changes-unlocked", breaks: "a process does not change without its lock",
 		file: prepareCall, old: " AND is_locked(p.namespace, p.process_id)", planted: "",
 		packages: "./storage", run: "InsertedBehind",
 	},
@@ -175,7 +175,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestLockKey",
 	},
 	{
-		name: "missing-forgotten", breaks: "a transaction knows which processes it has not locked",
+		name: "missing-locks-forgotten", breaks: "a transaction knows which processes it has not locked",
 		file:     "sql/lock_processes.sql",
 		old:      "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE @again::bool\n    OR locks.missing IS NOT NULL",
 		planted:  "LIMIT 1 FOR UPDATE) process ON true) locks\n WHERE @again::bool",
@@ -187,18 +187,18 @@ var mutants = []mutant{
 		packages: "./storage", run: "CallInTheFlush",
 	},
 	{
-		name: "fast-path-acts-unlocked", breaks: "nor by the fast path",
+		name: "fast-path-changes-unlocked", breaks: "the fast path does not change a process without its lock",
 		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)",
 		planted:  "",
 		packages: "./storage", run: "FastPathSkips",
 	},
 	{
-		name: "overdue-unheard", breaks: "a cancel ends when its grace is over",
+		name: "overdue-cancel-ignored", breaks: "a cancel ends when its grace is over",
 		file: "engine/namespaces.go", old: "		overdue = s.Overdue\n", planted: "		overdue = false\n",
 		packages: "./engine", run: "TestCancel",
 	},
 	{
-		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",
+		name: "lost-wake-up", breaks: "a result promotes the call that waits for its process",
 		file: saveResult, old: "AND s.waits_for IN ('process', 'place')", planted: "AND s.waits_for IN ('place')",
 		packages: "./storage", run: "Call|Order",
 	},
@@ -220,7 +220,7 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Order|WithoutSlot|ForTheSlot|Stored|FastPath",
 	},
 	{
-		name: "fast-path-stays-on", breaks: "the fast path can be turned off",
+		name: "fast-path-cannot-be-turned-off", breaks: "the fast path can be turned off",
 		file: "storage/store.go", old: "generalOnly: cfg.WithoutFastPath", planted: "generalOnly: false",
 		packages: "./storage", run: "TestFastPathIsOff",
 	},
@@ -292,7 +292,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Timer",
 	},
 	{
-		name: "start-time", breaks: "transactions ask for the time after they have waited for their locks",
+		name: "timer-from-begin-time", breaks: "transactions ask for the time after they have waited for their locks",
 		file: saveResult, old: "CASE\n           WHEN item.timer_after_us >= 0\n" +
 			"             THEN statement_timestamp() +",
 		planted:  "CASE\n           WHEN item.timer_after_us >= 0\n             THEN now() - interval '1 second' +",
@@ -318,18 +318,18 @@ var mutants = []mutant{
 		packages: "./storage", run: "Save|Event",
 	},
 	{
-		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the answer to the first one",
+		name: "key-forgotten", breaks: "a repeated request with the same key gets the answer to the first one",
 		file: captureCall, old: "FROM captured WHERE idempotency_key <> ''", planted: "FROM captured WHERE false",
 		packages: "./storage", run: "Key",
 	},
 	{
-		name: "key-in-line-is-not-kept", breaks: "a repeated request whose first one had to wait gets the same answer",
+		name: "waiting-request-repeated", breaks: "a repeated request whose first one had to wait gets the same answer",
 		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
 		planted:  "FROM decided\n   WHERE accepted\n     AND false",
 		packages: "./storage", run: "Key|FastPath|Duplicate",
 	},
 	{
-		name: "any-request-by-key", breaks: "a key that was used for another request is refused",
+		name: "key-of-other-request-accepted", breaks: "a key that was used for another request is refused",
 		file: prepareCall, old: "decided.earlier_fingerprint = decided.fingerprint", planted: "true",
 		packages: "./storage", run: "Key",
 	},
@@ -362,7 +362,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "Zombie",
 	},
 	{
-		name: "retried-for-ever", breaks: "a task does not exceed the attempts of its policy",
+		name: "retries-unbounded", breaks: "a task does not exceed the attempts of its policy",
 		file: "process/retry.go", old: "if nonRetryable || attempt >= p.MaxAttempts ||", planted: "if nonRetryable ||",
 		packages: "./engine", run: "Decide|RetryScenarios",
 	},
@@ -373,19 +373,19 @@ var mutants = []mutant{
 		packages: "./engine", run: "Decide",
 	},
 	{
-		name: "one-process-for-ever", breaks: "a process runs a limited number of tasks in sequence while others wait",
+		name: "one-process-unbounded", breaks: "a process runs a limited number of tasks in sequence while others wait",
 		file: "engine/attempt.go", old: "(n < maxConsecutive || !ns.slots.contended())",
 		planted:  "(n < 1<<30 || !ns.slots.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{
-		name: "place-leaks", breaks: "a request that is not captured returns its slot",
+		name: "slot-leaks", breaks: "a request that is not captured returns its slot",
 		file: "engine/request.go", old: "if r.call.Capture && !captured {",
 		planted:  "if r.call.Capture && !captured && r.accepted {",
 		packages: "./engine", run: "RefusedRequestReturns",
 	},
 	{
-		name: "no-bound-in-memory", breaks: "a node refuses requests beyond its limit",
+		name: "in-flight-unbounded", breaks: "a node refuses requests beyond its limit",
 		file: "engine/inflight.go", old: "limit - e.inFlight.working.Add(1)",
 		planted:  "limit + 0*e.inFlight.working.Add(1)",
 		packages: "./engine", run: "InFlight|Overload",
@@ -406,7 +406,7 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Cancel",
 	},
 	{
-		name: "cancel-breaks", breaks: "a process that is being cancelled never goes to ERROR",
+		name: "cancel-ends-in-error", breaks: "a process that is being cancelled never goes to ERROR",
 		file: saveResult, old: "CASE WHEN process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "'ERROR'",
 		packages: "./storage ./engine", run: "Cancel",
 	},
@@ -418,13 +418,13 @@ var mutants = []mutant{
 		packages: "./storage", run: "Cancel",
 	},
 	{
-		name: "held-goes-on", breaks: "no new task of a suspended process runs",
+		name: "suspended-process-continues", breaks: "no new task of a suspended process runs",
 		file: "sql/suspend_processes.sql",
 		old:  "WHERE input.status IN ('INIT', 'RUNNING')) held", planted: "WHERE false) held",
 		packages: "./storage ./engine", run: "Suspend|Commands",
 	},
 	{
-		name: "late-result-speaks", breaks: "a refused result does not send messages",
+		name: "late-result-sends-messages", breaks: "a refused result does not send messages",
 		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND is_saved(item.fencing_token)",
 		planted:  "AND t.fencing_token = item.fencing_token",
 		packages: "./storage", run: "OnlyResultsSend|FencedResultWith",
@@ -441,7 +441,7 @@ var mutants = []mutant{
 		packages: "./wire ./engine/rpc", run: "Values|EveryRow",
 	},
 	{
-		name: "message-kept", breaks: "the messages held for a suspended process are delivered when it continues",
+		name: "held-message-kept", breaks: "the messages held for a suspended process are delivered when it continues",
 		file: messages, old: "AND o.process_id = released_processes.process_id\n            AND o.held::int = 1",
 		planted:  "AND o.process_id = released_processes.process_id\n            AND o.held::int = 2",
 		packages: "./storage", run: "Message|Held",
@@ -456,14 +456,14 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Message|Order",
 	},
 	{
-		name: "init-twice", breaks: "one process for one id",
+		name: "init-twice", breaks: "an ID has at most one process",
 		file: prepareInit, old: "FROM input WHERE created),\nupdated_status_counts AS",
 		planted: "FROM input WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = " +
 			"EXCLUDED.kind),\nupdated_status_counts AS",
 		packages: "./storage", run: "InitMeetsInit",
 	},
 	{
-		name: "bulk-touches-the-engine", breaks: "a bulk ignores processes of the engine itself",
+		name: "bulk-includes-internal-processes", breaks: "a bulk ignores processes of the engine itself",
 		file: "engine/bulk/command.go", old: "return f.And(search.OfUsers).And(", planted: "return f.And(",
 		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
 	},
@@ -474,7 +474,7 @@ var mutants = []mutant{
 		packages: "./engine/bulk", run: "EndsEarly",
 	},
 	{
-		name: "bulk-forgets-faults", breaks: "a bulk ends after the processes that could not be changed were retried",
+		name: "bulk-forgets-retries", breaks: "a bulk ends after the processes that could not be changed were retried",
 		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil",
 		planted:  "return !more, nil",
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",

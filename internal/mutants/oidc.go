@@ -22,7 +22,7 @@ var oidcMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestLoginFails",
 	},
 	{
-		name: "oidc-login-everywhere", breaks: "the token of a login is sent to its engine only",
+		name: "oidc-login-for-any-engine", breaks: "the token of a login is sent to its engine only",
 		file: loginFile, old: `return strings.TrimRight(strings.ToLower(engine), "/")`,
 		planted:  "return strings.ToLower(engine[:0])",
 		packages: "./cmd/progressor", run: "TestLogin",
@@ -72,7 +72,7 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestAnswersOfAnIssuer",
 	},
 	{
-		name: "oidc-authorities-moved", breaks: "the authorities of an issuer are found from any directory",
+		name: "oidc-authorities-relative", breaks: "the authorities of an issuer are found from any directory",
 		file: loginCommand, old: "		issuer.CAFile = path\n", planted: "		_ = path\n",
 		packages: "./cmd/progressor", run: "TestLoginWithAuthorities",
 	},
@@ -82,7 +82,7 @@ var oidcMutants = []mutant{
 		packages: loginTests, run: "TestWaitForAnotherCommand",
 	},
 	{
-		name: "oidc-slot-blocks", breaks: "a request waits for a refresh no longer than its context",
+		name: "oidc-refresh-blocks", breaks: "a request waits for a refresh no longer than its context",
 		file: loginSource, old: "	case <-ctx.Done():\n		return \"\", ctx.Err()\n", planted: "",
 		packages: loginTests, run: "TestWaitForAnotherRequest",
 	},
@@ -167,12 +167,12 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestRotatedKeys",
 	},
 	{
-		name: "oidc-withdrawn-keys", breaks: "withdrawn keys are not used if the issuer has no other key",
+		name: "oidc-withdrawn-keys-used", breaks: "withdrawn keys are not used if the issuer has no other key",
 		file: oidcKeys, old: "err == nil || errors.Is(err, errUnusable) {", planted: "err == nil {",
 		packages: oidcTests, run: "TestWithdrawnKeys",
 	},
 	{
-		name: "oidc-no-set", breaks: "an answer that is not a set of keys does not withdraw keys",
+		name: "oidc-not-a-key-set", breaks: "an answer that is not a set of keys does not withdraw keys",
 		file: oidcKeys, old: "document.Keys == nil:", planted: "false:",
 		packages: oidcTests, run: "TestWithdrawnKeys",
 	},
@@ -187,7 +187,7 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestConfigurationIsChecked",
 	},
 	{
-		name: "oidc-metadata", breaks: "the address of an issuer is not that of cloud metadata",
+		name: "oidc-cloud-metadata", breaks: "the address of an issuer is not that of cloud metadata",
 		file: oidcConfig, old: ", ControlContext: remote.Control}", planted: "}\n	_ = remote.Control",
 		packages: oidcTests, run: "TestIssuerAddresses",
 	},
@@ -202,12 +202,12 @@ var oidcMutants = []mutant{
 		packages: oidcTests, run: "TestClaims",
 	},
 	{
-		name: "oidc-lines-in-groups", breaks: "a group with control characters does not count",
+		name: "oidc-control-characters-in-groups", breaks: "a group with control characters does not count",
 		file: oidcClaims, old: "len(name) <= maxGroup && printable(name)", planted: "len(name) <= maxGroup",
 		packages: oidcTests, run: "TestClaims",
 	},
 	{
-		name: "oidc-lines-in-names", breaks: "a name with control characters is rejected",
+		name: "oidc-control-characters-in-names", breaks: "a name with control characters is rejected",
 		file: oidcClaims, old: "len(name) > maxName || !graphic(name) {", planted: "len(name) > maxName {",
 		packages: oidcTests, run: "TestClaims",
 	},
@@ -242,7 +242,7 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestStreamsVerifyAgain",
 	},
 	{
-		name: "oidc-never-again", breaks: "a token is verified again after 5 minutes",
+		name: "oidc-never-verified-again", breaks: "a token is verified again after 5 minutes",
 		file: usersOfToken, old: "a.now().Add(tokenTime)", planted: "who.Expires",
 		packages: "./engine/auth", run: "TestTokensExpire",
 	},
@@ -254,7 +254,7 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestRejectedTokens|TestAttackersDoNotLockOut",
 	},
 	{
-		name: "oidc-unlimited", breaks: "an address cannot send unknown tokens without limit",
+		name: "oidc-unknown-tokens-unlimited", breaks: "an address cannot send unknown tokens without limit",
 		file: usersOfToken, old: "!u.verifies.take(address)", planted: "false",
 		packages: "./engine/auth", run: "TestAttackersDoNotLockOut|TestTokensWhileTheIssuerIsDown",
 	},
@@ -288,7 +288,7 @@ var oidcMutants = []mutant{
 		packages: "./engine/auth", run: "TestRejectedTokens",
 	},
 	{
-		name: "oidc-down-is-invalid", breaks: "a token is not said to be wrong while its issuer is down",
+		name: "oidc-down-is-invalid", breaks: "a token is not reported as invalid while its issuer is down",
 		file: usersOfToken, old: "errors.Is(err, oidc.ErrUnreachable)", planted: "false",
 		packages: "./engine/auth", run: "TestTokensWhileTheIssuerIsDown",
 	},

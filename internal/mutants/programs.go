@@ -22,8 +22,8 @@ import (
 // bugVariable is the environment variable that selects the bug of a test program, by its number.
 const bugVariable = "PLANTED_BUG"
 
-// programs are test programs that contain many bugs, of which none or one is switched on. To build
-// the tests of a package takes ten times as long as to run those that catch a bug.
+// programs are test programs that contain many bugs, at most one of which is switched on.
+// Building the tests of a package takes ten times as long as running those that catch a bug.
 type programs struct {
 	dir    string            // it contains the programs
 	root   string            // the root of the module

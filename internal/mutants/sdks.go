@@ -42,7 +42,7 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-believes-proxies", breaks: "only codes of Connect are codes of the engine",
+		name: "sdk-node-trusts-proxies", breaks: "only codes of Connect are codes of the engine",
 		file: "sdk/typescript/dist/errors.js", old: `!known.has(body.code)`, planted: `!body.code`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
@@ -52,29 +52,29 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-keeps-details", breaks: "details of the progress are copied",
+		name: "sdk-node-shares-details", breaks: "details of the progress are copied",
 		file: workerOfNode, old: `held.progress = JSON.parse(json);`, planted: `held.progress = progress;`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-dies-of-callbacks", breaks: "a callback that throws does not end the worker",
+		name: "sdk-node-ends-at-callback-errors", breaks: "a callback that throws does not end the worker",
 		file: workerOfNode, old: `this.ended = harmless((attempt) => options.ended?.(attempt));`,
 		planted:  `this.ended = (attempt) => options.ended?.(attempt);`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-beats-slowly", breaks: "a heartbeat waits no longer than the shortest interval",
+		name: "sdk-node-slow-heartbeats", breaks: "a heartbeat waits no longer than the shortest interval",
 		file: workerOfNode, old: `...all.map((held) => Math.max(held.interval, 1000))`,
 		planted:  `Math.max(...all.map((held) => held.interval))`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-loses-leases", breaks: "a lease that cannot be decoded does not affect the others",
+		name: "sdk-node-drops-leases", breaks: "a lease that cannot be decoded does not affect the others",
 		file: workerOfNode, old: `undecodable = new (refusable`, planted: `throw new (refusable`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-waits-no-time", breaks: "an infinite grace period is a long one",
+		name: "sdk-node-infinite-grace-is-zero", breaks: "an infinite grace period is a long one",
 		file: workerOfNode, old: `sleep(Math.min(limit, maxTimer)`, planted: `sleep(limit`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
@@ -118,7 +118,7 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-believes-proxies", breaks: "only codes of Connect are codes of the engine",
+		name: "sdk-python-trusts-proxies", breaks: "only codes of Connect are codes of the engine",
 		file: "sdk/python/src/progressor/errors.py", old: ` or code not in _KNOWN:`, planted: `:`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
@@ -128,18 +128,18 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-survives-its-threads", breaks: "a worker whose own thread fails ends",
+		name: "sdk-python-continues-without-threads", breaks: "a worker whose own thread fails ends",
 		file: workerOfPython, old: "self._error = self._error or error\n            self._stopping.set()",
 		planted:  `self._error = self._error or error`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-keeps-details", breaks: "details of the progress are copied",
+		name: "sdk-python-shares-details", breaks: "details of the progress are copied",
 		file: workerOfPython, old: `self._progress = json.loads(content)`, planted: `self._progress = progress`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-stops-beating", breaks: "heartbeats continue after an unexpected error",
+		name: "sdk-python-stops-heartbeats", breaks: "heartbeats continue after an unexpected error",
 		file: workerOfPython, old: "                failed = time.monotonic()\n\n",
 		planted:  "                return\n\n",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
@@ -151,7 +151,7 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-loses-leases", breaks: "a lease that cannot be decoded does not affect the others",
+		name: "sdk-python-drops-leases", breaks: "a lease that cannot be decoded does not affect the others",
 		file: workerOfPython, old: `return Job(self, decode("Lease", lease, "bytes"), received), undecodable`,
 		planted:  `raise`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",

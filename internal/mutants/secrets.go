@@ -83,7 +83,7 @@ var secretMutants = []mutant{
 		packages: "./engine/secrets", run: "TestCache",
 	},
 	{
-		name: "all-read-a-secret", breaks: "requests do not wait while another request reads their secret",
+		name: "secret-reads-block", breaks: "requests do not wait while another request reads their secret",
 		file: "engine/secrets/vault.go", old: "age < staleTime && last.reading) {", planted: "false) {",
 		packages: "./engine/secrets", run: "TestOneRequestReads",
 	},

@@ -80,8 +80,9 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestStreamsHidePayloads",
 	},
 	{
-		name: "pipelines-for-good", breaks: "a client that sends requests and never reads loses its connection",
-		file: "engine/rpc/stalls.go", old: "		w.start() // even", planted: "		// even",
+		name:   "pipelined-requests-unbounded",
+		breaks: "a client that sends requests and never reads loses its connection",
+		file:   "engine/rpc/stalls.go", old: "		w.start() // even", planted: "		// even",
 		packages: "./engine/rpc", run: "TestPipelinesThatAreNotRead",
 	},
 	{
@@ -133,7 +134,7 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestCache",
 	},
 	{
-		name: "all-wait-for-a-key", breaks: "requests do not wait long while another request reads their key",
+		name: "key-reads-block", breaks: "requests do not wait long while another request reads their key",
 		file: "engine/auth/authenticator.go", old: "	if age <= staleTime {", planted: "	if false {",
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
@@ -280,15 +281,16 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestFullShareOfCalls",
 	},
 	{
-		name: "stalled-for-good", breaks: "a response that its client does not read ends",
+		name: "stalled-response-never-ends", breaks: "a response that its client does not read ends",
 		file:     "engine/rpc/stalls.go",
 		old:      "SetWriteDeadline(time.Unix(1, 0))",
 		planted:  "SetWriteDeadline(time.Time{})",
 		packages: "./engine/rpc", run: "TestClientsThatDoNotRead",
 	},
 	{
-		name: "closed-window", breaks: "a small response ends if its client of HTTP/2 does not read it",
-		file: "engine/rpc/stalls.go", old: "	if !w.ended {", planted: "if false {",
+		name:   "stalled-http2-response-never-ends",
+		breaks: "a small response ends if its client of HTTP/2 does not read it",
+		file:   "engine/rpc/stalls.go", old: "	if !w.ended {", planted: "if false {",
 		packages: "./engine/rpc", run: "TestClosedWindows",
 	},
 	{
@@ -297,12 +299,12 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestSlowReadersAreServed",
 	},
 	{
-		name: "deaf-connection", breaks: "a connection of HTTP/2 that its client does not read is closed",
+		name: "unread-http2-connection-kept", breaks: "a connection of HTTP/2 that its client does not read is closed",
 		file: "engine/rpc/serve.go", old: ", WriteByteTimeout: writeTimeout}", planted: "}",
 		packages: "./engine/rpc", run: "TestConnectionsThatAreNotRead",
 	},
 	{
-		name: "watchers-hold-all", breaks: "clients that do not read hold a bounded part of the memory",
+		name: "watchers-memory-unbounded", breaks: "clients that do not read hold a bounded part of the memory",
 		file:     "engine/watchers.go",
 		old:      "(all || wt.behind) && w.held < maxHeldBytes {",
 		planted:  "(all || wt.behind) {",
@@ -366,7 +368,7 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestAuditRetentionKeepsTheChain",
 	},
 	{
-		name: "audit-of-the-owner", breaks: "the audit has the role that calls a SQL function",
+		name: "audit-records-the-owner", breaks: "the audit has the role that calls a SQL function",
 		file: "migrations/00126_audit_chain.sql", old: "'pg:' || session_user", planted: "'pg:' || current_user",
 		packages: "./storage", run: "TestFunctionsSend",
 	},
@@ -431,7 +433,7 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestConnections",
 	},
 	{
-		name: "connections-not-left", breaks: "a closed connection is free for another one",
+		name: "closed-connections-counted", breaks: "a closed connection is free for another one",
 		file: "engine/rpc/connections.go", old: "	c.leave()\n	return c.TCPConn.Close()",
 		planted:  "	return c.TCPConn.Close()",
 		packages: "./engine/rpc", run: "TestConnectionsAreLimited",

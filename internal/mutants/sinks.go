@@ -10,7 +10,7 @@ const (
 // sinkMutants are the mutants of sinks.
 var sinkMutants = []mutant{
 	{
-		name: "sink-lost-cursor", breaks: "the cursor of a sink moves only after the delivery",
+		name: "sink-cursor-moves-early", breaks: "the cursor of a sink moves only after the delivery",
 		file: sinkDelivery, old: "		err := d.deliverSelected(found, selected)\n",
 		planted:  "		_ = d.advance(next, 0)\n		err := d.deliverSelected(found, selected)\n",
 		packages: "./engine/sinks", run: "TestRetries/error",
@@ -85,8 +85,9 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestDeadLetters",
 	},
 	{
-		name: "sink-settled-again", breaks: "what was delivered one by one is not delivered with each attempt",
-		file: sinkDelivery, old: "		d.settled[m.GetChangeId()] = letter\n",
+		name:   "sink-settled-again",
+		breaks: "changes that were delivered one by one are not delivered again with each attempt",
+		file:   sinkDelivery, old: "		d.settled[m.GetChangeId()] = letter\n",
 		planted:  "		d.settled[m.GetChangeId()] = letter\n		defer delete(d.settled, m.GetChangeId())\n",
 		packages: "./engine/sinks", run: "TestFailureAfterADeadLetter",
 	},
@@ -101,7 +102,7 @@ var sinkMutants = []mutant{
 		packages: "./storage", run: "TestSinksKeepChanges",
 	},
 	{
-		name: "sink-fills-the-disk", breaks: "a sink that lags for longer than max_lag is BROKEN",
+		name: "sink-lag-unbounded", breaks: "a sink that lags for longer than max_lag is BROKEN",
 		file: sinkStates, old: "< statement_timestamp() - s.max_lag",
 		planted:  "< statement_timestamp() - 9 * s.max_lag",
 		packages: "./engine/sinks", run: "TestLagLimit",
@@ -118,13 +119,13 @@ var sinkMutants = []mutant{
 		packages: "./engine/sinks", run: "TestNoticeWakesTheSink",
 	},
 	{
-		name: "sink-requests-only-silent", breaks: "a node that takes requests only wakes the sinks of other nodes",
+		name: "sink-requests-only-not-notified", breaks: "a requests-only node wakes the sinks of other nodes",
 		file: "engine/sinks/runner.go", old: "	r.notices.follow(rows, r.delivers)\n",
 		planted:  "	if !r.engine.RequestsOnly() {\n		r.notices.follow(rows, r.delivers)\n	}\n",
 		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
 	},
 	{
-		name: "sink-requests-only-delivers", breaks: "a node for requests only does not deliver changes",
+		name: "sink-requests-only-delivers", breaks: "a requests-only node does not deliver changes",
 		file: "engine/sinks/runner.go", old: "	case r.engine.RequestsOnly():\n", planted: "	case false:\n",
 		packages: "./engine/sinks", run: "TestNoticeOfRequestsOnly",
 	},
@@ -223,12 +224,12 @@ var sinkMutants = []mutant{
 		packages: "./storage", run: "TestDeadLettersAreBounded",
 	},
 	{
-		name: "sink-retry-unheard", breaks: "the delivering node is notified of waiting dead letters",
+		name: "sink-retry-not-notified", breaks: "the delivering node is notified of waiting dead letters",
 		file: "engine/sinks/runner.go", old: "		case state.Retries:\n", planted: "		case false:\n",
 		packages: "./engine/sinks", run: "TestRetryWaits",
 	},
 	{
-		name: "sink-retry-of-nothing", breaks: "a dead letter whose change was deleted does not wait",
+		name: "sink-retry-of-deleted-change", breaks: "a dead letter whose change was deleted does not wait",
 		file: "storage/changes/dead_letters.go", old: "d.RetryTime == nil && !d.ChangeDeleted {",
 		planted:  "d.RetryTime == nil {",
 		packages: "./engine/sinks", run: "TestRetryWaits",

@@ -8,7 +8,7 @@ var userMutants = []mutant{
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},
 	{
-		name: "members-of-users", breaks: "members of a job for several workers are no processes of users",
+		name: "members-of-users", breaks: "members of a job for several workers are not processes of users",
 		file: "sql/status_counts.sql", old: "p.process_id < '~job/~0'", planted: "p.process_id < '~job/~/'",
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},

@@ -44,7 +44,7 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-completes-any-job", breaks: "a worker with a limit cannot complete others",
+		name: "worker-completes-any-job", breaks: "a worker with a limit cannot complete other jobs",
 		file:     "engine/pull/answers.go",
 		old:      `s.checkAnswer(ctx, "lease_token", l)`,
 		planted:  `error(nil)`,
@@ -72,14 +72,14 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: "TestLeasesTakeFewStatements",
 	},
 	{
-		name: "worker-releases-any-job", breaks: "a worker with a limit cannot release others",
+		name: "worker-releases-any-job", breaks: "a worker with a limit cannot release other jobs",
 		file:     "engine/pull/release.go",
 		old:      "s.checkLeases(ctx, field, parsed)",
 		planted:  "error(nil)",
 		packages: "./engine/jobs", run: callerTests,
 	},
 	{
-		name: "worker-beats-any-job", breaks: "a worker with a limit cannot extend leases of others",
+		name: "worker-extends-any-lease", breaks: "a worker with a limit cannot extend leases of other jobs",
 		file:     "engine/pull/heartbeats.go",
 		old:      "s.checkJobs(ctx, field, tokens)",
 		planted:  "s.checkJobs(ctx, field, tokens[:0])",
@@ -110,23 +110,23 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: "TestWorkerIDsHaveOwners",
 	},
 	{
-		name: "leases-end-as-they-come", breaks: "results delete leases in the order in which heartbeats lock them",
+		name: "leases-deleted-in-any-order", breaks: "results delete leases in the order in which heartbeats lock them",
 		file: "storage/save_result.go", old: "int { return a.Key.Compare(b.Key) })", planted: "int { return 0 })",
 		packages: "./storage", run: "TestLeasesEndInTheOrderOfHeartbeats",
 	},
 	{
-		name: "leases-end-twice", breaks: "a flush deletes leases with one statement",
+		name: "leases-deleted-twice", breaks: "a flush deletes leases with one statement",
 		file: "storage/item.go", old: "endLeaseStages(s, b.saves)...)",
 		planted:  "append(endLeaseStages(s, fast), endLeaseStages(s, general)...)...)",
 		packages: "./storage", run: "TestLeasesEndInTheOrderOfHeartbeats",
 	},
 	{
-		name: "leases-forgotten-in-any-order", breaks: "the deletion of leases that are left over waits for no lease",
+		name: "orphaned-leases-wait", breaks: "the deletion of orphaned leases does not wait for locked leases",
 		file: jobLeases, old: "LIMIT 1000 FOR UPDATE OF x SKIP LOCKED", planted: "LIMIT 1000",
 		packages: "./storage", run: "TestForgettingLeasesWaitsForNoLease",
 	},
 	{
-		name: "workers-forgotten-slowly", breaks: "the deletion of workers reads the leases once",
+		name: "workers-deleted-slowly", breaks: "the deletion of workers reads the leases once",
 		file: ownersSQL, old: "l.namespace = ANY (@namespaces::text[]))) IS NOT TRUE",
 		planted:  "l.namespace = x.namespace AND l.worker_id = x.worker_id)) IS NOT TRUE",
 		packages: "./storage", run: "TestWorkersWithManyLeases",
@@ -149,7 +149,7 @@ var workerMutants = []mutant{
 		packages: "./engine/jobs", run: "TestCommandsReachWorkersOfOneClient",
 	},
 	{
-		name: "directive-of-other-client", breaks: "a worker gets only commands to its client",
+		name: "directive-of-other-client", breaks: "a worker gets only commands that were sent to its client",
 		file:     "engine/pull/workers.go",
 		old:      `	if owner == "" {` + "\n		for of",
 		planted:  "	if true {\n		for of",
@@ -161,12 +161,12 @@ var workerMutants = []mutant{
 		planted: "WHERE true", packages: "./engine/jobs", run: "TestCommandsReachWorkersOfOneClient",
 	},
 	{
-		name: "stopped-worker-keeps-its-id", breaks: "the ID of a stopped worker can be taken",
+		name: "stopped-worker-keeps-its-id", breaks: "another client can take the ID of a stopped worker",
 		file: ownersSQL, old: "OR w.lost_time < statement_timestamp())",
 		planted: ")", packages: "./engine/jobs", run: "TestStoppedWorkerLosesItsID",
 	},
 	{
-		name: "squatter-is-not-told", breaks: "a client that loses a worker ID cannot use it",
+		name: "former-owner-keeps-worker-id", breaks: "a client that loses a worker ID cannot use it",
 		file: "engine/pull/workers.go", old: "deleted\n			delete(w.seen, key)\n",
 		planted:  "deleted\n			s.noted = now\n",
 		packages: "./engine/jobs", run: "TestStoppedWorkerLosesItsID",
@@ -263,8 +263,9 @@ var commandMutants = []mutant{
 // startMutants break the start of an engine whose database cannot be reached.
 var startMutants = []mutant{
 	{
-		name: "start-waits-with-wrong-password", breaks: "a start does not wait if that cannot help",
-		file: "storage/reach.go", old: "			return true\n		}\n		return false\n",
+		name:   "start-waits-with-wrong-password",
+		breaks: "a start does not wait for its database after a permanent error",
+		file:   "storage/reach.go", old: "			return true\n		}\n		return false\n",
 		planted:  "			return true\n		}\n		return true\n",
 		packages: "./storage", run: "TestMayBecomeReachable",
 	},

@@ -7,7 +7,7 @@ import (
 )
 
 // Free is how many bytes each holder may use without the budget. Most requests and responses are
-// not larger, so they neither wait nor cost anything here.
+// not larger, so they do not wait and do not use the budget.
 const Free = 64 << 10
 
 // ownerPortion is the part of a budget that one owner can have, so that others are served while it

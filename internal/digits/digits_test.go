@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 }
 
 // Long sequences of digits are found at any position.
-func TestLongDigitsAreFoundWhereverTheyStand(t *testing.T) {
+func TestLongDigitsAreFoundAnywhere(t *testing.T) {
 	t.Parallel()
 	for length := range 40 {
 		for before := range 40 {

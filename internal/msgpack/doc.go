@@ -8,7 +8,7 @@
 // that are nested too deeply, and bytes after the message.
 //
 // A google.protobuf.Value is converted without loss. An object with a single key, listed in
-// read_value.go, stands for a value that JSON cannot represent. Not preserved are the width of
-// numbers and lengths, the order of maps with string keys, and the bits of a NaN. See value and
+// read_value.go, stands for a value that JSON cannot represent. The width of numbers and lengths,
+// the order of maps with string keys, and the bits of a NaN are not preserved. See value and
 // structValue for the rules.
 package msgpack

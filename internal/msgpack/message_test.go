@@ -116,7 +116,7 @@ func drawScalar(t *rapid.T, fd protoreflect.FieldDescriptor) protoreflect.Value 
 	case protoreflect.DoubleKind:
 		return protoreflect.ValueOfFloat64(rapid.Float64().Draw(t, "double"))
 	}
-	t.Fatalf("%s: the contract has no %s yet", fd.FullName(), fd.Kind())
+	t.Fatalf("%s: no field of the API has the kind %s yet", fd.FullName(), fd.Kind())
 	return protoreflect.Value{}
 }
 
@@ -221,13 +221,13 @@ func TestReadingIsStrict(t *testing.T) {
 			`range["a b"]: unknown field`},
 		{"unknown field of none", &progressorv1.UnsetTimer{}, object{"x": 1},
 			`x: unknown field: this message has none`},
-		{"name that is no text", &progressorv1.CallRequest{}, map[int]int{1: 1},
+		{"name that is not text", &progressorv1.CallRequest{}, map[int]int{1: 1},
 			`must be the name of a field, a str, not an int`},
 		{"field twice by both names", &progressorv1.CallRequest{},
 			raw("82 a9 70726f636573734964 a1 61 aa 70726f636573735f6964 a1 61"), `process_id: must not be given twice`},
 		{"nil twice", &progressorv1.CallRequest{}, raw("82 a4 61726773 c0 a4 61726773 c0"),
 			`args: must not be given twice`},
-		{"two of one choice", &progressorv1.RepairRequest{}, raw("82 a6 73696d706c65 80 a9 70726f636573736f72 80"),
+		{"two fields of a oneof", &progressorv1.RepairRequest{}, raw("82 a6 73696d706c65 80 a9 70726f636573736f72 80"),
 			`must not be set together with simple`},
 		{"no map", &progressorv1.CallRequest{}, []int{1}, `must be a map of fields, not an array`},
 		{"nothing", &progressorv1.CallRequest{}, raw(""), `an empty body is not a MessagePack map: send the byte 0x80`},
@@ -235,9 +235,9 @@ func TestReadingIsStrict(t *testing.T) {
 		{"no end", &progressorv1.CallRequest{}, raw("81 a4 617267"), `the body ends in the middle of the message`},
 		{"no value", &progressorv1.CallRequest{}, raw("81 a4 61726773"),
 			`args: the body ends in the middle of the message`},
-		{"a length that is not true", &progressorv1.CallRequest{}, raw("81 a4 61726773 c6 ffffffff 00"),
+		{"a wrong length", &progressorv1.CallRequest{}, raw("81 a4 61726773 c6 ffffffff 00"),
 			`args: the body ends`},
-		{"elements that are not there", &progressorv1.PollRequest{}, raw("81 aa 6e616d65737061636573 dd ffffffff"),
+		{"missing elements", &progressorv1.PollRequest{}, raw("81 aa 6e616d65737061636573 dd ffffffff"),
 			`namespaces[0]: the body ends`},
 		{"bytes behind", &progressorv1.CallRequest{}, raw("80 c0c0"), `must be a single message: 2 bytes follow it`},
 		{"no MessagePack", &progressorv1.CallRequest{}, raw("81 a4 61726773 c1"),
@@ -282,7 +282,7 @@ func TestReadingIsStrict(t *testing.T) {
 			`not the extension 5`},
 		{"time of 1 byte", &progressorv1.StartRequest{}, object{"startTime": raw("d4 ff 00")},
 			`of 4, 8 or 12 bytes, not 1`},
-		{"time past its year", &progressorv1.StartRequest{},
+		{"time after the year 9999", &progressorv1.StartRequest{},
 			object{"startTime": raw("c7 0c ff 00000000 7fffffffffffffff")}, `of the years 1 to 9999`},
 		{"time with too many nanoseconds", &progressorv1.StartRequest{},
 			object{"startTime": raw("c7 0c ff ffffffff 0000000000000000")}, `less than 1e9 nanoseconds`},

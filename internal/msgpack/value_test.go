@@ -114,8 +114,9 @@ func TestOtherWidths(t *testing.T) {
 	}
 }
 
-// TestNotWhatItLooksLike checks that an object that only resembles a marker is encoded as a map.
-func TestNotWhatItLooksLike(t *testing.T) {
+// TestObjectsThatResembleMarkers checks that an object that only resembles a marker is encoded as a
+// map.
+func TestObjectsThatResembleMarkers(t *testing.T) {
 	for _, text := range []string{
 		`{"$int":5}`, `{"$int":"05"}`, `{"$int":"+5"}`, `{"$int":"18446744073709551616"}`, `{"$int":""}`,
 		`{"$float":"1"}`, `{"$float":true}`,
@@ -273,7 +274,7 @@ func TestNothingIsLost(t *testing.T) {
 		}
 		text, err := protojson.Marshal(v)
 		if err != nil {
-			t.Fatalf("%x is no JSON: %v", packed, err)
+			t.Fatalf("%x is not JSON: %v", packed, err)
 		}
 		if err := protojson.Unmarshal(text, stored); err != nil {
 			t.Fatal(err)

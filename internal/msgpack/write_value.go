@@ -54,7 +54,7 @@ func (e *encoder) object(object *structpb.Struct, h holder) error {
 				}
 				return e.member(name, v, h)
 			}
-			if stands, err := e.stand(key, v, h); stands {
+			if ok, err := e.special(key, v, h); ok {
 				return err
 			}
 		}
@@ -82,9 +82,9 @@ func (e *encoder) member(key string, v *structpb.Value, h holder) error {
 	return within(keyStep(key), e.value(v, h))
 }
 
-// stand encodes the value of an object with a single key. If the object does not stand for a value,
-// it writes nothing and stands is false.
-func (e *encoder) stand(mark string, v *structpb.Value, h holder) (stands bool, err error) {
+// special encodes the value that an object with a single key represents. If the object represents
+// no such value, it writes nothing and returns false.
+func (e *encoder) special(mark string, v *structpb.Value, h holder) (ok bool, err error) {
 	switch mark {
 	case markInt:
 		if n, ok := parseInteger(v.GetStringValue()); ok {

@@ -16,10 +16,10 @@ const (
 	typeMsgpack = "application/msgpack"
 )
 
-// workers is the prefix of the paths that processors serve.
-const workers = "/progressor.v1.ProcessorService/"
+// processorPaths is the prefix of the paths that processors serve.
+const processorPaths = "/progressor.v1.ProcessorService/"
 
-const workersServer = `
+const processorServer = `
 - url: http://127.0.0.1:9000
   description: The URL of the processor, as url in the configuration of its namespace.
 `
@@ -90,8 +90,8 @@ func finishPaths(paths *yaml.Node) error {
 		}
 	})
 	for i := 0; i+1 < len(paths.Content); i += 2 {
-		if strings.HasPrefix(paths.Content[i].Value, workers) {
-			if err := replace(paths.Content[i+1], "servers", workersServer); err != nil {
+		if strings.HasPrefix(paths.Content[i].Value, processorPaths) {
+			if err := replace(paths.Content[i+1], "servers", processorServer); err != nil {
 				return err
 			}
 		}

@@ -95,9 +95,9 @@ func (a account) ownTree(dir string) error {
 	})
 }
 
-// openWay ensures that the account can enter dir. It opens only private directories of root inside
+// openPath ensures that the account can enter dir. It opens only private directories of root inside
 // the temporary directory, as mktemp creates them; others may be the home of root.
-func (a account) openWay(dir string) error {
+func (a account) openPath(dir string) error {
 	for {
 		barrier, err := a.barrier(dir)
 		if err != nil || barrier == "" {

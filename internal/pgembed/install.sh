@@ -10,7 +10,7 @@ holds_server() { [ -f "$1/postgres" ] && [ -x "$1/postgres" ] && [ -x "$1/initdb
 found() {
   if [ -n "${PG_BINDIR:-}" ]; then
     holds_server "$PG_BINDIR" && return 0
-    echo "PG_BINDIR=$PG_BINDIR holds no postgres and initdb" >&2
+    echo "PG_BINDIR=$PG_BINDIR does not contain postgres and initdb" >&2
     exit 1
   fi
   if command -v pg_config >/dev/null && holds_server "$(pg_config --bindir)"; then return 0; fi
@@ -31,7 +31,7 @@ PostgreSQL's server binaries (15 or newer) are needed and were not found. Instal
   Arch             pacman -S postgresql
   Alpine           apk add postgresql
   macOS            brew install postgresql@18
-or set PG_BINDIR to the directory that holds postgres and initdb.
+or set PG_BINDIR to the directory of postgres and initdb.
 TEXT
   exit 1
 }
@@ -45,7 +45,7 @@ as_root() {
   elif [ -t 0 ]; then
     sudo "$@"
   else
-    sudo -n "$@" # nobody is there to type a password
+    sudo -n "$@" # without a terminal, no one can type a password
   fi
 }
 

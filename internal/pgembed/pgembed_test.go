@@ -197,7 +197,7 @@ func TestEphemeralServerIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(server.Dir()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still there: %v", server.Dir(), err)
+		t.Errorf("%s still exists: %v", server.Dir(), err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestDirectoryInUse(t *testing.T) {
 	query(t, server.DSN(), "select 'unharmed'")
 }
 
-func TestStalePostmasterPIDIsNoObstacle(t *testing.T) {
+func TestStalePostmasterPIDIsIgnored(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pg")
 	server := start(t, small(dir))
 	pidFile := filepath.Join(dir, "cluster", "postmaster.pid")
@@ -255,7 +255,7 @@ func TestOtherMajorVersion(t *testing.T) {
 	_, err := pgembed.Start(testContext(t), small(dir))
 	if !errors.Is(err, pgembed.ErrVersion) || !strings.Contains(err.Error(), "created by PostgreSQL 9") ||
 		!strings.Contains(err.Error(), "are PostgreSQL "+strconv.Itoa(server.Version())) {
-		t.Errorf("error names not both versions: %v", err)
+		t.Errorf("the error does not name both versions: %v", err)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 	config.Settings["shared_buffers"] = "lots"
 	_, err := pgembed.Start(testContext(t), config)
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
-		t.Errorf("error without the log: %v", err)
+		t.Errorf("the error does not contain the log: %v", err)
 	}
 }
 
@@ -288,9 +288,9 @@ func TestLongPathGetsAShortSocket(t *testing.T) {
 	}
 }
 
-func TestServerGoesWithItsKilledParent(t *testing.T) {
+func TestServerEndsWithItsKilledParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells a child that its parent was killed")
+		t.Skip("only Linux notifies a child when its parent is killed")
 	}
 	dir := filepath.Join(t.TempDir(), "pg")
 	parent := exec.Command(os.Args[0])
@@ -373,6 +373,6 @@ func TestFindBinDir(t *testing.T) {
 	}
 	t.Setenv("PG_BINDIR", t.TempDir())
 	if _, err := pgembed.FindBinDir(); !errors.Is(err, pgembed.ErrNoBinaries) {
-		t.Errorf("an empty PG_BINDIR gives %v", err)
+		t.Errorf("with an empty PG_BINDIR: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func newPlace(config *Config, binDir string) (place, error) {
 	if err := p.makeDir(config); err != nil {
 		return place{}, err
 	}
-	if err := p.account.openWay(p.dir); err != nil {
+	if err := p.account.openPath(p.dir); err != nil {
 		return place{}, err
 	}
 	if err := p.makeSocketDir(); err != nil {
@@ -82,8 +82,8 @@ func (p *place) makeDir(config *Config) (err error) {
 	return nil
 }
 
-// The path of a Unix socket may have 107 bytes on Linux and 103 on macOS, of which
-// "/.s.PGSQL.65535" takes 15.
+// The path of a Unix socket may have 107 bytes on Linux and 103 on macOS.
+// "/.s.PGSQL.65535" takes 15 of them.
 const maxSocketDir = 103 - 15
 
 // Some characters have a meaning in PostgreSQL's settings or in connection strings: such

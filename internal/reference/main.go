@@ -113,10 +113,10 @@ func (p *page) line(format string, args ...any) { fmt.Fprintf(&p.text, format+"\
 
 func (p *page) service(service *protogen.Service) {
 	p.line("## %s\n", service.GoName)
-	p.said(service.Comments)
+	p.comment(service.Comments)
 	for _, method := range service.Methods {
 		p.line("### %s.%s\n", service.GoName, method.GoName)
-		p.said(method.Comments)
+		p.comment(method.Comments)
 		stream := ""
 		if method.Desc.IsStreamingServer() {
 			stream = ", a stream"
@@ -132,8 +132,8 @@ func (p *page) service(service *protogen.Service) {
 
 // part writes the request or the response of a method.
 func (p *page) part(what string, message *protogen.Message) {
-	if said := commentOf(message.Comments); said != "" {
-		p.line("%s: %s\n", strings.ToUpper(what[:1])+what[1:], said)
+	if text := commentOf(message.Comments); text != "" {
+		p.line("%s: %s\n", strings.ToUpper(what[:1])+what[1:], text)
 	}
 	if len(message.Fields) == 0 {
 		p.line("The %s is empty.\n", what)
@@ -148,7 +148,7 @@ func (p *page) message(message *protogen.Message) {
 	}
 	if p.services[message.Desc.FullName()] == "" {
 		p.line("### %s\n", title(message.Desc))
-		p.said(message.Comments)
+		p.comment(message.Comments)
 		if len(message.Fields) == 0 {
 			p.line("It is empty.\n")
 		} else {
@@ -187,7 +187,7 @@ func (p *page) nestedEnums(message *protogen.Message) {
 func (p *page) enums(enums []*protogen.Enum) {
 	for _, enum := range enums {
 		p.line("### %s\n", title(enum.Desc))
-		p.said(enum.Comments)
+		p.comment(enum.Comments)
 		p.line("| value | |\n|---|---|")
 		for _, value := range enum.Values {
 			p.line("| `%s` | %s |", value.Desc.Name(), cell(commentOf(value.Comments)))
@@ -196,9 +196,9 @@ func (p *page) enums(enums []*protogen.Enum) {
 	}
 }
 
-func (p *page) said(comments protogen.CommentSet) {
-	if said := commentOf(comments); said != "" {
-		p.line("%s\n", said)
+func (p *page) comment(comments protogen.CommentSet) {
+	if text := commentOf(comments); text != "" {
+		p.line("%s\n", text)
 	}
 }
 

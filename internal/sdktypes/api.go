@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// api is what the SDKs need of the proto files, in the order of the files.
+// api contains the declarations that the SDKs need, in the order of the proto files.
 type api struct {
 	services []*protogen.Service
 	messages []*protogen.Message
@@ -119,12 +119,12 @@ func conversion(field *protogen.Field) string {
 	}
 }
 
-// comment returns the lines of the comments before and behind a declaration.
+// comment returns the lines of the comments before and after a declaration.
 func comment(comments protogen.CommentSet) []string {
 	var lines []string
 	for _, text := range []protogen.Comments{comments.Leading, comments.Trailing} {
-		if said := strings.TrimSpace(string(text)); said != "" {
-			for line := range strings.SplitSeq(said, "\n") {
+		if block := strings.TrimSpace(string(text)); block != "" {
+			for line := range strings.SplitSeq(block, "\n") {
 				lines = append(lines, strings.TrimSpace(line))
 			}
 		}

@@ -14,7 +14,7 @@ var importable = []string{
 	"github.com/progressor-engine/progressor/process",
 }
 
-// wide is how many columns a list with a method Grow has at least. If the arrays of such a list
+// wide is the minimum number of columns of a list with a method Grow. If the arrays of such a list
 // grow by appending, they are allocated many times.
 const wide = 8
 

@@ -2,5 +2,5 @@
 // files; each rule has a test that plants a violation.
 //
 // Start with File, which lists the rules for one file, and Ladder, which checks imports. prose.go
-// has the rules for language; the paths in its lists are not clean yet.
+// has the rules for language.
 package tidy

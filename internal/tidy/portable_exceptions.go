@@ -17,7 +17,7 @@ var exceptions = []exception{
 	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveFinished"}},
 	{rowAddresses, savesSearch, []string{"SaveResult"}},
 	{transactionIDs, olderEngines, []string{"TranslateEventCursor", "function job_event_xid", "table job_events"}},
-	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go lookAtXmin"}},
+	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go checkXmin"}},
 	{advisoryLocks, onlyIfThere, []string{"TakeLane", "function lock_key"}},
 	{notifications, onlyIfThere, []string{"function send_notice", "storage/listen.go listenOnce"}},
 }

@@ -51,7 +51,7 @@ func isProse(name string, content []byte) bool {
 }
 
 func phrases(name string, content []byte) []string {
-	if strings.HasPrefix(name, "internal/tidy/prose") { // names what it forbids
+	if strings.HasPrefix(name, "internal/tidy/prose") { // it contains the banned phrases
 		return nil
 	}
 	var violations []string

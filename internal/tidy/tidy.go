@@ -101,7 +101,7 @@ func File(name string, content []byte) ([]string, error) {
 		return nil, nil
 	}
 	violations := fileName(name)
-	if !strings.HasPrefix(name, "internal/tidy/") { // names what it forbids
+	if !strings.HasPrefix(name, "internal/tidy/") { // it contains the banned words
 		violations = append(violations, unfinishedWork(name, content)...)
 	}
 	violations = append(violations, prose(name, content)...)

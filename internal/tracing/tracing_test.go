@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	if Text(trace.SpanContext{}) != nil {
-		t.Error("no span has a text")
+		t.Error("an invalid span has a text")
 	}
 }
 

@@ -19,7 +19,7 @@ func TestWait(t *testing.T) {
 			for range 100 {
 				want := errors.New("mine")
 				if err := g.Wait(func() error { return want }); !errors.Is(err, want) {
-					t.Errorf("error %v, want one's own", err)
+					t.Errorf("error %v, want the error of the caller's function", err)
 				}
 				if err := g.Wait(func() error { return nil }); err != nil {
 					t.Errorf("error %v, want none", err)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Lints the chart and renders it as users would: with what is required alone, with everything, and
-# with wrong settings.
+# Lints the chart and renders it as users would: with only the required settings, with all settings,
+# and with wrong settings.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # With -n, go tool builds Helm and prints its path. Running it through go tool is slower.
 program=$(go tool -modfile=tools/helm/go.mod -n helm)
-# Built like this, Helm knows no version of Kubernetes but a very old one.
+# By default, Helm that go tool has built assumes a very old version of Kubernetes.
 helm() { "$program" "$1" --kube-version 1.30.0 "${@:2}"; }
 chart=deploy/helm/progressor
 rendered=$(mktemp)
@@ -62,7 +62,7 @@ if helm template progressor "$chart" >/dev/null 2>&1; then
   echo "helm: $chart is rendered without database.existingSecret"; exit 1
 fi
 if helm template progressor "$chart" "${least[@]}" --set replica=3 >/dev/null 2>&1; then
-  echo "helm: $chart takes a value that it does not know"; exit 1
+  echo "helm: $chart accepts a value that it does not know"; exit 1
 fi
 operated=("${all[@]}" --set opsPort=9090,networkPolicy.scrapers.app=prometheus
   --set database.migrate=false,migrationJob.enabled=true,migrationJob.existingSecret=owner
@@ -107,4 +107,4 @@ rejects 'is not used with console off' "$issuer" "$audience" auth.oidc.clientId=
   auth.console.url=https://a console=off
 rejects audience 'auth.oidc.issuers[0].issuer=https://a'
 rejects url "$first" 'auth.oidc.issuers[0].url=https://a'
-echo "helm: $chart is well"
+echo "helm: $chart is valid"

@@ -32,7 +32,7 @@ func (p graphilePeer) measure(ctx context.Context, d *database, jobs int) (resul
 			return nil, err
 		}
 	}
-	out, err := p.run(ctx, d, latency, lonelyJobs)
+	out, err := p.run(ctx, d, latency, singleJobs)
 	r[latency] = result{P50Millis: out.P50Millis, P99Millis: out.P99Millis}
 	return r, err
 }

@@ -20,7 +20,7 @@ const (
 const (
 	batch      = 1000 // jobs in a batch
 	enqueuers  = 4    // clients that enqueue batches
-	lonelyJobs = 500  // jobs that are enqueued one after the other, for latency
+	singleJobs = 500  // jobs that are enqueued one after the other, for latency
 )
 
 // result is the measurement of a case. A value that the case does not have is 0.

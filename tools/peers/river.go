@@ -175,7 +175,7 @@ func riverLatency(ctx context.Context, driver riverDriver) (result, error) {
 		return result{}, err
 	}
 	var took []time.Duration
-	for n := 1; n <= lonelyJobs; n++ {
+	for n := 1; n <= singleJobs; n++ {
 		job := mailTo(n)
 		job.N = n
 		begins := make(chan time.Time, 1)

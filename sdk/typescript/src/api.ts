@@ -20,7 +20,7 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** Milliseconds, for the request and its repetitions. The default is that of the client. */
   timeout?: number;
-  /** The number of times that the request is sent at most. The default is that of the client. */
+  /** The maximum number of times that the request is sent. The default is that of the client. */
   maxAttempts?: number;
 }
 

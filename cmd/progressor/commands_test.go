@@ -44,7 +44,8 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "serve", "--help"), "$PROGRESSOR_DB_DSN")
 	clitest.WantLines(t, p.OK(t, "version"), "progressor ")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		clitest.WantLines(t, p.OK(t, "completion", shell), "# Completion of progressor for ", "progressor __complete ")
+		clitest.WantLines(t, p.OK(t, "completion", shell),
+			"# Completion of progressor for ", "progressor __complete="+shell)
 	}
 	if r := p.Run(t); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, "Usage:") {
 		t.Errorf("%+v", r)

@@ -17,7 +17,13 @@ import (
 // completions returns the values with which a shell can complete the last word.
 func completions(t *testing.T, p clitest.Program, words ...string) (values []string, code int) {
 	t.Helper()
-	r := p.Run(t, append([]string{"__complete"}, words...)...)
+	return shellCompletions(t, p, "__complete", words...)
+}
+
+// shellCompletions is completions with the first argument of the script of a shell.
+func shellCompletions(t *testing.T, p clitest.Program, command string, words ...string) (values []string, code int) {
+	t.Helper()
+	r := p.Run(t, append([]string{command}, words...)...)
 	for line := range strings.Lines(r.Stdout) {
 		value, _, ok := strings.Cut(line, "\t")
 		if !ok {
@@ -67,7 +73,7 @@ func TestComplete(t *testing.T) {
 		"get --address " + p.Env["PROGRESSOR_ADDRESS"] + " demo order:2|": "order:2",
 		"explain demo order:2|":         "order:2",
 		"job get -o json echo |":        "mail-1",
-		"cron pause demo 'night|":       "nightly",
+		"cron pause demo night|":        "nightly",
 		"bulk get demo |":               "b-1",
 		"get demo order:1 |":            "",
 		"call demo --idempotency-key |": "",
@@ -85,6 +91,39 @@ func TestComplete(t *testing.T) {
 	for _, line := range []string{"put demo x -f ", "dev --data-dir=", "serve --config ./"} {
 		if got, code := completions(t, p, strings.Split(line, " ")...); code != 3 || got != nil {
 			t.Errorf("%s: %q, code %d; want files", line, got, code)
+		}
+	}
+}
+
+// The words of a shell have quotes, and so have the values for shells that do not add them.
+func TestCompleteQuotes(t *testing.T) {
+	t.Parallel()
+	f := completeEngine()
+	f.Jobs = []*progressorv1.Job{{JobId: `it's $5; "a,b"`}}
+	p := clitest.Serve(t, newCommands, f)
+	for _, c := range []struct{ shell, typed, want string }{
+		{"bash", `it`, `it\'s\ \$5\;\ \"a,b\"`}, {"bash", `it\'s\ `, `it\'s\ \$5\;\ \"a,b\"`},
+		{"bash", `'it`, `it'\''s $5; "a,b"`}, {"bash", `"it's`, `it's \$5; \"a,b\"`},
+		{"bash", `it\`, `it\'s\ \$5\;\ \"a,b\"`}, {"bash", `i"t'`, `t's \$5; \"a,b\"`},
+		{"zsh", `it\'s`, `it's $5; "a,b"`}, {"zsh", `"it's`, `it's $5; "a,b"`}, {"zsh", `'it'\''s`, `it's $5; "a,b"`},
+		{"fish", `it\'s`, `it's $5; "a,b"`}, {"fish", `'it\'s`, `it's $5; "a,b"`},
+		{"fish", `"it's \$`, `it's $5; "a,b"`},
+		{"powershell", `it`, `'it''s $5; "a,b"'`}, {"powershell", `'it''s`, `'it''s $5; "a,b"'`},
+		{"powershell", "it`'s` `$", `'it''s $5; "a,b"'`}, {"powershell", "\"it's `$5; \"\"a", `'it''s $5; "a,b"'`},
+		{"powershell", `""`, `'it''s $5; "a,b"'`},
+	} {
+		values, code := shellCompletions(t, p, "__complete="+c.shell, "job", "get", "echo", c.typed)
+		if got := strings.Join(values, "\n"); got != c.want || code != cli.ExitOK {
+			t.Errorf("%s: %s: %s, code %d; want %s", c.shell, c.typed, got, code, c.want)
+		}
+	}
+	// What needs no quotes has none. fish passes only the last word with its quotes.
+	for shell, namespace := range map[string]string{
+		"bash": `'echo'`, "zsh": `ec"ho"`, "fish": "echo", "powershell": "'echo'",
+	} {
+		values, _ := shellCompletions(t, p, "__complete="+shell, "job", "list", namespace, "--state=s")
+		if got := strings.Join(values, " "); got != "--state=scheduled --state=succeeded" {
+			t.Errorf("%s: %s", shell, got)
 		}
 	}
 }

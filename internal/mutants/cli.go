@@ -51,4 +51,14 @@ var cliMutants = []mutant{
 		file: cliComplete, old: "prefix, typed = prefix+typed[:n+1], typed[n+1:]", planted: "typed = typed[n+1:]",
 		packages: "./cmd/progressor", run: "TestComplete$",
 	},
+	{
+		name: "cli-completes-without-quotes", breaks: "values are quoted for the shell",
+		file: cliComplete, old: "if quotes.quote != nil {", planted: "if false {",
+		packages: "./cmd/progressor", run: "TestCompleteQuotes",
+	},
+	{
+		name: "cli-typographic-quotes-end-strings", breaks: "PowerShell takes typographic quotes as quotes",
+		file: "cmd/progressor/internal/cli/completequote.go", old: "\"'‘’‚‛\"", planted: "\"'\"",
+		packages: "./cmd/progressor/internal/cli", run: "TestQuotePowerShell",
+	},
 }

@@ -69,8 +69,10 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	}()
 	a := newApp(ctx, m, colorOf(args, m.Getenv))
 	a.settings.environ = m.Environ
-	if len(args) > 0 && args[0] == completeCommand {
-		return a.complete(args[1:])
+	if len(args) > 0 {
+		if command, shell, _ := strings.Cut(args[0], "="); command == completeCommand {
+			return a.complete(shell, args[1:])
+		}
 	}
 	args = helpAliases(args)
 	name := ""

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// completeCommand is the first argument of a completion script. The command line so far follows,
-// and its last word is to be completed.
+// completeCommand is the first argument of a completion script, with = and the shell if the words
+// have the quotes of this shell. The command line so far follows, and its last word is to be
+// completed.
 const completeCommand = "__complete"
 
 // exitFiles is the exit code that asks the script to complete file names.
@@ -33,14 +34,19 @@ type completing struct {
 }
 
 // complete prints the values that can replace the last word, one per line, each with a tab and a
-// description.
-func (a *App) complete(words []string) int {
+// description. The words have the quotes of a shell, or none if shell is "".
+func (a *App) complete(shell string, words []string) int {
 	if len(words) == 0 {
 		words = []string{""}
 	}
+	quotes := shells[shell]
+	typed := quotes.read(words[len(words)-1])
 	for n, word := range words {
-		words[n] = unquoted(word)
+		if !quotes.lastOnly {
+			words[n] = quotes.read(word).text
+		}
 	}
+	words[len(words)-1] = typed.text
 	c := &completing{app: a, node: a.settings.program().Node, word: words[len(words)-1]}
 	c.read(words[:len(words)-1])
 	all, files := c.completions()
@@ -50,20 +56,13 @@ func (a *App) complete(words []string) int {
 	for _, one := range all {
 		if strings.HasPrefix(one.value, c.word) && !strings.ContainsAny(one.value, "\t\n\r") {
 			help, _, _ := strings.Cut(output.OneLine(one.help), ". ")
+			if quotes.quote != nil {
+				one.value = quotes.quote(one.value, typed)
+			}
 			fmt.Fprintf(a.Stdout, "%s\t%s\n", one.value, strings.TrimSuffix(help, "."))
 		}
 	}
 	return ExitOK
-}
-
-// unquoted removes the quotes of a word, which some shells pass on.
-func unquoted(word string) string {
-	for _, quote := range []string{`"`, `'`} {
-		if rest, ok := strings.CutPrefix(word, quote); ok {
-			return strings.TrimSuffix(rest, quote)
-		}
-	}
-	return word
 }
 
 // read reads the complete words of a command line.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -31,7 +32,7 @@ func TestOpsListener(t *testing.T) {
 	ops := freeAddress(t)
 	d := clitest.Start(t, newCommands, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve",
 		"--listen", "127.0.0.1:0", "--ops.listen", ops, "--auth.mode", "required", "--engine.linger", "10s",
-		"--log.format", "json")
+		"--log.format", "json", "--log.requests", "errors")
 	for path, want := range map[string]int{
 		"/livez": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK,
 		"/": http.StatusNotFound, "/whoami": http.StatusNotFound, "/openapi.yaml": http.StatusNotFound,
@@ -41,6 +42,14 @@ func TestOpsListener(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, status, want)
 		}
 	}
+	clitest.Eventually(t, "the failed request is logged", func() error {
+		log := d.Log.String()
+		if !strings.Contains(log, `"method":"GET /whoami","code":"","status":404`) ||
+			strings.Contains(log, "GET /livez") {
+			return errors.New(log)
+		}
+		return nil
+	})
 	if _, body := clitest.Fetch(t, "http://"+ops+"/metrics"); !strings.Contains(body, "progressor_flush_duration_seconds") {
 		t.Error("/metrics has no progressor_flush_duration_seconds")
 	}

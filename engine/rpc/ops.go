@@ -19,7 +19,7 @@ func NewOps(cfg Config) http.Handler {
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", metricsPage(cfg))
 	}
-	return Identify(limitStalls(cfg.Hosts.Guard(mux, func() {}), writeTimeout, func() {}), LogNoRequests, cfg.Logger)
+	return limitStalls(cfg.Hosts.Guard(mux, func() {}), writeTimeout, func() {})
 }
 
 // mountProbes serves the pages that say whether the program runs and is ready.

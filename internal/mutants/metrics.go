@@ -35,6 +35,12 @@ var metricMutants = []mutant{
 		packages: "./internal/requestid", run: "TestFrom",
 	},
 	{
+		name: "ops-requests-not-logged", breaks: "log.requests applies to the listener for probes, too",
+		file: "cmd/progressor/internal/cli/server/ops.go", old: "rpc.Identify(s.front, n.requests, log)",
+		planted:  "rpc.Identify(s.front, rpc.LogNoRequests, log)",
+		packages: "./cmd/progressor", run: "TestOpsListener$",
+	},
+	{
 		name: "parameters-in-the-log", breaks: "the log of requests has no parameters of URLs",
 		file: "engine/rpc/requestlog.go", old: `request.Method + " " + request.URL.Path`,
 		planted:  `request.Method + " " + request.URL.String()`,

@@ -67,7 +67,7 @@ fi
 operated=("${all[@]}" --set opsPort=9090,networkPolicy.scrapers.app=prometheus
   --set database.migrate=false,migrationJob.enabled=true,migrationJob.existingSecret=owner
   --set prometheusRule.enabled=true,prometheusRule.labels.release=monitoring
-  --set 'dashboard.enabled=true,extraEnv[0].name=TZ,extraEnv[0].value=UTC'
+  --set log.requests=errors --set 'dashboard.enabled=true,extraEnv[0].name=TZ,extraEnv[0].value=UTC'
   --set 'extraVolumes[0].name=more,extraVolumes[0].emptyDir.medium='
   --set 'extraVolumeMounts[0].name=more,extraVolumeMounts[0].mountPath=/more')
 helm template progressor "$chart" "${operated[@]}" >"$rendered"
@@ -75,11 +75,13 @@ contains 'value: 0.0.0.0:9090' 'httpGet: {path: /readyz, port: ops, scheme: HTTP
   'name: progressor-ops' 'port: ops$' 'app: prometheus' '^kind: Job$' \
   'helm.sh/hook: pre-install,pre-upgrade' 'args: \[migrate, up\]' '^kind: PrometheusRule$' \
   'release: monitoring' 'alert: ProgressorDown' 'name: progressor-dashboard' \
-  'grafana_dashboard: "1"' 'name: GOMEMLIMIT' 'name: TZ' 'mountPath: /more'
+  'grafana_dashboard: "1"' 'name: GOMEMLIMIT' 'name: TZ' 'mountPath: /more' \
+  'name: PROGRESSOR_LOG_REQUESTS' 'value: "errors"'
 rejects 'database.migrate: must be false' migrationJob.enabled=true \
   migrationJob.existingSecret=owner
 rejects 'migrationJob.existingSecret: is required' migrationJob.enabled=true database.migrate=false
 rejects opsPort opsPort=8080
+rejects requests log.requests=some
 digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 helm template progressor "$chart" "${least[@]}" --set "image.tag=v1.2.3,image.digest=$digest" \
   >"$rendered"

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 
 	"github.com/progressor-engine/progressor/engine/rpc"
@@ -73,11 +74,11 @@ func (s *opsServer) use(cfg rpc.Config) {
 }
 
 // serve serves until ctx ends.
-func (s *opsServer) serve(ctx context.Context, n *node) error {
+func (s *opsServer) serve(ctx context.Context, n *node, log *slog.Logger) error {
 	if s == nil {
 		return nil
 	}
-	n.log.Info("serving probes and metrics", "url", "http://"+s.listener.Addr().String()+"/metrics")
+	log.Info("serving probes and metrics", "url", "http://"+s.listener.Addr().String()+"/metrics")
 	listener := rpc.NewConnections(maxOpsConnections).Limit(s.listener)
-	return rpc.Serve(ctx, listener, s.front, nil, n.log, n.drainTimeout())
+	return rpc.Serve(ctx, listener, rpc.Identify(s.front, n.requests, log), nil, log, n.drainTimeout())
 }

@@ -113,7 +113,7 @@ func (n *node) run(ctx context.Context) error {
 		requests := rpc.Identify(front, n.requests, log)
 		return rpc.Serve(running, connections.Limit(n.listener), requests, n.certificates, log, n.drainTimeout())
 	})
-	group.Go(func() error { return n.ops.serve(running, n) })
+	group.Go(func() error { return n.ops.serve(running, n, log) })
 	store, err := n.openStore(running, log, registry, front)
 	if err == nil {
 		defer store.Close()

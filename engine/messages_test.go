@@ -160,7 +160,9 @@ func TestParentAndChildren(t *testing.T) {
 					c.Namespace, c.Args, c.NotifyParentArgs = "children", []byte(args), []byte("end of "+args)
 				}))
 			}
-			return b.Done()
+			return b.Command(startOf("none", func(c *progressorv1.StartCommand) {
+				c.Namespace, c.NotifyParentArgs = "childless", []byte("end of nothing")
+			})).Done()
 		},
 		notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			ends <- r
@@ -176,13 +178,13 @@ func TestParentAndChildren(t *testing.T) {
 	next := func() {
 		r := receive(t, "the end of a child", ends)
 		c := r.GetChild()
-		if c.GetNamespace() != "children" || r.GetProcess().GetProcessId() != "parent" {
+		if !strings.HasPrefix(c.GetNamespace(), "child") || r.GetProcess().GetProcessId() != "parent" {
 			t.Errorf("%v", r)
 		}
 		got[string(r.GetArgs())] = fmt.Sprintf("%s %s %q %q", c.GetProcessId(), c.GetStatus(), c.GetResponse(),
 			c.GetDetail())
 	}
-	for range 4 {
+	for range 5 {
 		next()
 	}
 	live := process.Key{Namespace: "children", ProcessID: "l"}
@@ -200,6 +202,7 @@ func TestParentAndChildren(t *testing.T) {
 		"end of reject":   `rj PROCESS_STATUS_UNSPECIFIED "" "rejected: no: not today"`,
 		"end of remove":   `rm PROCESS_STATUS_UNSPECIFIED "" ""`,
 		"end of live":     `l PROCESS_STATUS_UNSPECIFIED "" ""`,
+		"end of nothing":  `none PROCESS_STATUS_UNSPECIFIED "" "not started: the namespace does not exist"`,
 	} {
 		if got[args] != want {
 			t.Errorf("%s: %s, want %s", args, got[args], want)

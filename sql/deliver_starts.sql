@@ -1,9 +1,10 @@
 -- DeliverStarts takes the start messages that are first in the queue of their target and creates
 -- the processes. An existing process does not change. If a process with the ID is being removed,
 -- the start waits until the process is deleted. (The condition on removed_time prevents the use of
--- the index of removed processes.) The kind of an internal process follows from its ID. If nothing
--- was started, an internal sender that waits for the end is notified, because it would otherwise
--- wait forever.
+-- the index of removed processes.) The kind of an internal process follows from its ID. If the
+-- namespace does not exist, a sender that waits for the end is notified, because it would otherwise
+-- wait forever. If the process exists, only an internal sender is notified: a user's processor may
+-- repeat a start.
 --
 -- The start of a job enqueues it, with its unique key if it has one: see EnqueueJobs. If two
 -- messages have the same key for different processes, only the first one is taken here. If the keys
@@ -225,7 +226,8 @@ inserted_messages AS (
     FROM decided
    WHERE NOT decided.created
      AND decided.notify_parent_args IS NOT NULL
-     AND starts_with(decided.sender_process_id, '~')),
+     AND decided.sender_process_id IS NOT NULL
+     AND (NOT decided.known OR starts_with(decided.sender_process_id, '~'))),
 inserted_dead_letters AS (
   INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace,
                             sender_process_id, sender_task_id, created_time, dropped_time, args)

@@ -34,6 +34,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestMembersAreNotCounted",
 	},
 	{
+		name: "unstarted-child-is-silent", breaks: "a parent learns that the namespace of its child does not exist",
+		file: "sql/deliver_starts.sql", old: "(NOT decided.known OR starts_with", planted: "(false OR starts_with",
+		packages: "./engine", run: "TestParentAndChildren",
+	},
+	{
 		name: "polls-by-age", breaks: "one poll takes jobs in the order of their rounds",
 		file: "sql/poll.sql", old: "ORDER BY candidate.priority, candidate.round,",
 		planted:  "ORDER BY candidate.priority,",

@@ -183,6 +183,9 @@ func outcomeOf(end *progressorv1.ChildEnd) (json.RawMessage, *StepError) {
 		reason, message, _ := strings.Cut(text, ": ")
 		return nil, &StepError{Reason: cut(reason), Message: cut(cmp.Or(message, reason)), Rejected: true}
 	}
+	if strings.HasPrefix(end.GetDetail(), "not started: ") {
+		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
+	}
 	if len(end.GetResponse()) > 0 { // the result that removed it
 		return valueOf(end.GetResponse())
 	}

@@ -54,6 +54,7 @@ func TestChild(t *testing.T) {
 		"a rejection":          {completed, rejection, "", rejected},
 		"rejected":             {removed, "", "rejected: full: no seats", rejected},
 		"rejected in one word": {removed, "", "rejected: no seats", strings.Replace(rejected, "full", "no seats", 1)},
+		"not started":          {removed, "", "not started: no", failed("child_failed", "not started: no")},
 		"removed":              {removed, "", "", failed("child_removed", "the process was removed")},
 		"removed by a result":  {removed, "5", "", ended("5")},
 		"cancelled":            {cancelled, "", "", failed("child_cancelled", "the process was cancelled")},

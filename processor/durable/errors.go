@@ -19,7 +19,7 @@ const (
 	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes them
 
 	// Reasons of the errors that Future.Get returns.
-	ReasonChildFailed    = "child_failed"    // the child is in ERROR
+	ReasonChildFailed    = "child_failed"    // the child is in ERROR, or was not started
 	ReasonChildCancelled = "child_cancelled" // the child was cancelled
 	ReasonChildRemoved   = "child_removed"   // the child was removed before it completed
 )

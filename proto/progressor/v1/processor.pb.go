@@ -285,12 +285,13 @@ func (*ProcessResponse_Rejection) isProcessResponse_Outcome() {}
 func (*ProcessResponse_Failure) isProcessResponse_Outcome() {}
 
 type ChildEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	ProcessId     string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Status        ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed
-	Response      []byte                 `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`                               // the response of its last task
-	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
+	Status        ProcessStatus `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
+	Response      []byte        `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"` // the response of its last task
+	Detail        string        `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

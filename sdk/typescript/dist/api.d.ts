@@ -2297,7 +2297,7 @@ export interface ProcessResponse {
 export interface ChildEnd {
     namespace?: string;
     processId?: string;
-    /** COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed */
+    /** COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. */
     status?: ProcessStatus;
     /** the response of its last task */
     response?: Payload;

@@ -2057,7 +2057,7 @@ class ProcessResponse(TypedDict, total=False):
 class ChildEnd(TypedDict, total=False):
     namespace: str
     process_id: str
-    # COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed
+    # COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
     status: ProcessStatus
     # the response of its last task
     response: Payload

@@ -169,7 +169,7 @@ export type ChildEnd = Message<"progressor.v1.ChildEnd"> & {
   processId: string;
 
   /**
-   * COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed
+   * COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
    *
    * @generated from field: progressor.v1.ProcessStatus status = 3;
    */

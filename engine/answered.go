@@ -17,6 +17,9 @@ import (
 type LeaseAnswer struct {
 	Response     *progressorv1.ProcessResponse
 	Acknowledged *string // the worker stopped on a cancel directive, with its message
+	// LastEventID is the last event of the process after the checkpoints of the attempt. It is 0 if
+	// the attempt has stored none.
+	LastEventID int64
 }
 
 // into copies the answer into the end of its attempt.

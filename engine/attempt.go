@@ -71,7 +71,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 		return turn{}, false
 	}
 	defer e.attempts.end(c)
-	if mayCheckpoint(ns, c) { // its checkpoints change the claim, which others can read
+	if mayCheckpointHere(ns, c) { // its checkpoints change the claim, which others can read
 		own := *c
 		c = &own
 	}

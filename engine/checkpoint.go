@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -13,10 +17,30 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// mayCheckpoint reports whether the attempts at a claim can store checkpoints: the processor is a
-// part of the program and not of the engine, and the task can neither be rejected nor fail at once.
-func mayCheckpoint(ns *namespace, c *storage.Claim) bool {
-	return c.Kind == "" && ns.processor != nil && !ns.pushed && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
+// MayCheckpoint reports whether a worker or a built-in processor can store checkpoints of a claim:
+// the process does not belong to the engine, and the task cannot be rejected and is retried if it
+// fails.
+func MayCheckpoint(c *storage.Claim) bool {
+	return c.Kind == "" && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
+}
+
+// mayCheckpointHere reports whether the attempts at a claim run in this program and can store
+// checkpoints.
+func mayCheckpointHere(ns *namespace, c *storage.Claim) bool {
+	return ns.processor != nil && !ns.pushed && MayCheckpoint(c)
+}
+
+// newCheckpoint returns a checkpoint of an attempt, as it is stored. Its events follow
+// c.LastEventID.
+func newCheckpoint(c *storage.Claim, r *progressorv1.Result) (*storage.Completion, error) {
+	if err := processor.CheckCheckpoint(r); err != nil {
+		return nil, err
+	}
+	made := &storage.Completion{TaskAttempt: taskAttempt(c)}
+	if err := wire.Apply(made, wire.CleanResult(r)); err != nil {
+		return nil, &processor.BadResponseError{Err: err}
+	}
+	return made, nil
 }
 
 // checkpoints is the processor.Checkpointer of one attempt.
@@ -37,7 +61,7 @@ type checkpoints struct {
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {
-	if !mayCheckpoint(ns, c) {
+	if !mayCheckpointHere(ns, c) {
 		return ns.process(ctx, request)
 	}
 	p := &checkpoints{engine: e, claim: *c}
@@ -51,9 +75,6 @@ func (e *Engine) callProcessor(
 
 // Checkpoint implements processor.Checkpointer.
 func (p *checkpoints) Checkpoint(ctx context.Context, r *progressorv1.Result) (yield bool, err error) {
-	if err := processor.CheckCheckpoint(r); err != nil {
-		return false, err
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -64,37 +85,37 @@ func (p *checkpoints) Checkpoint(ctx context.Context, r *progressorv1.Result) (y
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	}
-	done := storage.Completion{TaskAttempt: taskAttempt(&p.claim)}
-	if err := wire.Apply(&done, wire.CleanResult(r)); err != nil {
-		return false, &processor.BadResponseError{Err: err}
-	}
-	saved, err := p.engine.store.SaveCheckpoint(&done)
+	made, err := newCheckpoint(&p.claim, r)
 	if err != nil {
-		err = fmt.Errorf("checkpoint of %s: %w", done.Key, err)
+		return false, err
+	}
+	saved, err := p.engine.store.SaveCheckpoint(made)
+	if err != nil {
+		err = fmt.Errorf("checkpoint of %s: %w", made.Key, err)
 		if errors.Is(err, process.ErrUnavailable) {
 			p.unknown = err
 		}
 		return false, err
 	}
-	p.record(&done, saved)
+	p.record(made, saved)
 	return saved.Yield || p.engine.draining.Load(), nil
 }
 
 // record adds a checkpoint to the state of the attempt, and notifies watchers.
-func (p *checkpoints) record(done *storage.Completion, saved storage.Checkpointed) {
+func (p *checkpoints) record(made *storage.Completion, saved storage.Checkpointed) {
 	if saved.Now.IsZero() {
 		p.gaps = true
-		p.engine.watchers.recheck(done.Key)
+		p.engine.watchers.recheck(made.Key)
 	} else {
-		p.events = append(p.events, storedEvents(done, saved.Now)...)
-		p.engine.watchers.stored(done, saved.Now)
+		p.events = append(p.events, storedEvents(made, saved.Now)...)
+		p.engine.watchers.stored(made, saved.Now)
 	}
-	p.claim.LastEventID += int64(len(done.Events))
-	if done.AuxState != nil {
-		p.claim.AuxState = done.AuxState
+	p.claim.LastEventID += int64(len(made.Events))
+	if made.AuxState != nil {
+		p.claim.AuxState = made.AuxState
 	}
-	if done.Metadata != nil {
-		p.claim.Metadata = done.Metadata
+	if made.Metadata != nil {
+		p.claim.Metadata = made.Metadata
 	}
 }
 
@@ -109,3 +130,63 @@ func (p *checkpoints) end(c *storage.Claim, history *knownHistory) (unknown erro
 	}
 	return p.unknown
 }
+
+// CheckpointLease stores a checkpoint of a leased attempt. Its events follow the event with the ID
+// after, which must be the last one of the process. If the same checkpoint was stored before, the
+// call has no effect. The error is process.ErrFenced if the lease was lost.
+func (e *Engine) CheckpointLease(
+	ctx context.Context, l *storage.Lease, after int64, r *progressorv1.Result,
+) (yield bool, err error) {
+	_, err = e.namespace(ctx, l.Claim.Namespace)
+	if errors.Is(err, process.ErrNamespaceDeleting) || errors.Is(err, process.ErrNamespaceNotFound) {
+		return false, process.ErrFenced // its tasks are being deleted
+	}
+	if err != nil {
+		return false, err
+	}
+	if !MayCheckpoint(&l.Claim) {
+		return false, &process.InvalidError{Field: "lease_token",
+			Message: "only TIMEOUT and CANCEL tasks of processes that are not jobs can store checkpoints"}
+	}
+	claim := l.Claim
+	claim.LastEventID = after
+	made, err := newCheckpoint(&claim, r)
+	if err != nil {
+		return false, err
+	}
+	saved, err := e.store.SaveCheckpoint(made)
+	if err != nil {
+		return false, fmt.Errorf("checkpoint of %s: %w", made.Key, err)
+	}
+	if !saved.Now.IsZero() {
+		e.watchers.stored(made, saved.Now)
+		return saved.Yield, nil
+	}
+	e.watchers.recheck(made.Key)
+	return saved.Yield, e.checkRepeated(made)
+}
+
+// checkRepeated reports whether the events after made.LastEventID are those of a checkpoint. It
+// ignores events that are no longer stored.
+func (e *Engine) checkRepeated(made *storage.Completion) error {
+	first, last := made.LastEventID+1, made.LastEventID+int64(len(made.Events))
+	stored, err := e.store.ReadHistory(made.Key, storage.HistoryRange{Limit: -1}, first, last)
+	if err != nil {
+		return fmt.Errorf("read the checkpoint of %s: %w", made.Key, err)
+	}
+	for _, event := range stored {
+		if event.EventID > last { // the first events are no longer stored
+			break
+		}
+		own := made.Events[event.EventID-first]
+		if event.TaskID != made.TaskID || !bytes.Equal(event.Payload, own.Payload) ||
+			!equalJSON(metadataOf, event.Metadata, own.Metadata) {
+			return &process.InvalidError{Field: "last_event_id", Message: fmt.Sprintf(
+				"event %d is already stored, with other content", event.EventID)}
+		}
+	}
+	return nil
+}
+
+// metadataOf is wire.Struct for equalJSON.
+func metadataOf(text json.RawMessage) (*structpb.Struct, error) { return wire.Struct(text) }

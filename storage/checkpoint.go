@@ -11,7 +11,7 @@ import (
 
 // Checkpointed is the result of storing a checkpoint.
 type Checkpointed struct {
-	Now   time.Time // time of events without a timestamp; zero if unknown
+	Now   time.Time // time of events without a timestamp; zero if the events were stored before
 	Yield bool      // the process is cancelled or suspended, or another of its tasks waits
 }
 
@@ -25,8 +25,12 @@ type checkpointItem struct {
 
 // SaveCheckpoint stores the events, state and metadata of an attempt that continues, under its
 // fencing token. It returns when they are durable. The error is process.ErrFenced if the attempt
-// has ended. If it is process.ErrUnavailable, it is unknown whether the checkpoint is stored. There
-// must be at least one event.
+// has ended, and a process.InvalidError if c.LastEventID is not the last event of the process. If
+// the error is process.ErrUnavailable, it is unknown whether the checkpoint is stored. There must
+// be at least one event.
+//
+// If Now of the result is zero, the process already had as many events more, so the checkpoint was
+// probably sent again. Then only the caller knows whether these are its events.
 func (s *Store) SaveCheckpoint(c *Completion) (Checkpointed, error) {
 	it := &checkpointItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)
@@ -72,7 +76,7 @@ func (it *checkpointItem) stored(r *dbsqlc.CheckpointRow) {
 	case c.LastEventID + int64(len(c.Events)): // stored by the first try, whose response was lost
 		it.saved, it.err = Checkpointed{Yield: r.Yield}, nil
 	default:
-		it.err = fmt.Errorf("the process has %d events, and the checkpoint follows event %d", r.StoredEventID,
-			c.LastEventID)
+		it.err = &process.InvalidError{Field: "last_event_id", Message: fmt.Sprintf(
+			"must be %d, the last event of the process (got %d)", r.StoredEventID, c.LastEventID)}
 	}
 }

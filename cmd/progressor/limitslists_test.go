@@ -120,6 +120,13 @@ func (l *limits) listRequests() []request {
 			{field: "response.result.unset_named_timers[0]", most: 256},
 			{field: "response.result.metadata", most: 100, deep: true},
 		}},
+		{"Checkpoint", sends(l.api.Worker.Checkpoint), func() proto.Message {
+			return &progressorv1.CheckpointRequest{
+				LeaseToken: l.timerLease().GetLeaseToken(), Events: []*progressorv1.NewEvent{{}}}
+		}, []bound{
+			{field: "events", most: 1000}, {field: "events[0].payload", most: payload},
+			{field: "aux_state", most: payload}, {field: "metadata", most: 100, deep: true},
+		}},
 	}
 }
 
@@ -131,13 +138,32 @@ func (l *limits) processLease() *progressorv1.Lease {
 			Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
 		l.t.Fatal(err)
 	}
-	r, err := l.api.Worker.Poll(l.ctx,
-		&progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1,
-			Wait: durationpb.New(clitest.DaemonWait)})
+	r, err := l.api.Worker.Poll(l.ctx, resultsPoll())
 	if err != nil || len(r.GetLeases()) != 1 {
 		l.t.Fatalf("%d leases, %v", len(r.GetLeases()), err)
 	}
 	return r.GetLeases()[0]
+}
+
+func resultsPoll() *progressorv1.PollRequest {
+	return &progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1,
+		Wait: durationpb.New(clitest.DaemonWait)}
+}
+
+// timerLease returns the lease of the timer of a new process in resultsNamespace.
+func (l *limits) timerLease() *progressorv1.Lease {
+	l.t.Helper()
+	r, err := l.api.Worker.Complete(l.ctx, &progressorv1.CompleteRequest{
+		LeaseToken: l.processLease().GetLeaseToken(), Next: resultsPoll(),
+		Answer: &progressorv1.CompleteRequest_Response{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+				Action: &progressorv1.Result_SetTimer{SetTimer: &progressorv1.SetTimer{
+					When: &progressorv1.SetTimer_After{After: durationpb.New(0)}}}}}}},
+	})
+	if err != nil || len(r.GetNext()) != 1 {
+		l.t.Fatalf("%d leases, %v", len(r.GetNext()), err)
+	}
+	return r.GetNext()[0]
 }
 
 // lostToken returns the token of a lease that does not exist.

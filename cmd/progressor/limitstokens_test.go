@@ -65,6 +65,9 @@ func (l *limits) sizeRequests() []request {
 		{"Release of a token", sends(l.api.Worker.Release), func() proto.Message {
 			return &progressorv1.ReleaseRequest{WorkerId: "w"}
 		}, []bound{{field: "lease_tokens[0]", most: tokenBytes, text: longToken}}},
+		{"Checkpoint of a token", ignoreUnknownToken(sends(l.api.Worker.Checkpoint)), func() proto.Message {
+			return &progressorv1.CheckpointRequest{Events: []*progressorv1.NewEvent{{}}}
+		}, []bound{{field: "lease_token", most: tokenBytes, text: longToken}}},
 		{"Complete of a token", ignoreUnknownToken(sends(l.api.Worker.Complete)), func() proto.Message {
 			return &progressorv1.CompleteRequest{Answer: &progressorv1.CompleteRequest_JobResult{JobResult: result()}}
 		}, []bound{{field: "lease_token", most: tokenBytes, text: longToken}}},

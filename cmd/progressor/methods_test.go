@@ -15,7 +15,7 @@ import (
 // behindClient has the methods that commands call through a helper of package client.
 var behindClient = map[string]string{
 	"Poll": "worker run", "Heartbeat": "worker run", "Complete": "worker run", "CompleteBatch": "worker run",
-	"Release": "worker run", "WatchProcess": "watch",
+	"Release": "worker run", "Checkpoint": "worker run", "WatchProcess": "watch",
 }
 
 // inDatabase has the methods whose commands use the database directly, so that they also work

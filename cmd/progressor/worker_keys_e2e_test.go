@@ -91,6 +91,9 @@ func TestWorkerKeys(t *testing.T) {
 	wantPermission(t, err, `beats[0].lease_token: job "secret"`)
 	_, err = worker.Release(t.Context(), &progressorv1.ReleaseRequest{WorkerId: "other", LeaseTokens: []string{secret}})
 	wantPermission(t, err, `lease_tokens[0]: job "secret"`)
+	_, err = worker.Checkpoint(t.Context(), &progressorv1.CheckpointRequest{
+		LeaseToken: secret, Events: []*progressorv1.NewEvent{{}}})
+	wantPermission(t, err, `lease_token: job "secret"`)
 	if err := complete(lease, poll("shop/pull")); err != nil {
 		t.Error(err)
 	}

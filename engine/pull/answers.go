@@ -23,7 +23,7 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	if err != nil {
 		return err
 	}
-	l, err := s.heldLease(ctx, t)
+	l, err := s.answeredLease(ctx, t, a)
 	if errors.Is(err, process.ErrFenced) {
 		return s.answeredBefore(ctx, t, a)
 	}
@@ -33,12 +33,27 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	if err := s.checkAnswer(ctx, "lease_token", l); err != nil {
 		return err
 	}
+	if last := l.Claim.LastEventID; a.LastEventID != 0 && a.LastEventID != last {
+		return &process.InvalidError{Field: "last_event_id", Message: fmt.Sprintf(
+			"must be %d, the last event of the process (got %d)", last, a.LastEventID)}
+	}
 	err = s.engine.EndLease(ctx, l, a)
 	s.leased.drop(t)
 	if errors.Is(err, process.ErrFenced) {
 		return s.answeredBefore(ctx, t, a)
 	}
 	return err
+}
+
+// answeredLease returns the lease of an answer. The events of the answer follow the last event of
+// the process in the lease. If the attempt has stored checkpoints, on any node, that event of a
+// cached lease is out of date. Then answeredLease reads the lease again, under its token.
+func (s *Server) answeredLease(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) (*storage.Lease, error) {
+	if l := s.leased.current(t); l != nil && a.LastEventID == 0 {
+		return l, nil
+	}
+	l, err := pull.ReadLease(ctx, s.store, t)
+	return &l, err
 }
 
 // answeredBefore returns nil if this answer to a lease is already stored, because the worker has

@@ -32,7 +32,8 @@ type leased struct {
 // heldLease is a lease that this node has handed out.
 type heldLease struct {
 	storage.Lease
-	since time.Time // by the clock of this node
+	since    time.Time // by the clock of this node
+	advanced bool      // the attempt has stored checkpoints here, so Claim.LastEventID is out of date
 }
 
 func newLeased() leased { return leased{byToken: map[storage.AttemptRef]*heldLease{}} }
@@ -41,7 +42,7 @@ func newLeased() leased { return leased{byToken: map[storage.AttemptRef]*heldLea
 const maxLeased = 20_000
 
 func (l *leased) put(held *storage.Lease, context []byte) {
-	slim := heldLease{*held, time.Now()}
+	slim := heldLease{Lease: *held, since: time.Now()}
 	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
 	slim.Progress = nil
 	l.mu.Lock()
@@ -63,11 +64,39 @@ func (l *leased) put(held *storage.Lease, context []byte) {
 func (l *leased) get(t pull.LeaseToken) *storage.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if held := l.find(t); held != nil {
+		return &held.Lease
+	}
+	return nil
+}
+
+// current is like get. It returns nil if the attempt has stored checkpoints on this node, so that
+// the last event of the process has changed.
+func (l *leased) current(t pull.LeaseToken) *storage.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held := l.find(t); held != nil && !held.advanced {
+		return &held.Lease
+	}
+	return nil
+}
+
+// advance records that the attempt of a lease stores a checkpoint.
+func (l *leased) advance(t pull.LeaseToken) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held := l.find(t); held != nil {
+		held.advanced = true
+	}
+}
+
+// find returns the lease of a token, or nil. The caller holds the lock.
+func (l *leased) find(t pull.LeaseToken) *heldLease {
 	held := l.byToken[storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}]
 	if held == nil || string(held.Salt) != string(t.Salt) {
 		return nil
 	}
-	return &held.Lease
+	return held
 }
 
 // since returns when this node handed out the lease of an attempt, if it did.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -226,6 +227,6 @@ func (s *Server) handOut(l *storage.Lease) (lease *progressorv1.Lease, history i
 		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: h.Request, Job: job,
 		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
 		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime),
-		Traceparent: h.Traceparent, Tracestate: h.Tracestate,
+		Traceparent: h.Traceparent, Tracestate: h.Tracestate, MayCheckpoint: engine.MayCheckpoint(c),
 	}, h.HistoryBytes, nil
 }

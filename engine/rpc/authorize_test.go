@@ -37,7 +37,7 @@ var neededBy = map[string]string{
 	"job.enqueue NAMESPACE":                    "Enqueue EnqueueBatch",
 	"job.enqueue or process.operate NAMESPACE": "UpdateJob CancelJob",
 	"job.work NAMESPACE":                       "Poll",
-	"job.work NAMED":                           "Heartbeat Complete CompleteBatch Release",
+	"job.work NAMED":                           "Heartbeat Checkpoint Complete CompleteBatch Release",
 	"cron.write NAMESPACE":                     "CreateCron UpdateCron DeleteCron BackfillCron",
 	"cron.write or process.operate NAMESPACE":  "PauseCron ResumeCron TriggerCron CancelFire RerunFire StopBackfills",
 	"flow.write NAMESPACE":                     "PutTemplate EnableTemplate DisableTemplate DeleteTemplate",

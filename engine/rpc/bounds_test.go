@@ -18,7 +18,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 		"StartCommand.metadata",
 		"JobOptions.metadata", "StartRunRequest.metadata", "Cron.metadata", "StartProcessTarget.metadata",
 		"StartRunTarget.metadata",
-		"ProcessAction.metadata", "Progress.summary", "Progress.details",
+		"ProcessAction.metadata", "CheckpointRequest.metadata", "Progress.summary", "Progress.details",
 	},
 	"1 MiB of JSON": {
 		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result",

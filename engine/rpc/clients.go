@@ -149,8 +149,10 @@ func machineOf(address string) string {
 // reservedMethods contains the methods that workers with leases call. A method whose name begins
 // with one of reservedVerbs is a command of an operator.
 var (
-	reservedMethods = map[string]bool{"Complete": true, "CompleteBatch": true, "Heartbeat": true, "Release": true}
-	reservedVerbs   = []string{"Pause", "Resume", "Suspend", "Cancel", "Drain", "Stop"}
+	reservedMethods = map[string]bool{
+		"Checkpoint": true, "Complete": true, "CompleteBatch": true, "Heartbeat": true, "Release": true,
+	}
+	reservedVerbs = []string{"Pause", "Resume", "Suspend", "Cancel", "Drain", "Stop"}
 )
 
 // classOf returns the class of a unary request.

@@ -35,10 +35,10 @@ func eachMethod(t *testing.T, look func(service, method protoreflect.Descriptor)
 
 // changing has the first words of the methods that change something. A browser cannot call them if
 // the console is read-only.
-var changing = []string{"Add", "Backfill", "Call", "Cancel", "Complete", "Create", "Delete", "Disable", "Drain",
-	"Enable", "End", "Enqueue", "Erase", "Fetch", "Heartbeat", "Pause", "Poll", "Put", "Release", "Remove", "Repair",
-	"Repeat", "Report", "Rerun", "Restart", "Resume", "Retry", "Revoke", "Rewind", "Rotate", "Skip", "Start", "Stop",
-	"Suspend", "Trigger", "Update"}
+var changing = []string{"Add", "Backfill", "Call", "Cancel", "Checkpoint", "Complete", "Create", "Delete", "Disable",
+	"Drain", "Enable", "End", "Enqueue", "Erase", "Fetch", "Heartbeat", "Pause", "Poll", "Put", "Release", "Remove",
+	"Repair", "Repeat", "Report", "Rerun", "Restart", "Resume", "Retry", "Revoke", "Rewind", "Rotate", "Skip", "Start",
+	"Stop", "Suspend", "Trigger", "Update"}
 
 // Every service is served, and every method is either a read or a change. The read-only console,
 // cached reads and traces depend on this. The name of a new method must begin with a word of isRead

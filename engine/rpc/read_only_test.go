@@ -94,7 +94,7 @@ var changes = map[string]string{
 // because they lack the lease or the token of a task, or because the engine does not authenticate
 // (see TestAccessReadOnly of package storage).
 var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGrant", "RevokeKey", "RotateKey",
-	"BackfillCron", "CancelBulk", "CancelFire", "Complete", "CompleteBatch", "CompleteStep",
+	"BackfillCron", "CancelBulk", "CancelFire", "Checkpoint", "Complete", "CompleteBatch", "CompleteStep",
 	"EnableTemplate", "FetchResult", "Heartbeat", "Release", "RepeatRun", "ReportStep", "RerunFire", "RetryJob",
 	"RetryRun", "RewindSink"}
 

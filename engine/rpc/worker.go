@@ -99,6 +99,26 @@ func (s *workerService) Heartbeat(
 		Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
+// Checkpoint stores events, state and metadata of a lease before its answer.
+func (s *workerService) Checkpoint(
+	ctx context.Context, r *progressorv1.CheckpointRequest,
+) (*progressorv1.CheckpointResponse, error) {
+	yield, err := s.workers.CheckpointLease(withCaller(ctx), r.GetLeaseToken(), r.GetLastEventId(),
+		&progressorv1.Result{Events: r.GetEvents(), AuxState: r.AuxState, Metadata: r.GetMetadata()})
+	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
+		return nil, &process.InvalidError{
+			Field:   strings.TrimPrefix(invalid.Field, "result."), // the request has the fields of a result itself
+			Message: invalid.Message, TooLarge: invalid.TooLarge,
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CheckpointResponse{
+		LastEventId: r.GetLastEventId() + int64(len(r.GetEvents())), Yield: yield,
+	}, nil
+}
+
 // Complete stores the answer to a lease.
 func (s *workerService) Complete(
 	ctx context.Context, r *progressorv1.CompleteRequest,
@@ -131,29 +151,32 @@ func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) [
 
 // answered is a message with an answer to a lease.
 type answered interface {
+	GetLastEventId() int64
 	GetResponse() *progressorv1.ProcessResponse
 	GetJobResult() *progressorv1.JobResult
 	GetCancelled() *progressorv1.Cancelled
 }
 
 func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
+	a := engine.LeaseAnswer{LastEventID: r.GetLastEventId()}
 	switch {
 	case r.GetResponse() != nil:
-		return engine.LeaseAnswer{Response: r.GetResponse()}, nil
+		a.Response = r.GetResponse()
 	case r.GetJobResult() != nil:
-		return engine.LeaseAnswer{
-			Response: &progressorv1.ProcessResponse{
-				Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
-					JobResult: r.GetJobResult().GetResult(),
-					Action:    &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
-				}}}}, nil
+		a.Response = &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+				JobResult: r.GetJobResult().GetResult(),
+				Action:    &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
+			}}}
 	case r.GetCancelled() != nil:
 		message := r.GetCancelled().GetMessage()
-		return engine.LeaseAnswer{Acknowledged: &message}, nil
+		a.Acknowledged = &message
 	default:
-		return engine.LeaseAnswer{},
-			&process.InvalidError{Field: "answer", Message: "one of response, job_result and cancelled is required"}
+		return a, &process.InvalidError{
+			Field: "answer", Message: "one of response, job_result and cancelled is required",
+		}
 	}
+	return a, nil
 }
 
 // CompleteBatch stores the answers to several leases.

@@ -68,6 +68,9 @@ async function tryJobs() {
   const beat = await workers.heartbeat({ workerId, beats: [{ leaseToken: held.leaseToken, progress: { percent: 50, summary: "half of it" } }] });
   assert.equal(beat.directives[0].directive, LeaseDirective_Directive.CONTINUE);
   assert.equal((await jobs.getJob(job("add-1"))).job.progress.summary, "half of it");
+  assert.ok(!held.mayCheckpoint); // only timers and cancels of processes store events before their result
+  const early = workers.checkpoint({ leaseToken: held.leaseToken, events: [{ payload: new Uint8Array(1) }] });
+  assert.equal((await errorOf(Code.InvalidArgument, early)).field, "lease_token");
   const { a, b } = plain(held.job.args);
   await finish(held, a + b);
   const ended = await jobs.fetchResult({ ...job("add-1"), awaitEnd: seconds(10) });

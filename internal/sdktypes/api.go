@@ -64,7 +64,7 @@ const (
 )
 
 // repeatable contains the methods that may be sent again although they change something.
-var repeatable = []string{"Heartbeat", "Complete", "CompleteBatch", "Release"}
+var repeatable = []string{"Heartbeat", "Checkpoint", "Complete", "CompleteBatch", "Release"}
 
 func repeats(method *protogen.Method) string {
 	name := method.GoName

@@ -110,6 +110,7 @@ var payloadFields = map[string]payloadField{
 	"ProcessRequest.job_args":         message,
 	"ChildEnd.response":               message,
 	"Result.aux_state":                {purpose: State},
+	"CheckpointRequest.aux_state":     {purpose: State},
 	"Result.response":                 message,
 	"Result.job_result":               message,
 	"NewEvent.payload":                {purpose: Event},

@@ -411,8 +411,10 @@ type Lease struct {
 	LeasedTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
 	// The span of the attempt, in the format of the headers with the same names (W3C Trace Context).
 	// Empty if the attempt is not traced.
-	Traceparent   string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	Tracestate    string `protobuf:"bytes,9,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	Traceparent string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tracestate  string `protobuf:"bytes,9,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	// The worker may call Checkpoint: the task is a TIMEOUT or CANCEL of a process that is not a job.
+	MayCheckpoint bool `protobuf:"varint,10,opt,name=may_checkpoint,json=mayCheckpoint,proto3" json:"may_checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +510,13 @@ func (x *Lease) GetTracestate() string {
 		return x.Tracestate
 	}
 	return ""
+}
+
+func (x *Lease) GetMayCheckpoint() bool {
+	if x != nil {
+		return x.MayCheckpoint
+	}
+	return false
 }
 
 type HeartbeatRequest struct {
@@ -814,6 +823,139 @@ func (x *LeaseDirective) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
+type CheckpointRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	// The last event of the process that the worker knows: last_event_id of the process in the lease,
+	// or of the last CheckpointResponse. The events of the checkpoint follow it.
+	LastEventId int64 `protobuf:"varint,2,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
+	// All fields have the meaning and the limits of those of Result.
+	Events        []*NewEvent      `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	AuxState      []byte           `protobuf:"bytes,4,opt,name=aux_state,json=auxState,proto3,oneof" json:"aux_state,omitempty"`
+	Metadata      *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointRequest) Reset() {
+	*x = CheckpointRequest{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointRequest) ProtoMessage() {}
+
+func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
+func (*CheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CheckpointRequest) GetLeaseToken() string {
+	if x != nil {
+		return x.LeaseToken
+	}
+	return ""
+}
+
+func (x *CheckpointRequest) GetLastEventId() int64 {
+	if x != nil {
+		return x.LastEventId
+	}
+	return 0
+}
+
+func (x *CheckpointRequest) GetEvents() []*NewEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *CheckpointRequest) GetAuxState() []byte {
+	if x != nil {
+		return x.AuxState
+	}
+	return nil
+}
+
+func (x *CheckpointRequest) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+type CheckpointResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	LastEventId int64                  `protobuf:"varint,1,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"` // of the process, for the next Checkpoint or the result
+	// Whether the worker should send the result soon: the process is being cancelled or suspended, or
+	// another task of it waits.
+	Yield         bool `protobuf:"varint,2,opt,name=yield,proto3" json:"yield,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointResponse) Reset() {
+	*x = CheckpointResponse{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointResponse) ProtoMessage() {}
+
+func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
+func (*CheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CheckpointResponse) GetLastEventId() int64 {
+	if x != nil {
+		return x.LastEventId
+	}
+	return 0
+}
+
+func (x *CheckpointResponse) GetYield() bool {
+	if x != nil {
+		return x.Yield
+	}
+	return false
+}
+
 type CompleteRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
@@ -825,14 +967,16 @@ type CompleteRequest struct {
 	Answer isCompleteRequest_Answer `protobuf_oneof:"answer"`
 	// Also leases the next tasks, in the same round trip. Its wait delays the response. If it fails,
 	// no leases are returned; a Poll returns the error.
-	Next          *PollRequest `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	Next *PollRequest `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	// Required after checkpoints: last_event_id of the last CheckpointResponse.
+	LastEventId   int64 `protobuf:"varint,6,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompleteRequest) Reset() {
 	*x = CompleteRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[8]
+	mi := &file_progressor_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +988,7 @@ func (x *CompleteRequest) String() string {
 func (*CompleteRequest) ProtoMessage() {}
 
 func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[8]
+	mi := &file_progressor_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1001,7 @@ func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequest.ProtoReflect.Descriptor instead.
 func (*CompleteRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CompleteRequest) GetLeaseToken() string {
@@ -908,6 +1052,13 @@ func (x *CompleteRequest) GetNext() *PollRequest {
 	return nil
 }
 
+func (x *CompleteRequest) GetLastEventId() int64 {
+	if x != nil {
+		return x.LastEventId
+	}
+	return 0
+}
+
 type isCompleteRequest_Answer interface {
 	isCompleteRequest_Answer()
 }
@@ -939,7 +1090,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[9]
+	mi := &file_progressor_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1102,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[9]
+	mi := &file_progressor_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1115,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobResult) GetResult() *structpb.Value {
@@ -983,7 +1134,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[10]
+	mi := &file_progressor_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1146,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[10]
+	mi := &file_progressor_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1159,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cancelled) GetMessage() string {
@@ -1027,7 +1178,7 @@ type CompleteResponse struct {
 
 func (x *CompleteResponse) Reset() {
 	*x = CompleteResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[11]
+	mi := &file_progressor_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1190,7 @@ func (x *CompleteResponse) String() string {
 func (*CompleteResponse) ProtoMessage() {}
 
 func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[11]
+	mi := &file_progressor_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1203,7 @@ func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponse.ProtoReflect.Descriptor instead.
 func (*CompleteResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CompleteResponse) GetNext() []*Lease {
@@ -1075,7 +1226,7 @@ type CompleteBatchRequest struct {
 
 func (x *CompleteBatchRequest) Reset() {
 	*x = CompleteBatchRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	mi := &file_progressor_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1238,7 @@ func (x *CompleteBatchRequest) String() string {
 func (*CompleteBatchRequest) ProtoMessage() {}
 
 func (x *CompleteBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	mi := &file_progressor_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1251,7 @@ func (x *CompleteBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteBatchRequest.ProtoReflect.Descriptor instead.
 func (*CompleteBatchRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CompleteBatchRequest) GetAnswers() []*LeaseAnswer {
@@ -1125,14 +1276,16 @@ type LeaseAnswer struct {
 	//	*LeaseAnswer_Response
 	//	*LeaseAnswer_JobResult
 	//	*LeaseAnswer_Cancelled
-	Answer        isLeaseAnswer_Answer `protobuf_oneof:"answer"`
+	Answer isLeaseAnswer_Answer `protobuf_oneof:"answer"`
+	// Required after checkpoints: last_event_id of the last CheckpointResponse.
+	LastEventId   int64 `protobuf:"varint,5,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseAnswer) Reset() {
 	*x = LeaseAnswer{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	mi := &file_progressor_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1297,7 @@ func (x *LeaseAnswer) String() string {
 func (*LeaseAnswer) ProtoMessage() {}
 
 func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	mi := &file_progressor_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1310,7 @@ func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
 func (*LeaseAnswer) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseAnswer) GetLeaseToken() string {
@@ -1201,6 +1354,13 @@ func (x *LeaseAnswer) GetCancelled() *Cancelled {
 	return nil
 }
 
+func (x *LeaseAnswer) GetLastEventId() int64 {
+	if x != nil {
+		return x.LastEventId
+	}
+	return 0
+}
+
 type isLeaseAnswer_Answer interface {
 	isLeaseAnswer_Answer()
 }
@@ -1233,7 +1393,7 @@ type CompleteBatchResponse struct {
 
 func (x *CompleteBatchResponse) Reset() {
 	*x = CompleteBatchResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	mi := &file_progressor_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1405,7 @@ func (x *CompleteBatchResponse) String() string {
 func (*CompleteBatchResponse) ProtoMessage() {}
 
 func (x *CompleteBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	mi := &file_progressor_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1418,7 @@ func (x *CompleteBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteBatchResponse.ProtoReflect.Descriptor instead.
 func (*CompleteBatchResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CompleteBatchResponse) GetOutcomes() []*AnswerOutcome {
@@ -1284,7 +1444,7 @@ type AnswerOutcome struct {
 
 func (x *AnswerOutcome) Reset() {
 	*x = AnswerOutcome{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	mi := &file_progressor_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1456,7 @@ func (x *AnswerOutcome) String() string {
 func (*AnswerOutcome) ProtoMessage() {}
 
 func (x *AnswerOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	mi := &file_progressor_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1469,7 @@ func (x *AnswerOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerOutcome.ProtoReflect.Descriptor instead.
 func (*AnswerOutcome) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AnswerOutcome) GetError() *AnswerError {
@@ -1329,7 +1489,7 @@ type AnswerError struct {
 
 func (x *AnswerError) Reset() {
 	*x = AnswerError{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	mi := &file_progressor_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1501,7 @@ func (x *AnswerError) String() string {
 func (*AnswerError) ProtoMessage() {}
 
 func (x *AnswerError) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	mi := &file_progressor_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1514,7 @@ func (x *AnswerError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerError.ProtoReflect.Descriptor instead.
 func (*AnswerError) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AnswerError) GetMessage() string {
@@ -1388,7 +1548,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[17]
+	mi := &file_progressor_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1560,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[17]
+	mi := &file_progressor_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1573,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseRequest) GetWorkerId() string {
@@ -1452,7 +1612,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[18]
+	mi := &file_progressor_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1624,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[18]
+	mi := &file_progressor_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1637,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 type ListWorkersRequest struct {
@@ -1491,7 +1651,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[19]
+	mi := &file_progressor_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1663,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[19]
+	mi := &file_progressor_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1676,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListWorkersRequest) GetNamespace() string {
@@ -1550,7 +1710,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[20]
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1722,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[20]
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1735,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1609,7 +1769,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[21]
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1781,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[21]
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1794,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -1691,7 +1851,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1863,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1876,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetWorkerRequest) GetNamespace() string {
@@ -1751,7 +1911,7 @@ type GetWorkerResponse struct {
 
 func (x *GetWorkerResponse) Reset() {
 	*x = GetWorkerResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1923,7 @@ func (x *GetWorkerResponse) String() string {
 func (*GetWorkerResponse) ProtoMessage() {}
 
 func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1936,7 @@ func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetWorkerResponse) GetWorker() *Worker {
@@ -1821,7 +1981,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1993,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +2006,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HeldLease) GetProcessId() string {
@@ -1934,7 +2094,7 @@ type StopWorkerRequest struct {
 
 func (x *StopWorkerRequest) Reset() {
 	*x = StopWorkerRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[25]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2106,7 @@ func (x *StopWorkerRequest) String() string {
 func (*StopWorkerRequest) ProtoMessage() {}
 
 func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[25]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2119,7 @@ func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerRequest.ProtoReflect.Descriptor instead.
 func (*StopWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopWorkerRequest) GetNamespace() string {
@@ -2006,7 +2166,7 @@ type StopWorkerResponse struct {
 
 func (x *StopWorkerResponse) Reset() {
 	*x = StopWorkerResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[26]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2178,7 @@ func (x *StopWorkerResponse) String() string {
 func (*StopWorkerResponse) ProtoMessage() {}
 
 func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[26]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2191,7 @@ func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerResponse.ProtoReflect.Descriptor instead.
 func (*StopWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopWorkerResponse) GetWorker() *Worker {
@@ -2076,7 +2236,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[27]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2248,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[27]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2261,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Job) GetNamespace() string {
@@ -2297,7 +2457,7 @@ type JobOptions struct {
 
 func (x *JobOptions) Reset() {
 	*x = JobOptions{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[28]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2469,7 @@ func (x *JobOptions) String() string {
 func (*JobOptions) ProtoMessage() {}
 
 func (x *JobOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[28]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2482,7 @@ func (x *JobOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOptions.ProtoReflect.Descriptor instead.
 func (*JobOptions) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobOptions) GetPriority() int32 {
@@ -2453,7 +2613,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[29]
+	mi := &file_progressor_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2625,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[29]
+	mi := &file_progressor_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2638,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Backoff) GetInitial() *durationpb.Duration {
@@ -2535,7 +2695,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[30]
+	mi := &file_progressor_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2707,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[30]
+	mi := &file_progressor_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2720,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Unique) GetKey() string {
@@ -2606,7 +2766,7 @@ type WorkerGroup struct {
 
 func (x *WorkerGroup) Reset() {
 	*x = WorkerGroup{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[31]
+	mi := &file_progressor_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2778,7 @@ func (x *WorkerGroup) String() string {
 func (*WorkerGroup) ProtoMessage() {}
 
 func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[31]
+	mi := &file_progressor_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2791,7 @@ func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGroup.ProtoReflect.Descriptor instead.
 func (*WorkerGroup) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkerGroup) GetCount() int32 {
@@ -2671,7 +2831,7 @@ type WorkerRun struct {
 
 func (x *WorkerRun) Reset() {
 	*x = WorkerRun{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[32]
+	mi := &file_progressor_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2843,7 @@ func (x *WorkerRun) String() string {
 func (*WorkerRun) ProtoMessage() {}
 
 func (x *WorkerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[32]
+	mi := &file_progressor_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2856,7 @@ func (x *WorkerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRun.ProtoReflect.Descriptor instead.
 func (*WorkerRun) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerRun) GetWorkerId() string {
@@ -2769,7 +2929,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\tjobs_only\x18\a \x01(\bR\bjobsOnly\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
-	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xad\x03\n" +
+	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xd4\x03\n" +
 	"\x05Lease\x12\x1f\n" +
 	"\vlease_token\x18\x01 \x01(\tR\n" +
 	"leaseToken\x12\x1c\n" +
@@ -2783,7 +2943,9 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\vtraceparent\x18\b \x01(\tR\vtraceparent\x12\x1e\n" +
 	"\n" +
 	"tracestate\x18\t \x01(\tR\n" +
-	"tracestate\"v\n" +
+	"tracestate\x12%\n" +
+	"\x0emay_checkpoint\x18\n" +
+	" \x01(\bR\rmayCheckpoint\"v\n" +
 	"\x10HeartbeatRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x129\n" +
@@ -2815,7 +2977,20 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x15DIRECTIVE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12DIRECTIVE_CONTINUE\x10\x01\x12\x14\n" +
 	"\x10DIRECTIVE_CANCEL\x10\x02\x12\x12\n" +
-	"\x0eDIRECTIVE_LOST\x10\x03\"\xb2\x02\n" +
+	"\x0eDIRECTIVE_LOST\x10\x03\"\x9b\x02\n" +
+	"\x11CheckpointRequest\x12+\n" +
+	"\vlease_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\bR\n" +
+	"leaseToken\x12+\n" +
+	"\rlast_event_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventId\x12<\n" +
+	"\x06events\x18\x03 \x03(\v2\x17.progressor.v1.NewEventB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x06events\x12+\n" +
+	"\taux_state\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\bauxState\x88\x01\x01\x123\n" +
+	"\bmetadata\x18\x05 \x01(\v2\x17.google.protobuf.StructR\bmetadataB\f\n" +
+	"\n" +
+	"_aux_state\"N\n" +
+	"\x12CheckpointResponse\x12\"\n" +
+	"\rlast_event_id\x18\x01 \x01(\x03R\vlastEventId\x12\x14\n" +
+	"\x05yield\x18\x02 \x01(\bR\x05yield\"\xdf\x02\n" +
 	"\x0fCompleteRequest\x12+\n" +
 	"\vlease_token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\bR\n" +
@@ -2824,7 +2999,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"job_result\x18\x03 \x01(\v2\x18.progressor.v1.JobResultH\x00R\tjobResult\x128\n" +
 	"\tcancelled\x18\x04 \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelled\x12.\n" +
-	"\x04next\x18\x05 \x01(\v2\x1a.progressor.v1.PollRequestR\x04nextB\x0f\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.progressor.v1.PollRequestR\x04next\x12+\n" +
+	"\rlast_event_id\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventIdB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\";\n" +
 	"\tJobResult\x12.\n" +
 	"\x06result\x18\x01 \x01(\v2\x16.google.protobuf.ValueR\x06result\"0\n" +
@@ -2835,7 +3011,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x14CompleteBatchRequest\x12F\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.progressor.v1.LeaseAnswerB\x10\xbaH\r\x92\x01\n" +
 	"\b\x01\x10\xe8\a\"\x03\xd8\x01\x03R\aanswers\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.progressor.v1.PollRequestR\x04next\"\xfe\x01\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.progressor.v1.PollRequestR\x04next\"\xab\x02\n" +
 	"\vLeaseAnswer\x12+\n" +
 	"\vlease_token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\bR\n" +
@@ -2843,7 +3019,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\bresponse\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessResponseH\x00R\bresponse\x129\n" +
 	"\n" +
 	"job_result\x18\x03 \x01(\v2\x18.progressor.v1.JobResultH\x00R\tjobResult\x128\n" +
-	"\tcancelled\x18\x04 \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelledB\x0f\n" +
+	"\tcancelled\x18\x04 \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelled\x12+\n" +
+	"\rlast_event_id\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventIdB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"{\n" +
 	"\x15CompleteBatchResponse\x128\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x1c.progressor.v1.AnswerOutcomeR\boutcomes\x12(\n" +
@@ -3017,10 +3194,12 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\vUniqueScope\x12\x1c\n" +
 	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
-	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xdc\x05\n" +
+	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xb9\x06\n" +
 	"\rWorkerService\x12I\n" +
 	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x01\x12X\n" +
-	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12U\n" +
+	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12[\n" +
+	"\n" +
+	"Checkpoint\x12 .progressor.v1.CheckpointRequest\x1a!.progressor.v1.CheckpointResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12U\n" +
 	"\bComplete\x12\x1e.progressor.v1.CompleteRequest\x1a\x1f.progressor.v1.CompleteResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12d\n" +
 	"\rCompleteBatch\x12#.progressor.v1.CompleteBatchRequest\x1a$.progressor.v1.CompleteBatchResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12R\n" +
 	"\aRelease\x12\x1d.progressor.v1.ReleaseRequest\x1a\x1e.progressor.v1.ReleaseResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12^\n" +
@@ -3044,7 +3223,7 @@ func file_progressor_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_progressor_v1_worker_proto_goTypes = []any{
 	(WorkerDirective)(0),          // 0: progressor.v1.WorkerDirective
 	(JobState)(0),                 // 1: progressor.v1.JobState
@@ -3058,146 +3237,153 @@ var file_progressor_v1_worker_proto_goTypes = []any{
 	(*Progress)(nil),              // 9: progressor.v1.Progress
 	(*HeartbeatResponse)(nil),     // 10: progressor.v1.HeartbeatResponse
 	(*LeaseDirective)(nil),        // 11: progressor.v1.LeaseDirective
-	(*CompleteRequest)(nil),       // 12: progressor.v1.CompleteRequest
-	(*JobResult)(nil),             // 13: progressor.v1.JobResult
-	(*Cancelled)(nil),             // 14: progressor.v1.Cancelled
-	(*CompleteResponse)(nil),      // 15: progressor.v1.CompleteResponse
-	(*CompleteBatchRequest)(nil),  // 16: progressor.v1.CompleteBatchRequest
-	(*LeaseAnswer)(nil),           // 17: progressor.v1.LeaseAnswer
-	(*CompleteBatchResponse)(nil), // 18: progressor.v1.CompleteBatchResponse
-	(*AnswerOutcome)(nil),         // 19: progressor.v1.AnswerOutcome
-	(*AnswerError)(nil),           // 20: progressor.v1.AnswerError
-	(*ReleaseRequest)(nil),        // 21: progressor.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 22: progressor.v1.ReleaseResponse
-	(*ListWorkersRequest)(nil),    // 23: progressor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 24: progressor.v1.ListWorkersResponse
-	(*Worker)(nil),                // 25: progressor.v1.Worker
-	(*GetWorkerRequest)(nil),      // 26: progressor.v1.GetWorkerRequest
-	(*GetWorkerResponse)(nil),     // 27: progressor.v1.GetWorkerResponse
-	(*HeldLease)(nil),             // 28: progressor.v1.HeldLease
-	(*StopWorkerRequest)(nil),     // 29: progressor.v1.StopWorkerRequest
-	(*StopWorkerResponse)(nil),    // 30: progressor.v1.StopWorkerResponse
-	(*Job)(nil),                   // 31: progressor.v1.Job
-	(*JobOptions)(nil),            // 32: progressor.v1.JobOptions
-	(*Backoff)(nil),               // 33: progressor.v1.Backoff
-	(*Unique)(nil),                // 34: progressor.v1.Unique
-	(*WorkerGroup)(nil),           // 35: progressor.v1.WorkerGroup
-	(*WorkerRun)(nil),             // 36: progressor.v1.WorkerRun
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
-	(*ProcessRequest)(nil),        // 38: progressor.v1.ProcessRequest
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 40: google.protobuf.Struct
-	(*ProcessResponse)(nil),       // 41: progressor.v1.ProcessResponse
-	(*structpb.Value)(nil),        // 42: google.protobuf.Value
-	(*ErrorDetail)(nil),           // 43: progressor.v1.ErrorDetail
-	(TaskType)(0),                 // 44: progressor.v1.TaskType
-	(*Failure)(nil),               // 45: progressor.v1.Failure
+	(*CheckpointRequest)(nil),     // 12: progressor.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),    // 13: progressor.v1.CheckpointResponse
+	(*CompleteRequest)(nil),       // 14: progressor.v1.CompleteRequest
+	(*JobResult)(nil),             // 15: progressor.v1.JobResult
+	(*Cancelled)(nil),             // 16: progressor.v1.Cancelled
+	(*CompleteResponse)(nil),      // 17: progressor.v1.CompleteResponse
+	(*CompleteBatchRequest)(nil),  // 18: progressor.v1.CompleteBatchRequest
+	(*LeaseAnswer)(nil),           // 19: progressor.v1.LeaseAnswer
+	(*CompleteBatchResponse)(nil), // 20: progressor.v1.CompleteBatchResponse
+	(*AnswerOutcome)(nil),         // 21: progressor.v1.AnswerOutcome
+	(*AnswerError)(nil),           // 22: progressor.v1.AnswerError
+	(*ReleaseRequest)(nil),        // 23: progressor.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 24: progressor.v1.ReleaseResponse
+	(*ListWorkersRequest)(nil),    // 25: progressor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 26: progressor.v1.ListWorkersResponse
+	(*Worker)(nil),                // 27: progressor.v1.Worker
+	(*GetWorkerRequest)(nil),      // 28: progressor.v1.GetWorkerRequest
+	(*GetWorkerResponse)(nil),     // 29: progressor.v1.GetWorkerResponse
+	(*HeldLease)(nil),             // 30: progressor.v1.HeldLease
+	(*StopWorkerRequest)(nil),     // 31: progressor.v1.StopWorkerRequest
+	(*StopWorkerResponse)(nil),    // 32: progressor.v1.StopWorkerResponse
+	(*Job)(nil),                   // 33: progressor.v1.Job
+	(*JobOptions)(nil),            // 34: progressor.v1.JobOptions
+	(*Backoff)(nil),               // 35: progressor.v1.Backoff
+	(*Unique)(nil),                // 36: progressor.v1.Unique
+	(*WorkerGroup)(nil),           // 37: progressor.v1.WorkerGroup
+	(*WorkerRun)(nil),             // 38: progressor.v1.WorkerRun
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*ProcessRequest)(nil),        // 40: progressor.v1.ProcessRequest
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 42: google.protobuf.Struct
+	(*NewEvent)(nil),              // 43: progressor.v1.NewEvent
+	(*ProcessResponse)(nil),       // 44: progressor.v1.ProcessResponse
+	(*structpb.Value)(nil),        // 45: google.protobuf.Value
+	(*ErrorDetail)(nil),           // 46: progressor.v1.ErrorDetail
+	(TaskType)(0),                 // 47: progressor.v1.TaskType
+	(*Failure)(nil),               // 48: progressor.v1.Failure
 }
 var file_progressor_v1_worker_proto_depIdxs = []int32{
-	37, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	37, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
+	39, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	39, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
 	6,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
 	0,  // 3: progressor.v1.PollResponse.worker:type_name -> progressor.v1.WorkerDirective
-	38, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
-	31, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
-	39, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
-	37, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
-	39, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
+	40, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
+	33, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
+	41, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
+	39, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
+	41, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
 	9,  // 10: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
-	37, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
-	40, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
+	39, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
+	42, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
 	11, // 13: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
 	0,  // 14: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
 	3,  // 15: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
-	39, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
-	37, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
-	41, // 18: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
-	13, // 19: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
-	14, // 20: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
-	4,  // 21: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
-	42, // 22: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
-	6,  // 23: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
-	17, // 24: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
-	4,  // 25: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
-	41, // 26: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
-	13, // 27: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
-	14, // 28: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
-	19, // 29: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
-	6,  // 30: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
-	20, // 31: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
-	43, // 32: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
-	37, // 33: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
-	25, // 34: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	39, // 35: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 36: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
-	25, // 37: progressor.v1.GetWorkerResponse.worker:type_name -> progressor.v1.Worker
-	28, // 38: progressor.v1.GetWorkerResponse.leases:type_name -> progressor.v1.HeldLease
-	44, // 39: progressor.v1.HeldLease.task_type:type_name -> progressor.v1.TaskType
-	9,  // 40: progressor.v1.HeldLease.progress:type_name -> progressor.v1.Progress
-	39, // 41: progressor.v1.HeldLease.leased_time:type_name -> google.protobuf.Timestamp
-	39, // 42: progressor.v1.HeldLease.heartbeat_time:type_name -> google.protobuf.Timestamp
-	39, // 43: progressor.v1.HeldLease.expires_time:type_name -> google.protobuf.Timestamp
-	39, // 44: progressor.v1.HeldLease.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 45: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	37, // 46: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	25, // 47: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	42, // 48: progressor.v1.Job.args:type_name -> google.protobuf.Value
-	1,  // 49: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	32, // 50: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	45, // 51: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	9,  // 52: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	42, // 53: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	39, // 54: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	39, // 55: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	39, // 56: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	39, // 57: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	36, // 58: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	39, // 59: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	39, // 60: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	39, // 61: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	33, // 62: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	37, // 63: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	37, // 64: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	39, // 65: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	34, // 66: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	35, // 67: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	40, // 68: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	37, // 69: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	37, // 70: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	37, // 71: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	37, // 72: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
-	37, // 73: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	37, // 74: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	37, // 75: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	37, // 76: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 77: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 78: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	45, // 79: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	42, // 80: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	39, // 81: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	39, // 82: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 83: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 84: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 85: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	16, // 86: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
-	21, // 87: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	23, // 88: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	26, // 89: progressor.v1.WorkerService.GetWorker:input_type -> progressor.v1.GetWorkerRequest
-	29, // 90: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 91: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 92: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	15, // 93: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	18, // 94: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
-	22, // 95: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	24, // 96: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	27, // 97: progressor.v1.WorkerService.GetWorker:output_type -> progressor.v1.GetWorkerResponse
-	30, // 98: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	91, // [91:99] is the sub-list for method output_type
-	83, // [83:91] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	41, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
+	39, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
+	43, // 18: progressor.v1.CheckpointRequest.events:type_name -> progressor.v1.NewEvent
+	42, // 19: progressor.v1.CheckpointRequest.metadata:type_name -> google.protobuf.Struct
+	44, // 20: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
+	15, // 21: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
+	16, // 22: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
+	4,  // 23: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
+	45, // 24: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
+	6,  // 25: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
+	19, // 26: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
+	4,  // 27: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
+	44, // 28: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
+	15, // 29: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
+	16, // 30: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
+	21, // 31: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
+	6,  // 32: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
+	22, // 33: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
+	46, // 34: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
+	39, // 35: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	27, // 36: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
+	41, // 37: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	0,  // 38: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
+	27, // 39: progressor.v1.GetWorkerResponse.worker:type_name -> progressor.v1.Worker
+	30, // 40: progressor.v1.GetWorkerResponse.leases:type_name -> progressor.v1.HeldLease
+	47, // 41: progressor.v1.HeldLease.task_type:type_name -> progressor.v1.TaskType
+	9,  // 42: progressor.v1.HeldLease.progress:type_name -> progressor.v1.Progress
+	41, // 43: progressor.v1.HeldLease.leased_time:type_name -> google.protobuf.Timestamp
+	41, // 44: progressor.v1.HeldLease.heartbeat_time:type_name -> google.protobuf.Timestamp
+	41, // 45: progressor.v1.HeldLease.expires_time:type_name -> google.protobuf.Timestamp
+	41, // 46: progressor.v1.HeldLease.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 47: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
+	39, // 48: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	27, // 49: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	45, // 50: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	1,  // 51: progressor.v1.Job.state:type_name -> progressor.v1.JobState
+	34, // 52: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	48, // 53: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	9,  // 54: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	45, // 55: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	41, // 56: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	41, // 57: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	41, // 58: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	41, // 59: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	38, // 60: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	41, // 61: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	41, // 62: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	41, // 63: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	35, // 64: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
+	39, // 65: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
+	39, // 66: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
+	41, // 67: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
+	36, // 68: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
+	37, // 69: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
+	42, // 70: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
+	39, // 71: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
+	39, // 72: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
+	39, // 73: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	39, // 74: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
+	39, // 75: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	39, // 76: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	39, // 77: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	39, // 78: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 79: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 80: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	48, // 81: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	45, // 82: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	41, // 83: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	41, // 84: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 85: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 86: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 87: progressor.v1.WorkerService.Checkpoint:input_type -> progressor.v1.CheckpointRequest
+	14, // 88: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	18, // 89: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	23, // 90: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	25, // 91: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	28, // 92: progressor.v1.WorkerService.GetWorker:input_type -> progressor.v1.GetWorkerRequest
+	31, // 93: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 94: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 95: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	13, // 96: progressor.v1.WorkerService.Checkpoint:output_type -> progressor.v1.CheckpointResponse
+	17, // 97: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	20, // 98: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	24, // 99: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	26, // 100: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	29, // 101: progressor.v1.WorkerService.GetWorker:output_type -> progressor.v1.GetWorkerResponse
+	32, // 102: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	94, // [94:103] is the sub-list for method output_type
+	85, // [85:94] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }
@@ -3208,26 +3394,27 @@ func file_progressor_v1_worker_proto_init() {
 	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_processor_proto_init()
-	file_progressor_v1_worker_proto_msgTypes[8].OneofWrappers = []any{
+	file_progressor_v1_worker_proto_msgTypes[8].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[10].OneofWrappers = []any{
 		(*CompleteRequest_Response)(nil),
 		(*CompleteRequest_JobResult)(nil),
 		(*CompleteRequest_Cancelled)(nil),
 	}
-	file_progressor_v1_worker_proto_msgTypes[13].OneofWrappers = []any{
+	file_progressor_v1_worker_proto_msgTypes[15].OneofWrappers = []any{
 		(*LeaseAnswer_Response)(nil),
 		(*LeaseAnswer_JobResult)(nil),
 		(*LeaseAnswer_Cancelled)(nil),
 	}
-	file_progressor_v1_worker_proto_msgTypes[27].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[28].OneofWrappers = []any{}
 	file_progressor_v1_worker_proto_msgTypes[29].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[30].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_worker_proto_rawDesc), len(file_progressor_v1_worker_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -213,6 +213,13 @@ export declare class WorkerService {
     /** Heartbeat extends leases and stores progress. The response contains a directive for each lease. */
     heartbeat(request: HeartbeatRequest, options?: CallOptions): Promise<HeartbeatResponse>;
     /**
+     * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+     * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+     * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+     * nothing. Only leases with may_checkpoint can store checkpoints.
+     */
+    checkpoint(request: CheckpointRequest, options?: CallOptions): Promise<CheckpointResponse>;
+    /**
      * Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
      * and changes nothing.
      */
@@ -2428,6 +2435,8 @@ export interface Lease {
      */
     traceparent?: string;
     tracestate?: string;
+    /** The worker may call Checkpoint: the task is a TIMEOUT or CANCEL of a process that is not a job. */
+    mayCheckpoint?: boolean;
 }
 export interface HeartbeatRequest {
     workerId?: string;
@@ -2460,6 +2469,27 @@ export interface LeaseDirective {
     /** from now on; options may have changed */
     heartbeatInterval?: Duration;
 }
+export interface CheckpointRequest {
+    leaseToken?: string;
+    /**
+     * The last event of the process that the worker knows: last_event_id of the process in the lease,
+     * or of the last CheckpointResponse. The events of the checkpoint follow it.
+     */
+    lastEventId?: number;
+    /** All fields have the meaning and the limits of those of Result. */
+    events?: NewEvent[];
+    auxState?: Payload;
+    metadata?: JsonObject;
+}
+export interface CheckpointResponse {
+    /** of the process, for the next Checkpoint or the result */
+    lastEventId?: number;
+    /**
+     * Whether the worker should send the result soon: the process is being cancelled or suspended, or
+     * another task of it waits.
+     */
+    yield?: boolean;
+}
 export interface CompleteRequest {
     leaseToken?: string;
     response?: ProcessResponse;
@@ -2472,6 +2502,8 @@ export interface CompleteRequest {
      * no leases are returned; a Poll returns the error.
      */
     next?: PollRequest;
+    /** Required after checkpoints: last_event_id of the last CheckpointResponse. */
+    lastEventId?: number;
 }
 export interface JobResult {
     result?: Json;
@@ -2496,6 +2528,8 @@ export interface LeaseAnswer {
     response?: ProcessResponse;
     jobResult?: JobResult;
     cancelled?: Cancelled;
+    /** Required after checkpoints: last_event_id of the last CheckpointResponse. */
+    lastEventId?: number;
 }
 export interface CompleteBatchResponse {
     /** one for each answer, in the same order */

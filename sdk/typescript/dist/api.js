@@ -304,6 +304,15 @@ export class WorkerService {
         return this.send({ path: "WorkerService/Heartbeat", request: "HeartbeatRequest", response: "HeartbeatResponse", repeat: "always" }, request, options);
     }
     /**
+     * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+     * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+     * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+     * nothing. Only leases with may_checkpoint can store checkpoints.
+     */
+    checkpoint(request, options) {
+        return this.send({ path: "WorkerService/Checkpoint", request: "CheckpointRequest", response: "CheckpointResponse", repeat: "always" }, request, options);
+    }
+    /**
      * Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
      * and changes nothing.
      */
@@ -940,8 +949,17 @@ export const conversions = {
     Lease: {
         request: "ProcessRequest",
     },
+    CheckpointRequest: {
+        lastEventId: "int64",
+        events: "NewEvent",
+        auxState: "bytes",
+    },
+    CheckpointResponse: {
+        lastEventId: "int64",
+    },
     CompleteRequest: {
         response: "ProcessResponse",
+        lastEventId: "int64",
     },
     CompleteResponse: {
         next: "Lease",
@@ -951,6 +969,7 @@ export const conversions = {
     },
     LeaseAnswer: {
         response: "ProcessResponse",
+        lastEventId: "int64",
     },
     CompleteBatchResponse: {
         outcomes: "AnswerOutcome",

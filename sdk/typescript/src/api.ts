@@ -377,6 +377,16 @@ export class WorkerService {
   }
 
   /**
+   * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+   * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+   * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+   * nothing. Only leases with may_checkpoint can store checkpoints.
+   */
+  checkpoint(request: CheckpointRequest, options?: CallOptions): Promise<CheckpointResponse> {
+    return this.send({ path: "WorkerService/Checkpoint", request: "CheckpointRequest", response: "CheckpointResponse", repeat: "always" }, request, options);
+  }
+
+  /**
    * Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
    * and changes nothing.
    */
@@ -3027,6 +3037,8 @@ export interface Lease {
    */
   traceparent?: string;
   tracestate?: string;
+  /** The worker may call Checkpoint: the task is a TIMEOUT or CANCEL of a process that is not a job. */
+  mayCheckpoint?: boolean;
 }
 
 export interface HeartbeatRequest {
@@ -3065,6 +3077,29 @@ export interface LeaseDirective {
   heartbeatInterval?: Duration;
 }
 
+export interface CheckpointRequest {
+  leaseToken?: string;
+  /**
+   * The last event of the process that the worker knows: last_event_id of the process in the lease,
+   * or of the last CheckpointResponse. The events of the checkpoint follow it.
+   */
+  lastEventId?: number;
+  /** All fields have the meaning and the limits of those of Result. */
+  events?: NewEvent[];
+  auxState?: Payload;
+  metadata?: JsonObject;
+}
+
+export interface CheckpointResponse {
+  /** of the process, for the next Checkpoint or the result */
+  lastEventId?: number;
+  /**
+   * Whether the worker should send the result soon: the process is being cancelled or suspended, or
+   * another task of it waits.
+   */
+  yield?: boolean;
+}
+
 export interface CompleteRequest {
   leaseToken?: string;
   response?: ProcessResponse;
@@ -3077,6 +3112,8 @@ export interface CompleteRequest {
    * no leases are returned; a Poll returns the error.
    */
   next?: PollRequest;
+  /** Required after checkpoints: last_event_id of the last CheckpointResponse. */
+  lastEventId?: number;
 }
 
 export interface JobResult {
@@ -3106,6 +3143,8 @@ export interface LeaseAnswer {
   response?: ProcessResponse;
   jobResult?: JobResult;
   cancelled?: Cancelled;
+  /** Required after checkpoints: last_event_id of the last CheckpointResponse. */
+  lastEventId?: number;
 }
 
 export interface CompleteBatchResponse {
@@ -4931,8 +4970,17 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   Lease: {
     request: "ProcessRequest",
   },
+  CheckpointRequest: {
+    lastEventId: "int64",
+    events: "NewEvent",
+    auxState: "bytes",
+  },
+  CheckpointResponse: {
+    lastEventId: "int64",
+  },
   CompleteRequest: {
     response: "ProcessResponse",
+    lastEventId: "int64",
   },
   CompleteResponse: {
     next: "Lease",
@@ -4942,6 +4990,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   },
   LeaseAnswer: {
     response: "ProcessResponse",
+    lastEventId: "int64",
   },
   CompleteBatchResponse: {
     outcomes: "AnswerOutcome",

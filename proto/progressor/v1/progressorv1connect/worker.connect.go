@@ -37,6 +37,9 @@ const (
 	WorkerServicePollProcedure = "/progressor.v1.WorkerService/Poll"
 	// WorkerServiceHeartbeatProcedure is the fully-qualified name of the WorkerService's Heartbeat RPC.
 	WorkerServiceHeartbeatProcedure = "/progressor.v1.WorkerService/Heartbeat"
+	// WorkerServiceCheckpointProcedure is the fully-qualified name of the WorkerService's Checkpoint
+	// RPC.
+	WorkerServiceCheckpointProcedure = "/progressor.v1.WorkerService/Checkpoint"
 	// WorkerServiceCompleteProcedure is the fully-qualified name of the WorkerService's Complete RPC.
 	WorkerServiceCompleteProcedure = "/progressor.v1.WorkerService/Complete"
 	// WorkerServiceCompleteBatchProcedure is the fully-qualified name of the WorkerService's
@@ -60,6 +63,11 @@ type WorkerServiceClient interface {
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
 	// Heartbeat extends leases and stores progress. The response contains a directive for each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
+	// Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+	// lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+	// again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+	// nothing. Only leases with may_checkpoint can store checkpoints.
+	Checkpoint(context.Context, *v1.CheckpointRequest) (*v1.CheckpointResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
@@ -99,6 +107,12 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+WorkerServiceHeartbeatProcedure,
 			connect.WithSchema(workerServiceMethods.ByName("Heartbeat")),
+			connect.WithClientOptions(opts...),
+		),
+		checkpoint: connect.NewClient[v1.CheckpointRequest, v1.CheckpointResponse](
+			httpClient,
+			baseURL+WorkerServiceCheckpointProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("Checkpoint")),
 			connect.WithClientOptions(opts...),
 		),
 		complete: connect.NewClient[v1.CompleteRequest, v1.CompleteResponse](
@@ -144,6 +158,7 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 type workerServiceClient struct {
 	poll          *connect.Client[v1.PollRequest, v1.PollResponse]
 	heartbeat     *connect.Client[v1.HeartbeatRequest, v1.HeartbeatResponse]
+	checkpoint    *connect.Client[v1.CheckpointRequest, v1.CheckpointResponse]
 	complete      *connect.Client[v1.CompleteRequest, v1.CompleteResponse]
 	completeBatch *connect.Client[v1.CompleteBatchRequest, v1.CompleteBatchResponse]
 	release       *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
@@ -164,6 +179,15 @@ func (c *workerServiceClient) Poll(ctx context.Context, req *v1.PollRequest) (*v
 // Heartbeat calls progressor.v1.WorkerService.Heartbeat.
 func (c *workerServiceClient) Heartbeat(ctx context.Context, req *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error) {
 	response, err := c.heartbeat.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Checkpoint calls progressor.v1.WorkerService.Checkpoint.
+func (c *workerServiceClient) Checkpoint(ctx context.Context, req *v1.CheckpointRequest) (*v1.CheckpointResponse, error) {
+	response, err := c.checkpoint.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -230,6 +254,11 @@ type WorkerServiceHandler interface {
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
 	// Heartbeat extends leases and stores progress. The response contains a directive for each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
+	// Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+	// lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+	// again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+	// nothing. Only leases with may_checkpoint can store checkpoints.
+	Checkpoint(context.Context, *v1.CheckpointRequest) (*v1.CheckpointResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
@@ -265,6 +294,12 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		WorkerServiceHeartbeatProcedure,
 		svc.Heartbeat,
 		connect.WithSchema(workerServiceMethods.ByName("Heartbeat")),
+		connect.WithHandlerOptions(opts...),
+	)
+	workerServiceCheckpointHandler := connect.NewUnaryHandlerSimple(
+		WorkerServiceCheckpointProcedure,
+		svc.Checkpoint,
+		connect.WithSchema(workerServiceMethods.ByName("Checkpoint")),
 		connect.WithHandlerOptions(opts...),
 	)
 	workerServiceCompleteHandler := connect.NewUnaryHandlerSimple(
@@ -309,6 +344,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServicePollHandler.ServeHTTP(w, r)
 		case WorkerServiceHeartbeatProcedure:
 			workerServiceHeartbeatHandler.ServeHTTP(w, r)
+		case WorkerServiceCheckpointProcedure:
+			workerServiceCheckpointHandler.ServeHTTP(w, r)
 		case WorkerServiceCompleteProcedure:
 			workerServiceCompleteHandler.ServeHTTP(w, r)
 		case WorkerServiceCompleteBatchProcedure:
@@ -336,6 +373,10 @@ func (UnimplementedWorkerServiceHandler) Poll(context.Context, *v1.PollRequest) 
 
 func (UnimplementedWorkerServiceHandler) Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.Heartbeat is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) Checkpoint(context.Context, *v1.CheckpointRequest) (*v1.CheckpointResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.Checkpoint is not implemented"))
 }
 
 func (UnimplementedWorkerServiceHandler) Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error) {

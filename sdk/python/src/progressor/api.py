@@ -2190,6 +2190,8 @@ class Lease(TypedDict, total=False):
     # Empty if the attempt is not traced.
     traceparent: str
     tracestate: str
+    # The worker may call Checkpoint: the task is a TIMEOUT or CANCEL of a process that is not a job.
+    may_checkpoint: bool
 
 
 class HeartbeatRequest(TypedDict, total=False):
@@ -2228,6 +2230,26 @@ class LeaseDirective(TypedDict, total=False):
     heartbeat_interval: Duration
 
 
+class CheckpointRequest(TypedDict, total=False):
+    lease_token: str
+    # The last event of the process that the worker knows: last_event_id of the process in the lease,
+    # or of the last CheckpointResponse. The events of the checkpoint follow it.
+    last_event_id: int
+    # All fields have the meaning and the limits of those of Result.
+    events: List[NewEvent]
+    aux_state: Payload
+    metadata: JsonObject
+
+
+CheckpointResponse = TypedDict("CheckpointResponse", {
+    # of the process, for the next Checkpoint or the result
+    "last_event_id": "int",
+    # Whether the worker should send the result soon: the process is being cancelled or suspended, or
+    # another task of it waits.
+    "yield": "bool",
+}, total=False)
+
+
 class CompleteRequest(TypedDict, total=False):
     lease_token: str
     response: ProcessResponse
@@ -2238,6 +2260,8 @@ class CompleteRequest(TypedDict, total=False):
     # Also leases the next tasks, in the same round trip. Its wait delays the response. If it fails,
     # no leases are returned; a Poll returns the error.
     next: PollRequest
+    # Required after checkpoints: last_event_id of the last CheckpointResponse.
+    last_event_id: int
 
 
 class JobResult(TypedDict, total=False):
@@ -2265,6 +2289,8 @@ class LeaseAnswer(TypedDict, total=False):
     response: ProcessResponse
     job_result: JobResult
     cancelled: Cancelled
+    # Required after checkpoints: last_event_id of the last CheckpointResponse.
+    last_event_id: int
 
 
 class CompleteBatchResponse(TypedDict, total=False):
@@ -4121,6 +4147,17 @@ class WorkerService:
         method = Method("WorkerService/Heartbeat", "HeartbeatRequest", "HeartbeatResponse", "always")
         return self._send(method, request, timeout, max_attempts)
 
+    def checkpoint(
+        self, request: CheckpointRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
+    ) -> CheckpointResponse:
+        """Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+        lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+        again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+        nothing. Only leases with may_checkpoint can store checkpoints.
+        """
+        method = Method("WorkerService/Checkpoint", "CheckpointRequest", "CheckpointResponse", "always")
+        return self._send(method, request, timeout, max_attempts)
+
     def complete(
         self, request: CompleteRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> CompleteResponse:
@@ -4760,12 +4797,14 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "Progress": {},
     "HeartbeatResponse": {"directives": "LeaseDirective"},
     "LeaseDirective": {},
-    "CompleteRequest": {"response": "ProcessResponse", "job_result": "JobResult", "cancelled": "Cancelled", "next": "PollRequest"},
+    "CheckpointRequest": {"last_event_id": "int64", "events": "NewEvent", "aux_state": "bytes"},
+    "CheckpointResponse": {"last_event_id": "int64"},
+    "CompleteRequest": {"response": "ProcessResponse", "job_result": "JobResult", "cancelled": "Cancelled", "next": "PollRequest", "last_event_id": "int64"},
     "JobResult": {},
     "Cancelled": {},
     "CompleteResponse": {"next": "Lease"},
     "CompleteBatchRequest": {"answers": "LeaseAnswer", "next": "PollRequest"},
-    "LeaseAnswer": {"response": "ProcessResponse", "job_result": "JobResult", "cancelled": "Cancelled"},
+    "LeaseAnswer": {"response": "ProcessResponse", "job_result": "JobResult", "cancelled": "Cancelled", "last_event_id": "int64"},
     "CompleteBatchResponse": {"outcomes": "AnswerOutcome", "next": "Lease"},
     "AnswerOutcome": {"error": "AnswerError"},
     "AnswerError": {"detail": "ErrorDetail"},

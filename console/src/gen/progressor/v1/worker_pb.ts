@@ -9,7 +9,7 @@ import { file_google_protobuf_duration, file_google_protobuf_struct, file_google
 import { file_progressor_v1_auth } from "./auth_pb";
 import type { ErrorDetail, Failure, TaskType } from "./process_pb";
 import { file_progressor_v1_process } from "./process_pb";
-import type { ProcessRequest, ProcessResponse } from "./processor_pb";
+import type { NewEvent, ProcessRequest, ProcessResponse } from "./processor_pb";
 import { file_progressor_v1_processor } from "./processor_pb";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -17,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/worker.proto.
  */
 export const file_progressor_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("Chpwcm9ncmVzc29yL3YxL3dvcmtlci5wcm90bxINcHJvZ3Jlc3Nvci52MSLKAQoLUG9sbFJlcXVlc3QSEgoKbmFtZXNwYWNlcxgBIAMoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJam9iX25hbWVzGAMgAygJEhIKCm1heF9sZWFzZXMYBCABKAUSJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglqb2JzX29ubHkYByABKAgiZAoMUG9sbFJlc3BvbnNlEiQKBmxlYXNlcxgBIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2USLgoGd29ya2VyGAIgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUiwwIKBUxlYXNlEhMKC2xlYXNlX3Rva2VuGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIuCgdyZXF1ZXN0GAMgASgLMh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBIfCgNqb2IYBCABKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIwCgxleHBpcmVzX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdHJhY2VwYXJlbnQYCCABKAkSEgoKdHJhY2VzdGF0ZRgJIAEoCSJOChBIZWFydGJlYXRSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRInCgViZWF0cxgCIAMoCzIYLnByb2dyZXNzb3IudjEuTGVhc2VCZWF0In4KCUxlYXNlQmVhdBITCgtsZWFzZV90b2tlbhgBIAEoCRIpCghwcm9ncmVzcxgCIAEoCzIXLnByb2dyZXNzb3IudjEuUHJvZ3Jlc3MSMQoObGVhc2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iXAoIUHJvZ3Jlc3MSDwoHcGVyY2VudBgBIAEoARIPCgdzdW1tYXJ5GAIgASgJEi4KB2RldGFpbHMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgSwuxgCInYKEUhlYXJ0YmVhdFJlc3BvbnNlEjEKCmRpcmVjdGl2ZXMYASADKAsyHS5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlEi4KBndvcmtlchgCIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlIssCCg5MZWFzZURpcmVjdGl2ZRITCgtsZWFzZV90b2tlbhgBIAEoCRI6CglkaXJlY3RpdmUYAiABKA4yJy5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlLkRpcmVjdGl2ZRIVCg1jYW5jZWxfcmVhc29uGAMgASgJEjAKDGV4cGlyZXNfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImgKCURpcmVjdGl2ZRIZChVESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIWChJESVJFQ1RJVkVfQ09OVElOVUUQARIUChBESVJFQ1RJVkVfQ0FOQ0VMEAISEgoORElSRUNUSVZFX0xPU1QQAyLtAQoPQ29tcGxldGVSZXF1ZXN0EhMKC2xlYXNlX3Rva2VuGAEgASgJEjIKCHJlc3BvbnNlGAIgASgLMh4ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVzcG9uc2VIABIuCgpqb2JfcmVzdWx0GAMgASgLMhgucHJvZ3Jlc3Nvci52MS5Kb2JSZXN1bHRIABItCgljYW5jZWxsZWQYBCABKAsyGC5wcm9ncmVzc29yLnYxLkNhbmNlbGxlZEgAEigKBG5leHQYBSABKAsyGi5wcm9ncmVzc29yLnYxLlBvbGxSZXF1ZXN0QggKBmFuc3dlciIzCglKb2JSZXN1bHQSJgoGcmVzdWx0GAEgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIhwKCUNhbmNlbGxlZBIPCgdtZXNzYWdlGAEgASgJIjYKEENvbXBsZXRlUmVzcG9uc2USIgoEbmV4dBgBIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2UibQoUQ29tcGxldGVCYXRjaFJlcXVlc3QSKwoHYW5zd2VycxgBIAMoCzIaLnByb2dyZXNzb3IudjEuTGVhc2VBbnN3ZXISKAoEbmV4dBgCIAEoCzIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QivwEKC0xlYXNlQW5zd2VyEhMKC2xlYXNlX3Rva2VuGAEgASgJEjIKCHJlc3BvbnNlGAIgASgLMh4ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVzcG9uc2VIABIuCgpqb2JfcmVzdWx0GAMgASgLMhgucHJvZ3Jlc3Nvci52MS5Kb2JSZXN1bHRIABItCgljYW5jZWxsZWQYBCABKAsyGC5wcm9ncmVzc29yLnYxLkNhbmNlbGxlZEgAQggKBmFuc3dlciJrChVDb21wbGV0ZUJhdGNoUmVzcG9uc2USLgoIb3V0Y29tZXMYASADKAsyHC5wcm9ncmVzc29yLnYxLkFuc3dlck91dGNvbWUSIgoEbmV4dBgCIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2UiOgoNQW5zd2VyT3V0Y29tZRIpCgVlcnJvchgBIAEoCzIaLnByb2dyZXNzb3IudjEuQW5zd2VyRXJyb3IiSgoLQW5zd2VyRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIqCgZkZXRhaWwYAiABKAsyGi5wcm9ncmVzc29yLnYxLkVycm9yRGV0YWlsInYKDlJlbGVhc2VSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRIUCgxsZWFzZV90b2tlbnMYAiADKAkSKAoFZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJZW5kX3BvbGxzGAQgASgIIhEKD1JlbGVhc2VSZXNwb25zZSJOChJMaXN0V29ya2Vyc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlYKE0xpc3RXb3JrZXJzUmVzcG9uc2USJgoHd29ya2VycxgBIAMoCzIVLnByb2dyZXNzb3IudjEuV29ya2VyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK1AQoGV29ya2VyEhEKCXdvcmtlcl9pZBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg4KBmxlYXNlcxgDIAEoBRIyCg5sYXN0X3NlZW5fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoJZGlyZWN0aXZlGAUgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUSDQoFb3duZXIYBiABKAkiTAoQR2V0V29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhIKCm1heF9sZWFzZXMYAyABKAUieQoRR2V0V29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXISKAoGbGVhc2VzGAIgAygLMhgucHJvZ3Jlc3Nvci52MS5IZWxkTGVhc2USEwoLbW9yZV9sZWFzZXMYAyABKAgi7wIKCUhlbGRMZWFzZRISCgpwcm9jZXNzX2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAMSKgoJdGFza190eXBlGAMgASgOMhcucHJvZ3Jlc3Nvci52MS5UYXNrVHlwZRIQCghqb2JfbmFtZRgEIAEoCRIPCgdhdHRlbXB0GAUgASgFEikKCHByb2dyZXNzGAYgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOaGVhcnRiZWF0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGV4cGlyZXNfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqYBChFTdG9wV29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEjEKCWRpcmVjdGl2ZRgDIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlEigKBWdyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgFIAEoCSI7ChJTdG9wV29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXIizQYKA0pvYhIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSKgoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUIEsLsYAhImCgVzdGF0ZRgFIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSKgoHb3B0aW9ucxgGIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIPCgdhdHRlbXB0GAcgASgFEigKCGZhaWx1cmVzGAggAygLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlEikKCHByb2dyZXNzGAkgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIsCgZyZXN1bHQYCiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISEgoKYmxvY2tlZF9vbhgLIAEoCRIRCgl3b3JrZXJfaWQYDCABKAkSMAoMY3JlYXRlZF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghydW5fdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcnVubmluZ190aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jYW5jZWxfcmVhc29uGBEgASgJEi0KC3dvcmtlcl9ydW5zGBIgAygLMhgucHJvZ3Jlc3Nvci52MS5Xb3JrZXJSdW4SNgoSbGVhc2VfZXhwaXJlc190aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVjYW5jZWxfcmVxdWVzdGVkX3RpbWUYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGQoMZmFpcm5lc3Nfa2V5GBYgASgJSACIAQFCDwoNX2ZhaXJuZXNzX2tleSKBBQoKSm9iT3B0aW9ucxIQCghwcmlvcml0eRgBIAEoBRIRCgltYXhfcmV0cnkYAiABKAUSJwoHYmFja29mZhgDIAEoCzIWLnByb2dyZXNzb3IudjEuQmFja29mZhIqCgd0aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKC2tlZXBfcmVzdWx0GAUgASgIEi0KCnJlc3VsdF90dGwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIcnVuX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBnVuaXF1ZRgIIAEoCzIVLnByb2dyZXNzb3IudjEuVW5pcXVlEgwKBHRhZ3MYCSADKAkSKwoHd29ya2VycxgKIAEoCzIaLnByb2dyZXNzb3IudjEuV29ya2VyR3JvdXASKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei8KDGNhbmNlbF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJoZWFydGJlYXRfaW50ZXJ2YWwYDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoNbWF4X3Rha2VvdmVycxgPIAEoBUgAiAEBEjEKDnN0YXJ0X2RlYWRsaW5lGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQhAKDl9tYXhfdGFrZW92ZXJzIscBCgdCYWNrb2ZmEioKB2luaXRpYWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoGZmFjdG9yGAIgASgBSACIAQESJgoDbWF4GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKBmppdHRlchgEIAEoAUgBiAEBEigKBXN0ZXBzGAUgAygLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgkKB19mYWN0b3JCCQoHX2ppdHRlciJ5CgZVbmlxdWUSCwoDa2V5GAEgASgJEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgVzY29wZRgDIAEoDjIaLnByb2dyZXNzb3IudjEuVW5pcXVlU2NvcGUSDwoHcmVwbGFjZRgEIAEoCCJGCgtXb3JrZXJHcm91cBINCgVjb3VudBgBIAEoBRISCgp3b3JrZXJfaWRzGAIgAygJEhQKDG1heF9mYWlsdXJlcxgDIAEoBSKUAgoJV29ya2VyUnVuEhEKCXdvcmtlcl9pZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIsCgZyZXN1bHQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISMAoMcnVubmluZ190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgHIAEoBSqJAQoPV29ya2VyRGlyZWN0aXZlEiAKHFdPUktFUl9ESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIdChlXT1JLRVJfRElSRUNUSVZFX0NPTlRJTlVFEAESGgoWV09SS0VSX0RJUkVDVElWRV9RVUlFVBACEhkKFVdPUktFUl9ESVJFQ1RJVkVfU1RPUBADKu8BCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNKT0JfU1RBVEVfU0NIRURVTEVEEAESFwoTSk9CX1NUQVRFX0FWQUlMQUJMRRACEhUKEUpPQl9TVEFURV9SVU5OSU5HEAMSFwoTSk9CX1NUQVRFX1JFVFJZQUJMRRAEEh4KGkpPQl9TVEFURV9DQU5DRUxfUkVRVUVTVEVEEAUSFwoTSk9CX1NUQVRFX1NVQ0NFRURFRBAGEhQKEEpPQl9TVEFURV9GQUlMRUQQBxIXChNKT0JfU1RBVEVfQ0FOQ0VMTEVEEAgqXgoLVW5pcXVlU2NvcGUSHAoYVU5JUVVFX1NDT1BFX1VOU1BFQ0lGSUVEEAASFwoTVU5JUVVFX1NDT1BFX0FDVElWRRABEhgKFFVOSVFVRV9TQ09QRV9XQUlUSU5HEAIy3AUKDVdvcmtlclNlcnZpY2USSQoEUG9sbBIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QaGy5wcm9ncmVzc29yLnYxLlBvbGxSZXNwb25zZSIIorsYBAgGEAESWAoJSGVhcnRiZWF0Eh8ucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXNwb25zZSIIorsYBAgGEAMSVQoIQ29tcGxldGUSHi5wcm9ncmVzc29yLnYxLkNvbXBsZXRlUmVxdWVzdBofLnByb2dyZXNzb3IudjEuQ29tcGxldGVSZXNwb25zZSIIorsYBAgGEAMSZAoNQ29tcGxldGVCYXRjaBIjLnByb2dyZXNzb3IudjEuQ29tcGxldGVCYXRjaFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkNvbXBsZXRlQmF0Y2hSZXNwb25zZSIIorsYBAgGEAMSUgoHUmVsZWFzZRIdLnByb2dyZXNzb3IudjEuUmVsZWFzZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlJlbGVhc2VSZXNwb25zZSIIorsYBAgGEAMSXgoLTGlzdFdvcmtlcnMSIS5wcm9ncmVzc29yLnYxLkxpc3RXb3JrZXJzUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuTGlzdFdvcmtlcnNSZXNwb25zZSIIorsYBAgKEAESWAoJR2V0V29ya2VyEh8ucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXNwb25zZSIIorsYBAgBEAESWwoKU3RvcFdvcmtlchIgLnByb2dyZXNzb3IudjEuU3RvcFdvcmtlclJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlN0b3BXb3JrZXJSZXNwb25zZSIIorsYBAgEEAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_process, file_progressor_v1_processor]);
+  fileDesc("Chpwcm9ncmVzc29yL3YxL3dvcmtlci5wcm90bxINcHJvZ3Jlc3Nvci52MSLKAQoLUG9sbFJlcXVlc3QSEgoKbmFtZXNwYWNlcxgBIAMoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJam9iX25hbWVzGAMgAygJEhIKCm1heF9sZWFzZXMYBCABKAUSJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglqb2JzX29ubHkYByABKAgiZAoMUG9sbFJlc3BvbnNlEiQKBmxlYXNlcxgBIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2USLgoGd29ya2VyGAIgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUi2wIKBUxlYXNlEhMKC2xlYXNlX3Rva2VuGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIuCgdyZXF1ZXN0GAMgASgLMh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBIfCgNqb2IYBCABKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIwCgxleHBpcmVzX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdHJhY2VwYXJlbnQYCCABKAkSEgoKdHJhY2VzdGF0ZRgJIAEoCRIWCg5tYXlfY2hlY2twb2ludBgKIAEoCCJOChBIZWFydGJlYXRSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRInCgViZWF0cxgCIAMoCzIYLnByb2dyZXNzb3IudjEuTGVhc2VCZWF0In4KCUxlYXNlQmVhdBITCgtsZWFzZV90b2tlbhgBIAEoCRIpCghwcm9ncmVzcxgCIAEoCzIXLnByb2dyZXNzb3IudjEuUHJvZ3Jlc3MSMQoObGVhc2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iXAoIUHJvZ3Jlc3MSDwoHcGVyY2VudBgBIAEoARIPCgdzdW1tYXJ5GAIgASgJEi4KB2RldGFpbHMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgSwuxgCInYKEUhlYXJ0YmVhdFJlc3BvbnNlEjEKCmRpcmVjdGl2ZXMYASADKAsyHS5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlEi4KBndvcmtlchgCIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlIssCCg5MZWFzZURpcmVjdGl2ZRITCgtsZWFzZV90b2tlbhgBIAEoCRI6CglkaXJlY3RpdmUYAiABKA4yJy5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlLkRpcmVjdGl2ZRIVCg1jYW5jZWxfcmVhc29uGAMgASgJEjAKDGV4cGlyZXNfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImgKCURpcmVjdGl2ZRIZChVESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIWChJESVJFQ1RJVkVfQ09OVElOVUUQARIUChBESVJFQ1RJVkVfQ0FOQ0VMEAISEgoORElSRUNUSVZFX0xPU1QQAyK5AQoRQ2hlY2twb2ludFJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSFQoNbGFzdF9ldmVudF9pZBgCIAEoAxInCgZldmVudHMYAyADKAsyFy5wcm9ncmVzc29yLnYxLk5ld0V2ZW50EhYKCWF1eF9zdGF0ZRgEIAEoDEgAiAEBEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIMCgpfYXV4X3N0YXRlIjoKEkNoZWNrcG9pbnRSZXNwb25zZRIVCg1sYXN0X2V2ZW50X2lkGAEgASgDEg0KBXlpZWxkGAIgASgIIoQCCg9Db21wbGV0ZVJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSMgoIcmVzcG9uc2UYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZUgAEi4KCmpvYl9yZXN1bHQYAyABKAsyGC5wcm9ncmVzc29yLnYxLkpvYlJlc3VsdEgAEi0KCWNhbmNlbGxlZBgEIAEoCzIYLnByb2dyZXNzb3IudjEuQ2FuY2VsbGVkSAASKAoEbmV4dBgFIAEoCzIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QSFQoNbGFzdF9ldmVudF9pZBgGIAEoA0IICgZhbnN3ZXIiMwoJSm9iUmVzdWx0EiYKBnJlc3VsdBgBIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSIcCglDYW5jZWxsZWQSDwoHbWVzc2FnZRgBIAEoCSI2ChBDb21wbGV0ZVJlc3BvbnNlEiIKBG5leHQYASADKAsyFC5wcm9ncmVzc29yLnYxLkxlYXNlIm0KFENvbXBsZXRlQmF0Y2hSZXF1ZXN0EisKB2Fuc3dlcnMYASADKAsyGi5wcm9ncmVzc29yLnYxLkxlYXNlQW5zd2VyEigKBG5leHQYAiABKAsyGi5wcm9ncmVzc29yLnYxLlBvbGxSZXF1ZXN0ItYBCgtMZWFzZUFuc3dlchITCgtsZWFzZV90b2tlbhgBIAEoCRIyCghyZXNwb25zZRgCIAEoCzIeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlSAASLgoKam9iX3Jlc3VsdBgDIAEoCzIYLnByb2dyZXNzb3IudjEuSm9iUmVzdWx0SAASLQoJY2FuY2VsbGVkGAQgASgLMhgucHJvZ3Jlc3Nvci52MS5DYW5jZWxsZWRIABIVCg1sYXN0X2V2ZW50X2lkGAUgASgDQggKBmFuc3dlciJrChVDb21wbGV0ZUJhdGNoUmVzcG9uc2USLgoIb3V0Y29tZXMYASADKAsyHC5wcm9ncmVzc29yLnYxLkFuc3dlck91dGNvbWUSIgoEbmV4dBgCIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2UiOgoNQW5zd2VyT3V0Y29tZRIpCgVlcnJvchgBIAEoCzIaLnByb2dyZXNzb3IudjEuQW5zd2VyRXJyb3IiSgoLQW5zd2VyRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIqCgZkZXRhaWwYAiABKAsyGi5wcm9ncmVzc29yLnYxLkVycm9yRGV0YWlsInYKDlJlbGVhc2VSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRIUCgxsZWFzZV90b2tlbnMYAiADKAkSKAoFZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJZW5kX3BvbGxzGAQgASgIIhEKD1JlbGVhc2VSZXNwb25zZSJOChJMaXN0V29ya2Vyc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlYKE0xpc3RXb3JrZXJzUmVzcG9uc2USJgoHd29ya2VycxgBIAMoCzIVLnByb2dyZXNzb3IudjEuV29ya2VyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK1AQoGV29ya2VyEhEKCXdvcmtlcl9pZBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg4KBmxlYXNlcxgDIAEoBRIyCg5sYXN0X3NlZW5fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoJZGlyZWN0aXZlGAUgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUSDQoFb3duZXIYBiABKAkiTAoQR2V0V29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhIKCm1heF9sZWFzZXMYAyABKAUieQoRR2V0V29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXISKAoGbGVhc2VzGAIgAygLMhgucHJvZ3Jlc3Nvci52MS5IZWxkTGVhc2USEwoLbW9yZV9sZWFzZXMYAyABKAgi7wIKCUhlbGRMZWFzZRISCgpwcm9jZXNzX2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAMSKgoJdGFza190eXBlGAMgASgOMhcucHJvZ3Jlc3Nvci52MS5UYXNrVHlwZRIQCghqb2JfbmFtZRgEIAEoCRIPCgdhdHRlbXB0GAUgASgFEikKCHByb2dyZXNzGAYgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOaGVhcnRiZWF0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGV4cGlyZXNfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqYBChFTdG9wV29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEjEKCWRpcmVjdGl2ZRgDIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlEigKBWdyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgFIAEoCSI7ChJTdG9wV29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXIizQYKA0pvYhIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSKgoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUIEsLsYAhImCgVzdGF0ZRgFIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSKgoHb3B0aW9ucxgGIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIPCgdhdHRlbXB0GAcgASgFEigKCGZhaWx1cmVzGAggAygLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlEikKCHByb2dyZXNzGAkgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIsCgZyZXN1bHQYCiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISEgoKYmxvY2tlZF9vbhgLIAEoCRIRCgl3b3JrZXJfaWQYDCABKAkSMAoMY3JlYXRlZF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghydW5fdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcnVubmluZ190aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jYW5jZWxfcmVhc29uGBEgASgJEi0KC3dvcmtlcl9ydW5zGBIgAygLMhgucHJvZ3Jlc3Nvci52MS5Xb3JrZXJSdW4SNgoSbGVhc2VfZXhwaXJlc190aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVjYW5jZWxfcmVxdWVzdGVkX3RpbWUYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGQoMZmFpcm5lc3Nfa2V5GBYgASgJSACIAQFCDwoNX2ZhaXJuZXNzX2tleSKBBQoKSm9iT3B0aW9ucxIQCghwcmlvcml0eRgBIAEoBRIRCgltYXhfcmV0cnkYAiABKAUSJwoHYmFja29mZhgDIAEoCzIWLnByb2dyZXNzb3IudjEuQmFja29mZhIqCgd0aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKC2tlZXBfcmVzdWx0GAUgASgIEi0KCnJlc3VsdF90dGwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIcnVuX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBnVuaXF1ZRgIIAEoCzIVLnByb2dyZXNzb3IudjEuVW5pcXVlEgwKBHRhZ3MYCSADKAkSKwoHd29ya2VycxgKIAEoCzIaLnByb2dyZXNzb3IudjEuV29ya2VyR3JvdXASKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei8KDGNhbmNlbF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJoZWFydGJlYXRfaW50ZXJ2YWwYDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoNbWF4X3Rha2VvdmVycxgPIAEoBUgAiAEBEjEKDnN0YXJ0X2RlYWRsaW5lGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQhAKDl9tYXhfdGFrZW92ZXJzIscBCgdCYWNrb2ZmEioKB2luaXRpYWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoGZmFjdG9yGAIgASgBSACIAQESJgoDbWF4GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKBmppdHRlchgEIAEoAUgBiAEBEigKBXN0ZXBzGAUgAygLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgkKB19mYWN0b3JCCQoHX2ppdHRlciJ5CgZVbmlxdWUSCwoDa2V5GAEgASgJEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgVzY29wZRgDIAEoDjIaLnByb2dyZXNzb3IudjEuVW5pcXVlU2NvcGUSDwoHcmVwbGFjZRgEIAEoCCJGCgtXb3JrZXJHcm91cBINCgVjb3VudBgBIAEoBRISCgp3b3JrZXJfaWRzGAIgAygJEhQKDG1heF9mYWlsdXJlcxgDIAEoBSKUAgoJV29ya2VyUnVuEhEKCXdvcmtlcl9pZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIsCgZyZXN1bHQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISMAoMcnVubmluZ190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgHIAEoBSqJAQoPV29ya2VyRGlyZWN0aXZlEiAKHFdPUktFUl9ESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIdChlXT1JLRVJfRElSRUNUSVZFX0NPTlRJTlVFEAESGgoWV09SS0VSX0RJUkVDVElWRV9RVUlFVBACEhkKFVdPUktFUl9ESVJFQ1RJVkVfU1RPUBADKu8BCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNKT0JfU1RBVEVfU0NIRURVTEVEEAESFwoTSk9CX1NUQVRFX0FWQUlMQUJMRRACEhUKEUpPQl9TVEFURV9SVU5OSU5HEAMSFwoTSk9CX1NUQVRFX1JFVFJZQUJMRRAEEh4KGkpPQl9TVEFURV9DQU5DRUxfUkVRVUVTVEVEEAUSFwoTSk9CX1NUQVRFX1NVQ0NFRURFRBAGEhQKEEpPQl9TVEFURV9GQUlMRUQQBxIXChNKT0JfU1RBVEVfQ0FOQ0VMTEVEEAgqXgoLVW5pcXVlU2NvcGUSHAoYVU5JUVVFX1NDT1BFX1VOU1BFQ0lGSUVEEAASFwoTVU5JUVVFX1NDT1BFX0FDVElWRRABEhgKFFVOSVFVRV9TQ09QRV9XQUlUSU5HEAIyuQYKDVdvcmtlclNlcnZpY2USSQoEUG9sbBIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QaGy5wcm9ncmVzc29yLnYxLlBvbGxSZXNwb25zZSIIorsYBAgGEAESWAoJSGVhcnRiZWF0Eh8ucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXNwb25zZSIIorsYBAgGEAMSWwoKQ2hlY2twb2ludBIgLnByb2dyZXNzb3IudjEuQ2hlY2twb2ludFJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLkNoZWNrcG9pbnRSZXNwb25zZSIIorsYBAgGEAMSVQoIQ29tcGxldGUSHi5wcm9ncmVzc29yLnYxLkNvbXBsZXRlUmVxdWVzdBofLnByb2dyZXNzb3IudjEuQ29tcGxldGVSZXNwb25zZSIIorsYBAgGEAMSZAoNQ29tcGxldGVCYXRjaBIjLnByb2dyZXNzb3IudjEuQ29tcGxldGVCYXRjaFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkNvbXBsZXRlQmF0Y2hSZXNwb25zZSIIorsYBAgGEAMSUgoHUmVsZWFzZRIdLnByb2dyZXNzb3IudjEuUmVsZWFzZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlJlbGVhc2VSZXNwb25zZSIIorsYBAgGEAMSXgoLTGlzdFdvcmtlcnMSIS5wcm9ncmVzc29yLnYxLkxpc3RXb3JrZXJzUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuTGlzdFdvcmtlcnNSZXNwb25zZSIIorsYBAgKEAESWAoJR2V0V29ya2VyEh8ucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXNwb25zZSIIorsYBAgBEAESWwoKU3RvcFdvcmtlchIgLnByb2dyZXNzb3IudjEuU3RvcFdvcmtlclJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlN0b3BXb3JrZXJSZXNwb25zZSIIorsYBAgEEAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_process, file_progressor_v1_processor]);
 
 /**
  * @generated from message progressor.v1.PollRequest
@@ -153,6 +153,13 @@ export type Lease = Message<"progressor.v1.Lease"> & {
    * @generated from field: string tracestate = 9;
    */
   tracestate: string;
+
+  /**
+   * The worker may call Checkpoint: the task is a TIMEOUT or CANCEL of a process that is not a job.
+   *
+   * @generated from field: bool may_checkpoint = 10;
+   */
+  mayCheckpoint: boolean;
 };
 
 /**
@@ -345,6 +352,75 @@ export const LeaseDirective_DirectiveSchema: GenEnum<LeaseDirective_Directive> =
   enumDesc(file_progressor_v1_worker, 7, 0);
 
 /**
+ * @generated from message progressor.v1.CheckpointRequest
+ */
+export type CheckpointRequest = Message<"progressor.v1.CheckpointRequest"> & {
+  /**
+   * @generated from field: string lease_token = 1;
+   */
+  leaseToken: string;
+
+  /**
+   * The last event of the process that the worker knows: last_event_id of the process in the lease,
+   * or of the last CheckpointResponse. The events of the checkpoint follow it.
+   *
+   * @generated from field: int64 last_event_id = 2;
+   */
+  lastEventId: bigint;
+
+  /**
+   * All fields have the meaning and the limits of those of Result.
+   *
+   * @generated from field: repeated progressor.v1.NewEvent events = 3;
+   */
+  events: NewEvent[];
+
+  /**
+   * @generated from field: optional bytes aux_state = 4;
+   */
+  auxState?: Uint8Array | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Struct metadata = 5;
+   */
+  metadata?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.CheckpointRequest.
+ * Use `create(CheckpointRequestSchema)` to create a new message.
+ */
+export const CheckpointRequestSchema: GenMessage<CheckpointRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_worker, 8);
+
+/**
+ * @generated from message progressor.v1.CheckpointResponse
+ */
+export type CheckpointResponse = Message<"progressor.v1.CheckpointResponse"> & {
+  /**
+   * of the process, for the next Checkpoint or the result
+   *
+   * @generated from field: int64 last_event_id = 1;
+   */
+  lastEventId: bigint;
+
+  /**
+   * Whether the worker should send the result soon: the process is being cancelled or suspended, or
+   * another task of it waits.
+   *
+   * @generated from field: bool yield = 2;
+   */
+  yield: boolean;
+};
+
+/**
+ * Describes the message progressor.v1.CheckpointResponse.
+ * Use `create(CheckpointResponseSchema)` to create a new message.
+ */
+export const CheckpointResponseSchema: GenMessage<CheckpointResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_worker, 9);
+
+/**
  * @generated from message progressor.v1.CompleteRequest
  */
 export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
@@ -387,6 +463,13 @@ export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
    * @generated from field: progressor.v1.PollRequest next = 5;
    */
   next?: PollRequest | undefined;
+
+  /**
+   * Required after checkpoints: last_event_id of the last CheckpointResponse.
+   *
+   * @generated from field: int64 last_event_id = 6;
+   */
+  lastEventId: bigint;
 };
 
 /**
@@ -394,7 +477,7 @@ export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
  * Use `create(CompleteRequestSchema)` to create a new message.
  */
 export const CompleteRequestSchema: GenMessage<CompleteRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 8);
+  messageDesc(file_progressor_v1_worker, 10);
 
 /**
  * @generated from message progressor.v1.JobResult
@@ -411,7 +494,7 @@ export type JobResult = Message<"progressor.v1.JobResult"> & {
  * Use `create(JobResultSchema)` to create a new message.
  */
 export const JobResultSchema: GenMessage<JobResult> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 9);
+  messageDesc(file_progressor_v1_worker, 11);
 
 /**
  * @generated from message progressor.v1.Cancelled
@@ -428,7 +511,7 @@ export type Cancelled = Message<"progressor.v1.Cancelled"> & {
  * Use `create(CancelledSchema)` to create a new message.
  */
 export const CancelledSchema: GenMessage<Cancelled> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 10);
+  messageDesc(file_progressor_v1_worker, 12);
 
 /**
  * @generated from message progressor.v1.CompleteResponse
@@ -445,7 +528,7 @@ export type CompleteResponse = Message<"progressor.v1.CompleteResponse"> & {
  * Use `create(CompleteResponseSchema)` to create a new message.
  */
 export const CompleteResponseSchema: GenMessage<CompleteResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 11);
+  messageDesc(file_progressor_v1_worker, 13);
 
 /**
  * @generated from message progressor.v1.CompleteBatchRequest
@@ -472,7 +555,7 @@ export type CompleteBatchRequest = Message<"progressor.v1.CompleteBatchRequest">
  * Use `create(CompleteBatchRequestSchema)` to create a new message.
  */
 export const CompleteBatchRequestSchema: GenMessage<CompleteBatchRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 12);
+  messageDesc(file_progressor_v1_worker, 14);
 
 /**
  * @generated from message progressor.v1.LeaseAnswer
@@ -507,6 +590,13 @@ export type LeaseAnswer = Message<"progressor.v1.LeaseAnswer"> & {
     value: Cancelled;
     case: "cancelled";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * Required after checkpoints: last_event_id of the last CheckpointResponse.
+   *
+   * @generated from field: int64 last_event_id = 5;
+   */
+  lastEventId: bigint;
 };
 
 /**
@@ -514,7 +604,7 @@ export type LeaseAnswer = Message<"progressor.v1.LeaseAnswer"> & {
  * Use `create(LeaseAnswerSchema)` to create a new message.
  */
 export const LeaseAnswerSchema: GenMessage<LeaseAnswer> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 13);
+  messageDesc(file_progressor_v1_worker, 15);
 
 /**
  * @generated from message progressor.v1.CompleteBatchResponse
@@ -540,7 +630,7 @@ export type CompleteBatchResponse = Message<"progressor.v1.CompleteBatchResponse
  * Use `create(CompleteBatchResponseSchema)` to create a new message.
  */
 export const CompleteBatchResponseSchema: GenMessage<CompleteBatchResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 14);
+  messageDesc(file_progressor_v1_worker, 16);
 
 /**
  * @generated from message progressor.v1.AnswerOutcome
@@ -559,7 +649,7 @@ export type AnswerOutcome = Message<"progressor.v1.AnswerOutcome"> & {
  * Use `create(AnswerOutcomeSchema)` to create a new message.
  */
 export const AnswerOutcomeSchema: GenMessage<AnswerOutcome> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 15);
+  messageDesc(file_progressor_v1_worker, 17);
 
 /**
  * @generated from message progressor.v1.AnswerError
@@ -583,7 +673,7 @@ export type AnswerError = Message<"progressor.v1.AnswerError"> & {
  * Use `create(AnswerErrorSchema)` to create a new message.
  */
 export const AnswerErrorSchema: GenMessage<AnswerError> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 16);
+  messageDesc(file_progressor_v1_worker, 18);
 
 /**
  * @generated from message progressor.v1.ReleaseRequest
@@ -622,7 +712,7 @@ export type ReleaseRequest = Message<"progressor.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 17);
+  messageDesc(file_progressor_v1_worker, 19);
 
 /**
  * @generated from message progressor.v1.ReleaseResponse
@@ -635,7 +725,7 @@ export type ReleaseResponse = Message<"progressor.v1.ReleaseResponse"> & {
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 18);
+  messageDesc(file_progressor_v1_worker, 20);
 
 /**
  * @generated from message progressor.v1.ListWorkersRequest
@@ -662,7 +752,7 @@ export type ListWorkersRequest = Message<"progressor.v1.ListWorkersRequest"> & {
  * Use `create(ListWorkersRequestSchema)` to create a new message.
  */
 export const ListWorkersRequestSchema: GenMessage<ListWorkersRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 19);
+  messageDesc(file_progressor_v1_worker, 21);
 
 /**
  * @generated from message progressor.v1.ListWorkersResponse
@@ -684,7 +774,7 @@ export type ListWorkersResponse = Message<"progressor.v1.ListWorkersResponse"> &
  * Use `create(ListWorkersResponseSchema)` to create a new message.
  */
 export const ListWorkersResponseSchema: GenMessage<ListWorkersResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 20);
+  messageDesc(file_progressor_v1_worker, 22);
 
 /**
  * @generated from message progressor.v1.Worker
@@ -732,7 +822,7 @@ export type Worker = Message<"progressor.v1.Worker"> & {
  * Use `create(WorkerSchema)` to create a new message.
  */
 export const WorkerSchema: GenMessage<Worker> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 21);
+  messageDesc(file_progressor_v1_worker, 23);
 
 /**
  * @generated from message progressor.v1.GetWorkerRequest
@@ -761,7 +851,7 @@ export type GetWorkerRequest = Message<"progressor.v1.GetWorkerRequest"> & {
  * Use `create(GetWorkerRequestSchema)` to create a new message.
  */
 export const GetWorkerRequestSchema: GenMessage<GetWorkerRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 22);
+  messageDesc(file_progressor_v1_worker, 24);
 
 /**
  * @generated from message progressor.v1.GetWorkerResponse
@@ -792,7 +882,7 @@ export type GetWorkerResponse = Message<"progressor.v1.GetWorkerResponse"> & {
  * Use `create(GetWorkerResponseSchema)` to create a new message.
  */
 export const GetWorkerResponseSchema: GenMessage<GetWorkerResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 23);
+  messageDesc(file_progressor_v1_worker, 25);
 
 /**
  * HeldLease is a task that a worker has leased.
@@ -867,7 +957,7 @@ export type HeldLease = Message<"progressor.v1.HeldLease"> & {
  * Use `create(HeldLeaseSchema)` to create a new message.
  */
 export const HeldLeaseSchema: GenMessage<HeldLease> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 24);
+  messageDesc(file_progressor_v1_worker, 26);
 
 /**
  * @generated from message progressor.v1.StopWorkerRequest
@@ -908,7 +998,7 @@ export type StopWorkerRequest = Message<"progressor.v1.StopWorkerRequest"> & {
  * Use `create(StopWorkerRequestSchema)` to create a new message.
  */
 export const StopWorkerRequestSchema: GenMessage<StopWorkerRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 25);
+  messageDesc(file_progressor_v1_worker, 27);
 
 /**
  * @generated from message progressor.v1.StopWorkerResponse
@@ -925,7 +1015,7 @@ export type StopWorkerResponse = Message<"progressor.v1.StopWorkerResponse"> & {
  * Use `create(StopWorkerResponseSchema)` to create a new message.
  */
 export const StopWorkerResponseSchema: GenMessage<StopWorkerResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 26);
+  messageDesc(file_progressor_v1_worker, 28);
 
 /**
  * A job is a process that runs once, from its start to its end. It has a name, args and options.
@@ -1067,7 +1157,7 @@ export type Job = Message<"progressor.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 27);
+  messageDesc(file_progressor_v1_worker, 29);
 
 /**
  * @generated from message progressor.v1.JobOptions
@@ -1188,7 +1278,7 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
  * Use `create(JobOptionsSchema)` to create a new message.
  */
 export const JobOptionsSchema: GenMessage<JobOptions> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 28);
+  messageDesc(file_progressor_v1_worker, 30);
 
 /**
  * @generated from message progressor.v1.Backoff
@@ -1230,7 +1320,7 @@ export type Backoff = Message<"progressor.v1.Backoff"> & {
  * Use `create(BackoffSchema)` to create a new message.
  */
 export const BackoffSchema: GenMessage<Backoff> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 29);
+  messageDesc(file_progressor_v1_worker, 31);
 
 /**
  * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
@@ -1274,7 +1364,7 @@ export type Unique = Message<"progressor.v1.Unique"> & {
  * Use `create(UniqueSchema)` to create a new message.
  */
 export const UniqueSchema: GenMessage<Unique> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 30);
+  messageDesc(file_progressor_v1_worker, 32);
 
 /**
  * WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
@@ -1310,7 +1400,7 @@ export type WorkerGroup = Message<"progressor.v1.WorkerGroup"> & {
  * Use `create(WorkerGroupSchema)` to create a new message.
  */
 export const WorkerGroupSchema: GenMessage<WorkerGroup> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 31);
+  messageDesc(file_progressor_v1_worker, 33);
 
 /**
  * @generated from message progressor.v1.WorkerRun
@@ -1361,7 +1451,7 @@ export type WorkerRun = Message<"progressor.v1.WorkerRun"> & {
  * Use `create(WorkerRunSchema)` to create a new message.
  */
 export const WorkerRunSchema: GenMessage<WorkerRun> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 32);
+  messageDesc(file_progressor_v1_worker, 34);
 
 /**
  * WorkerDirective is a command to a worker.
@@ -1524,6 +1614,19 @@ export const WorkerService: GenService<{
     methodKind: "unary";
     input: typeof HeartbeatRequestSchema;
     output: typeof HeartbeatResponseSchema;
+  },
+  /**
+   * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
+   * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
+   * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
+   * nothing. Only leases with may_checkpoint can store checkpoints.
+   *
+   * @generated from rpc progressor.v1.WorkerService.Checkpoint
+   */
+  checkpoint: {
+    methodKind: "unary";
+    input: typeof CheckpointRequestSchema;
+    output: typeof CheckpointResponseSchema;
   },
   /**
    * Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION

@@ -29,6 +29,7 @@ type heldLease struct {
 	began   time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	made    checkpoints
 
 	mu           sync.Mutex
 	expires      time.Time // by this worker's clock
@@ -55,6 +56,7 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
 	}
 	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
+	h.made.held = h
 	return h
 }
 
@@ -97,14 +99,21 @@ func (r *workerRun) execute(h *heldLease) {
 	resp, err := r.attempt(ctx, h)
 	cause := context.Cause(ctx)
 	stop()
+	lastEventID, unknown := h.made.end()
 	delay, released := releaseDelay(err)
+	if unknown != nil {
+		r.options.logger.Warn("checkpoint may be lost; releasing the task", append(h.logAttrs(), "error", unknown)...)
+		released = true
+	}
 	if err != nil || resp.GetFailure() != nil {
 		r.sendProgress(h)
 	}
 	h.mu.Lock()
 	lost := h.lost
 	if !lost && !released {
-		h.answer = answerOf(h.lease, resp, err, cause)
+		if h.answer = answerOf(h.lease, resp, err, cause); h.answer != nil {
+			h.answer.LastEventId = lastEventID
+		}
 	}
 	answered := h.answer != nil
 	h.mu.Unlock()
@@ -146,6 +155,9 @@ func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
 // attempt calls the handler of a lease and encodes the response. A panic fails this attempt only.
 func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressorv1.ProcessResponse, err error) {
 	l := h.lease
+	if l.GetMayCheckpoint() {
+		ctx = processor.WithCheckpointer(ctx, &h.made)
+	}
 	defer func() {
 		if v := recover(); v != nil { // http.ErrAbortHandler, which Guard passes on
 			resp, err = nil, processor.Fail(process.ReasonPanic, "the handler panicked: %v", v)

@@ -113,7 +113,8 @@ func NewWorker(c *Client, namespaces []string, opts ...WorkerOption) *Worker {
 func (w *Worker) ID() string { return w.options.id }
 
 // HandleProcesses registers p for all processes that are not jobs, and for jobs without another
-// handler. p receives all their tasks, as if they were pushed to it.
+// handler. p receives all their tasks, as if they were pushed to it. It may also store checkpoints:
+// see processor.Checkpoint.
 func (w *Worker) HandleProcesses(p processor.Processor) { w.rest = p }
 
 // HandleJobs registers p for all jobs without another handler, with any name. p receives an

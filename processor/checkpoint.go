@@ -24,15 +24,16 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // the process with the events of the checkpoint. The result of the attempt is added to them.
 //
 // Only a TIMEOUT or CANCEL task can store checkpoints, because it cannot be rejected and its
-// failures are retried. The processor must run inside the engine's program. Otherwise the error is
-// ErrNoCheckpoints. A checkpoint has at least one event, and the limits of a result.
+// failures are retried. The processor must run inside the engine's program or in a client.Worker.
+// Otherwise the error is ErrNoCheckpoints. A checkpoint has at least one event, and the limits of a
+// result.
 //
 // If the error is process.ErrFenced, the attempt is already over, and its result will not be stored
-// either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored:
-// the engine ignores the result of the attempt, and another attempt follows.
+// either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored: the result
+// of the attempt is ignored, and another attempt follows.
 //
 // yield reports that the attempt should end with a result soon: the process is being cancelled or
-// suspended, another task of it waits, or the engine stops.
+// suspended, another task of it waits, or the engine or the worker stops.
 func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	c := CheckpointerOf(ctx)
 	switch {

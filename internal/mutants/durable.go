@@ -166,6 +166,50 @@ var durableMutants = []mutant{
 		packages: "./engine", run: "TestCheckpointsThatAreRefused",
 	},
 	{
+		name: "checkpoint-repeated-with-other-events", breaks: "a checkpoint replaces no other one",
+		file: "engine/checkpoint.go", old: "return saved.Yield, e.checkRepeated(made)",
+		planted:  "return saved.Yield, nil",
+		packages: "./engine/rpc", run: "TestCheckpointsThatAreRejected",
+	},
+	{
+		name: "checkpoint-of-cached-lease", breaks: "a result follows the checkpoints of its lease on this node",
+		file: "engine/pull/answers.go", old: "s.leased.current(t)", planted: "s.leased.get(t)",
+		packages: "./engine/rpc", run: "TestCheckpoint$",
+	},
+	{
+		name: "checkpoint-on-another-node", breaks: "a result follows checkpoints that another node stored",
+		file: "engine/pull/answers.go", old: "l != nil && a.LastEventID == 0 {", planted: "l != nil {",
+		packages: "./client", run: "TestCheckpointsOnAnyNode",
+	},
+	{
+		name: "worker-hides-checkpoints", breaks: "a worker says with its answer that it has stored checkpoints",
+		file: "client/held_lease.go", old: "h.answer.LastEventId = lastEventID",
+		planted:  "h.answer.LastEventId = 0 * lastEventID",
+		packages: "./client", run: "TestCheckpointsOnAnyNode",
+	},
+	{
+		name: "worker-answers-without-knowing", breaks: "a result does not follow a checkpoint that may be stored",
+		file: "client/held_lease.go", old: "released = true\n", planted: "released = delay > 0\n",
+		packages: "./client", run: "TestCheckpointWithUnknownOutcome",
+	},
+	{
+		name: "worker-checkpoints-in-the-clear", breaks: "a worker encodes the payloads of checkpoints",
+		file: "client/checkpoints.go", old: "encoded, err := c.held.run.client.payloads.Encode(ctx, c.request(r))",
+		planted:  "var encoded any = c.request(r)",
+		packages: "./client", run: "TestWorkerStoresCheckpoints",
+	},
+	{
+		name: "worker-forgets-lost-responses", breaks: "a refused repeat does not mean that nothing was stored",
+		file: "client/checkpoints.go", old: "\t\t\tif uncertain {", planted: "\t\t\tif uncertain && attempt < 0 {",
+		packages: "./client", run: "TestCheckpointWithUnknownOutcome",
+	},
+	{
+		name: "durable-needs-checkpoints", breaks: "a function runs in a worker of an engine without checkpoints",
+		file: "processor/durable/checkpoint.go", old: "errors.Is(err, processor.ErrNoCheckpoints)",
+		planted:  "errors.Is(err, processor.ErrNoCheckpoints) && t.yields",
+		packages: "./client", run: "TestCheckpointsOfAnOlderEngine",
+	},
+	{
 		name: "durable-checkpoints-without-timers", breaks: "a timer is set with its entry",
 		file: "processor/durable/checkpoint.go", old: "len(t.effects.timers)+len(t.effects.unset) > 0",
 		planted:  "false",

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"time"
 
 	"github.com/progressor-engine/progressor/processor"
@@ -21,7 +22,11 @@ func (t *task) checkpoint() (stored bool, err error) {
 	result := processor.Result()
 	addEvents(result, t.journal.unsaved())
 	t.effects.addTo(result)
-	if t.yields, err = processor.Checkpoint(t.ctx, result); err != nil {
+	t.yields, err = processor.Checkpoint(t.ctx, result)
+	if errors.Is(err, processor.ErrNoCheckpoints) { // an older engine has the lease of the worker
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	t.journal.saved, t.journal.bytes = len(t.journal.entries), 0

@@ -95,8 +95,8 @@ func WithRetryPolicy(policy process.RetryPolicy) Option {
 // WithHistory sets which part of the history tasks receive; the default is process.HistoryFull.
 func WithHistory(mode process.HistoryMode) Option { return func(p *Process) { p.settings.mode = mode } }
 
-// WithoutCheckpoints lets the processor store no checkpoints, like one that runs outside the
-// engine's program. See processor.Checkpoint.
+// WithoutCheckpoints lets the processor store no checkpoints, like one to which the engine pushes
+// tasks. See processor.Checkpoint.
 func WithoutCheckpoints() Option { return func(p *Process) { p.settings.pushed = true } }
 
 // New returns a process that does not exist yet. Start creates it.

@@ -66,8 +66,9 @@ func Cancel(reason string) Action {
 // contains, and which children were started and cancelled. Values of Now and UUID may differ, and
 // so may the tries of a step.
 //
-// All of this is done twice: as in the engine's program, where a task stores checkpoints between
-// steps, and as anywhere else, where each step has a task of its own. The outcome must be the same.
+// All of this is done twice: as in the engine's program or in a worker, where a task stores
+// checkpoints between steps, and as in a pushed processor, where each step has a task of its own.
+// The outcome must be the same.
 //
 // function makes the processor of one repetition, with new fakes of the services that it uses. Its
 // t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a

@@ -5,7 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	storedflows "github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -77,6 +81,35 @@ func (n *node) breaks(t testing.TB, runID string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestLateEndLeavesReopenedRun reopens a run for a retry while a job of the last attempt still
+// runs. The end of that job does not end the run again before the retry arrives.
+func TestLateEndLeavesReopenedRun(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "deaf", "steps": [{"step_id": "d", "job": {}, "cancelable": false}]}`)
+	n.run(t, "pull", "deaf", "r", "")
+	late := n.lease(t, "d")
+	same(t, runSummary(n.force(t, "r")), "CANCELLED: d CANCELLED")
+
+	reopened, err := storedflows.Reopen(t.Context(), n.Store, "pull", "r")
+	if err != nil || !reopened {
+		t.Fatal(reopened, err)
+	}
+	n.answer(t, late, "", "")
+	enginetest.Eventually(t, testTimeout, "the run handles the end of the job", func() bool {
+		return n.ask(t, `SELECT (count(*) > 0)::text FROM task_list WHERE process_id = '~flow/r'
+			AND task_type = 'NOTIFY' AND finished_time IS NOT NULL`) == "true"
+	})
+	if _, err := n.Call(t.Context(), engine.CallParams{
+		Key:  process.Key{Namespace: "pull", ProcessID: "~flow/r"},
+		Args: []byte(`{"method": "RetryRun"}`), Internal: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t, "d"), "", "")
+	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: d SUCCEEDED 2")
 }
 
 // TestTimeoutOfCompensation checks that a compensation is bounded by the timeout of its own

@@ -249,7 +249,7 @@ func (t *task) done() error {
 	}
 	t.write(&now)
 	s := t.state
-	if s.Run.Mode == flow.ModeEnded {
+	if s.Run.Mode == flow.ModeEnded && !t.precedesRetry() {
 		t.Result.Complete()
 		s.Timer = time.Time{}
 		if t.reply == nil {
@@ -280,6 +280,11 @@ func (t *task) done() error {
 	t.Result.AuxState(text)
 	return err
 }
+
+// precedesRetry reports whether the run was reopened for a retry whose command has not arrived. A
+// message, such as the end of a job of the last attempt, must not end the run again, because the
+// command would then fail.
+func (t *task) precedesRetry() bool { return t.before.ended && t.isNotification() }
 
 // response returns the answer as JSON. A result or failure that is too large for a message stays in
 // the row of the run.

@@ -97,6 +97,7 @@ type changes struct {
 // priorRun is the state of the run before the task changes it.
 type priorRun struct {
 	row   flows.Change
+	ended bool   // the run has ended, and was reopened for a retry
 	shown string // see shownStatus; "" if the task creates the run
 	steps string // status letters of the steps before the decision
 }
@@ -130,7 +131,7 @@ func (t *task) read() error {
 	if err := t.state.Run.Fits(t.template.plan); err != nil {
 		return actor.BadState(err)
 	}
-	t.before.row = t.change()
+	t.before.row, t.before.ended = t.change(), t.state.Run.Mode == flow.ModeEnded
 	t.before.shown = t.shownStatus(t.before.row.Status)
 	return t.decide() // without inputs: sets a decision without effects
 }

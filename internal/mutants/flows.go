@@ -346,6 +346,11 @@ var flowMutants = []mutant{
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
+		name: "flow-reopened-ends", breaks: "a late message does not end a run that was reopened for a retry",
+		file: "engine/flows/result.go", old: "return t.before.ended && t.isNotification()", planted: "return false",
+		packages: "./engine/flows", run: "TestLateEndLeavesReopenedRun",
+	},
+	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
 		file: flowCommands, old: "case o.Force && s.Mode != flow.ModeEnded:",
 		planted:  "case o.Force && s.Mode == flow.ModeRunning:",

@@ -299,7 +299,8 @@ func TestTargets(t *testing.T) {
 			"CompleteBatch needs the permission process.call in namespace own"},
 		{"a worker with a limit and a grant", trusted, start(""), ""},
 		{"a worker with a limit without commands", limited, complete(&progressorv1.Command{}), ""},
-		{"cancel", both, cancel, "CompleteBatch needs the permission process.operate in namespace other"},
+		{"cancel", worker, cancel, "CompleteBatch needs the permission process.call in namespace other"},
+		{"cancel with a grant", both, cancel, ""},
 	} {
 		_, err := a.decide(c.principal, "/progressor.v1.WorkerService/CompleteBatch", c.request)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -16,7 +15,7 @@ func (c *Client) StartBulk(
 ) (*progressorv1.StartBulkResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" && !req.GetDryRun() {
 		req = proto.CloneOf(req)
-		req.IdempotencyKey = uuid.NewString()
+		req.IdempotencyKey = newKey()
 	}
 	safe := req.GetIdempotencyKey() != "" || req.GetDryRun()
 	return repeat(ctx, c.retry, safe, func() (*progressorv1.StartBulkResponse, error) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -85,7 +84,7 @@ func New(baseURL string, opts ...Option) *Client {
 func (c *Client) Start(ctx context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
-		req.IdempotencyKey = uuid.NewString()
+		req.IdempotencyKey = newKey()
 	}
 	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "", func() (*progressorv1.StartResponse, error) {
 		return c.Process.Start(ctx, req)
@@ -97,7 +96,7 @@ func (c *Client) Start(ctx context.Context, req *progressorv1.StartRequest) (*pr
 func (c *Client) Call(ctx context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
-		req.IdempotencyKey = uuid.NewString()
+		req.IdempotencyKey = newKey()
 	}
 	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "", func() (*progressorv1.CallResponse, error) {
 		return c.Process.Call(ctx, req)
@@ -108,7 +107,7 @@ func (c *Client) Call(ctx context.Context, req *progressorv1.CallRequest) (*prog
 func (c *Client) Repair(ctx context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
-		req.IdempotencyKey = uuid.NewString()
+		req.IdempotencyKey = newKey()
 	}
 	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "", func() (*progressorv1.RepairResponse, error) {
 		return c.Process.Repair(ctx, req)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -60,7 +59,7 @@ func Enqueue[Args any](
 func (c *Client) Enqueue(ctx context.Context, req *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" && req.GetJobId() == "" {
 		req = proto.CloneOf(req)
-		req.IdempotencyKey = uuid.NewString()
+		req.IdempotencyKey = newKey()
 	}
 	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "", func() (*progressorv1.EnqueueResponse, error) {
 		return c.Job.Enqueue(ctx, req)

@@ -9,7 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // mail is the type of the args of a job.
@@ -75,5 +78,30 @@ func TestEnqueueInvalid(t *testing.T) {
 		if resp, err := enqueue(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %s", resp, err, want)
 		}
+	}
+}
+
+// TestEnqueuedIDsGrow checks that jobs without an ID have IDs in the order of their requests, which
+// have random keys.
+func TestEnqueuedIDsGrow(t *testing.T) {
+	t.Parallel()
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)
+	h := newServer(t, n, nil)
+	const jobs = 10
+	last := ""
+	for range jobs {
+		resp, err := h.client.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "send"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := resp.GetJob().GetJobId()
+		if id <= last {
+			t.Errorf("job %s was enqueued after %s", id, last)
+		}
+		last = id
+	}
+	var keys int
+	if err := n.DB.QueryRow(t.Context(), "SELECT count(*) FROM requests").Scan(&keys); err != nil || keys != jobs {
+		t.Errorf("%d of %d requests had a key, %v", keys, jobs, err)
 	}
 }

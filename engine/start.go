@@ -57,7 +57,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	switch {
 	case p.Key.ProcessID != "":
 	case p.IdempotencyKey != "":
-		r.call.Key.ProcessID = process.DerivedProcessID(r.call.RequestID)
+		r.call.Key.ProcessID = process.DerivedProcessID(r.call.RequestID, p.IdempotencyKey)
 	default:
 		if r.call.Key.ProcessID, err = NewID(); err != nil {
 			return Answer{}, fmt.Errorf("start: %w", err)

@@ -46,10 +46,18 @@ func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 	return uuid.UUID(sum[:16])
 }
 
-// DerivedProcessID returns the ID of a process or job whose request has a key and no ID. It is made
-// from the request ID, so that repeated requests conflict in the primary key. Nodes of earlier
-// versions derive a UUID, but find a repeated request by its request ID.
-func DerivedProcessID(requestID uuid.UUID) string { return ShortID(requestID) }
+// DerivedProcessID returns the ID of a process or job whose request has an idempotency key and no
+// ID. It is made from the request ID, so that repeated requests conflict in the primary key. If the
+// key is a UUIDv7, the ID begins with the first half of the key, which contains its time. Then new
+// rows are neighbors in the indexes. Nodes of earlier versions derive another ID, but find a
+// repeated request by its request ID.
+func DerivedProcessID(requestID uuid.UUID, idempotencyKey string) string {
+	key, err := uuid.Parse(idempotencyKey)
+	if err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 {
+		copy(requestID[:8], key[:8])
+	}
+	return ShortID(requestID)
+}
 
 // DerivedUUID returns such an ID for a run or a bulk, as a UUIDv8. The request ID of the process
 // contains this ID, so nodes of all versions must derive the same.

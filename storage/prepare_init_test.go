@@ -98,24 +98,28 @@ func TestInitWithKey(t *testing.T) {
 func TestInitWithDerivedID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	request := process.RequestID(ns, "", "k")
+	key := uuid.Must(uuid.NewV7()).String()
+	request := process.RequestID(ns, "", key)
+	id := process.DerivedProcessID(request, key)
 	derived := func(in *storage.Init) {
-		in.IdempotencyKey, in.RequestID, in.Fingerprint = "k", request, []byte("f")
+		in.IdempotencyKey, in.RequestID, in.Fingerprint = key, request, []byte("f")
 	}
-	first := b.tryInit(process.DerivedProcessID(request), derived)
-	second := b.tryInit(process.DerivedProcessID(request), derived)
+	first := b.tryInit(id, derived)
+	second := b.tryInit(id, derived)
 	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{
 		storage.Captured, storage.Replayed, first.TaskID,
 	})
 	// A rejected INIT deletes its key, for every scope of the key.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
-	third := b.tryInit(process.DerivedProcessID(request), derived)
+	third := b.tryInit(id, derived)
 	equal(t, "a third", third.Outcome, storage.Captured)
-	earlier := b.tryInit(process.DerivedUUID(request), derived)
-	equal(t, "a node of an earlier version, which derives a UUID", []any{
-		earlier.Outcome, earlier.ProcessID, earlier.TaskID,
-	}, []any{storage.Replayed, process.DerivedProcessID(request), third.TaskID})
+	for _, other := range []string{process.DerivedUUID(request), process.ShortID(request)} {
+		earlier := b.tryInit(other, derived)
+		equal(t, "a node of an earlier version, which derives "+other, []any{
+			earlier.Outcome, earlier.ProcessID, earlier.TaskID,
+		}, []any{storage.Replayed, id, third.TaskID})
+	}
 }
 
 func TestManyInitsAtOnce(t *testing.T) {

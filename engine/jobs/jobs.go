@@ -301,7 +301,7 @@ func (*Jobs) Convert(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob,
 	switch {
 	case j.Key.ProcessID != "":
 	case j.IdempotencyKey != "":
-		j.Key.ProcessID = process.DerivedProcessID(j.RequestID)
+		j.Key.ProcessID = process.DerivedProcessID(j.RequestID, j.IdempotencyKey)
 	default:
 		id, err := engine.NewID()
 		if err != nil {

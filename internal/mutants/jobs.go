@@ -17,11 +17,6 @@ const (
 // jobMutants are the mutants of jobs, workers, constraints and groups.
 var jobMutants = []mutant{
 	{
-		name: "ids-unordered", breaks: "generated IDs have the order in which they were generated",
-		file: "process/short_id.go", old: "low = high<<62 | low&(1<<62-1)", planted: "low = high<<62 | low",
-		packages: "./process", run: "TestShortIDsHaveTheOrderOfTheirUUIDs",
-	},
-	{
 		name: "claim-without-version", breaks: "a claim has the version of the constraints at its time",
 		file: "sql/search_timers.sql", old: "c.version AS kind_keys_now",
 		planted:  "NULL::bigint AS kind_keys_now",

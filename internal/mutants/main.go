@@ -176,7 +176,7 @@ func all() []mutant {
 		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, advanceMutants, schedulingMutants,
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
-		commandMutants, accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants)
+		commandMutants, accessMutants, durableMutants, sdkMutants, cliMutants, errorMutants, userMutants, idMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -15,6 +15,16 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",
 	},
 	{
+		name: "sdk-node-random-runs", breaks: "IDs of runs grow with time",
+		file: clientOfNode, old: "request.runId = request.idempotencyKey;", planted: "",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",
+	},
+	{
+		name: "sdk-python-random-runs", breaks: "IDs of runs grow with time",
+		file: clientOfPython, old: `request["run_id"] = request["idempotency_key"]`, planted: "pass",
+		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+	{
 		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",
 		file: workerOfNode, old: "if (!held.answering)\n                lose(",
 		planted:  "if (false)\n                lose(",
@@ -102,7 +112,7 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-python-without-key", breaks: "a request gets a key, with which it is sent again",
-		file: clientOfPython, old: `"idempotency_key": str(uuid.uuid4())`, planted: `"idempotency_key": ""`,
+		file: clientOfPython, old: `"idempotency_key": _new_key()`, planted: `"idempotency_key": ""`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{

@@ -122,10 +122,18 @@ class ClientTest(Case):
         self.assertEqual(Client(url).process.call(call)["response"], ["tea"])
         keys = [request["idempotency_key"] for request in requests]
         self.assertEqual(len(keys), 3)
-        self.assertRegex(keys[0], "^[0-9a-f-]{36}$")
+        self.assertRegex(keys[0], "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+        age = time.time() - int(keys[0][:13].replace("-", ""), 16) / 1000
+        self.assertTrue(0 <= age < 60)
         self.assertEqual(len(set(keys)), 1)
         tasks = client.process.trace_process({"namespace": ns, "process_id": "ada"})["tasks"]
         self.assertEqual([task["type"] for task in tasks].count("TASK_TYPE_CALL"), 1)
+
+        url, requests = self.losing("StartRun")
+        template = {"namespace": ns, "type": "t", "steps": [{"step_id": "a", "job": {}}]}
+        client.flow.put_template({"template": template})
+        run_id = Client(url).flow.start_run({"namespace": ns, "type": "t"})["run"]["run_id"]
+        self.assertEqual([request["run_id"] for request in requests], [run_id, run_id])
 
         url, requests = self.losing("Call")
         self.assertEqual(self.refused(Client(url, auto_keys=False).process.call, call).code, "unavailable")

@@ -68,7 +68,11 @@ export class Client {
     }
     async send(method, request, call = {}) {
         if (method.repeat === "key" && this.options.autoKeys !== false && !request.idempotencyKey) {
-            request = { ...request, idempotencyKey: randomUUID() };
+            request = { ...request, idempotencyKey: newKey() };
+            // The IDs that the engine derives from keys grow with time, except those of runs.
+            if (method.path === "FlowService/StartRun" && !request.runId && !request.validateOnly) {
+                request.runId = request.idempotencyKey;
+            }
         }
         const safe = method.repeat === "always" || (method.repeat === "key" && Boolean(request.idempotencyKey));
         const body = JSON.stringify(encode(method.request, request));
@@ -162,6 +166,11 @@ function parse(text, url) {
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */
 export function interval(retry, attempt) {
     return Math.min(retry.initial * 2 ** (attempt - 1), retry.max, maxTimer) * (0.5 + Math.random() / 2);
+}
+/** Returns a UUIDv7. The IDs that the engine derives from such keys grow with time. */
+function newKey() {
+    const time = Date.now().toString(16).padStart(12, "0");
+    return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }
 /** Reports whether another attempt may succeed and does no harm. */
 function isRepeatable(error, safe) {

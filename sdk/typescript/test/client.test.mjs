@@ -84,10 +84,17 @@ test("a request whose response is lost is sent again with its key, and done once
   assert.deepEqual(response, ["tea"]);
   const keys = lossy.requests.map((request) => request.idempotencyKey);
   assert.equal(keys.length, 3);
-  assert.match(keys[0], /^[0-9a-f-]{36}$/);
+  assert.match(keys[0], /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  const age = Date.now() - parseInt(keys[0].slice(0, 13).replace("-", ""), 16);
+  assert.ok(age >= 0 && age < 60_000);
   assert.ok(keys.every((key) => key === keys[0]));
   const { tasks } = await client.process.traceProcess({ namespace: ns, processId: "ada" });
   assert.equal(tasks.filter((task) => task.type === "TASK_TYPE_CALL").length, 1);
+
+  const starts = await losing(t, "StartRun");
+  await client.flow.putTemplate({ template: { namespace: ns, type: "t", steps: [{ stepId: "a", job: {} }] } });
+  const { run } = await new Client(starts.url).flow.startRun({ namespace: ns, type: "t" });
+  assert.deepEqual(starts.requests.map((request) => request.runId), [run.runId, run.runId]);
 
   const keyless = await losing(t, "Call");
   const call = { namespace: ns, processId: "ada", args: { add: "cake" } };

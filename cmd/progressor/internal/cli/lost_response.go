@@ -30,7 +30,7 @@ type changeOf struct{} // context key of the Change of a request
 func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *Change) {
 	c := &Change{Key: key}
 	if key == "" && needsKey {
-		c.Key = uuid.NewString()
+		c.Key = uuid.Must(uuid.NewV7()).String() // see newKey of package client
 	}
 	return context.WithValue(ctx, changeOf{}, c), c
 }

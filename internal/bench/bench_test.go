@@ -100,6 +100,18 @@ func TestWorkloadsInOneProcess(t *testing.T) {
 	}
 }
 
+func TestDurableFunctions(t *testing.T) {
+	report := runShort(t, "--workloads=durable")
+	if len(report.Rows) != 4 {
+		t.Fatalf("%d rows, want 4", len(report.Rows))
+	}
+	for _, row := range report.Rows {
+		if row.Operations == 0 || row.P99Millis == nil || row.Checked["task_in_one_place"] == 0 {
+			t.Errorf("%s, %d clients: nothing was measured: %+v", row.Workload, row.Clients, row)
+		}
+	}
+}
+
 func TestJobs(t *testing.T) {
 	report := runShort(t, "--workloads=jobs")
 	if len(report.Rows) != 4 {

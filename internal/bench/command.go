@@ -15,8 +15,8 @@ import (
 // Command contains the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure. The bench creates its own databases there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, auth, flat, retention, idle, memory, search, overload, neighbors, attacks, changes. Default: ${default}."`
-	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Concurrent clients for start, call, hot and loop. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"Workloads: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, auth, flat, retention, idle, memory, search, overload, neighbors, attacks, changes, durable. Default: ${default}."`
+	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Concurrent clients for start, call, hot, loop and durable. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"Duration of each case. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"Warm-up of each case. Default: ${default}."`
 	Rounds    int           `default:"1" placeholder:"N" help:"Measure each case and its baseline N times in alternation, and report the round with the median ratio, or rate. Use 3 or 5 on a shared machine. Default: ${default}."`

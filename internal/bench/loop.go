@@ -14,29 +14,50 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// loopProcessor is processor.BenchLoop that can be stopped and watched. Each client has a process,
-// which is a chain of timers that are due at once, until it is stopped.
-type loopProcessor struct {
-	processor.Processor
-	numbers  map[string]int // numbers of the processes
-	steps    []stepCounter  // by number
+// looper counts the steps of processes that do one step after the other until they are stopped.
+type looper struct {
+	steps    []stepCounter // by number of the process
 	measured atomic.Bool
 	stopped  atomic.Bool
 	ended    chan struct{} // receives a value for each process that has ended
 }
 
+func newLooper(processes int) *looper {
+	return &looper{steps: make([]stepCounter, processes), ended: make(chan struct{}, processes)}
+}
+
+// step counts a step of the process with the number n, and the time since its previous step. It
+// reports whether the process must end.
+func (l *looper) step(n int) (stop bool) {
+	step, now := &l.steps[n], time.Now()
+	if l.measured.Load() && !step.before.IsZero() {
+		step.latencies.add(now.Sub(step.before))
+	}
+	step.before = now
+	step.n++
+	return l.stopped.Load()
+}
+
+// end notes that a process has ended.
+func (l *looper) end() { l.ended <- struct{}{} }
+
 // stepCounter is written by the one running task of a process.
 type stepCounter struct {
 	latencies histogram
 	before    time.Time
-	timeouts  int64
+	n         int64
+}
+
+// loopProcessor is processor.BenchLoop that can be stopped and watched. Each client has a process,
+// which is a chain of timers that are due at once, until it is stopped.
+type loopProcessor struct {
+	processor.Processor
+	*looper
+	numbers map[string]int // numbers of the processes
 }
 
 func newLoopProcessor(processes int) *loopProcessor {
-	l := &loopProcessor{
-		Processor: processor.BenchLoop(), numbers: map[string]int{}, steps: make([]stepCounter, processes),
-		ended: make(chan struct{}, processes),
-	}
+	l := &loopProcessor{Processor: processor.BenchLoop(), looper: newLooper(processes), numbers: map[string]int{}}
 	for n := range processes {
 		l.numbers[processID(uint64(n))] = n
 	}
@@ -50,17 +71,10 @@ func (l *loopProcessor) Process(
 	if req.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		return l.Processor.Process(ctx, req)
 	}
-	step := &l.steps[l.numbers[req.GetProcess().GetProcessId()]]
-	now := time.Now()
-	if l.measured.Load() && !step.before.IsZero() {
-		step.latencies.add(now.Sub(step.before))
-	}
-	step.before = now
-	step.timeouts++
-	if !l.stopped.Load() {
+	if !l.step(l.numbers[req.GetProcess().GetProcessId()]) {
 		return l.Processor.Process(ctx, req)
 	}
-	l.ended <- struct{}{}
+	l.end()
 	return processor.Result().Complete().Done()
 }
 
@@ -81,7 +95,7 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.watchLoop(ctx, l, r.meterOf(s), row); err != nil {
+		if err := r.watchLoop(ctx, l.looper, r.meterOf(s), row); err != nil {
 			return nil, err
 		}
 		if err := d.waitIdle(ctx); err != nil {
@@ -89,7 +103,7 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 		}
 		done := acknowledged{process.TaskInit: int64(v.clients)}
 		for i := range l.steps {
-			done[process.TaskTimeout] += l.steps[i].timeouts
+			done[process.TaskTimeout] += l.steps[i].n
 		}
 		return done, nil
 	})
@@ -100,7 +114,7 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 }
 
 // watchLoop measures loops that are already running, and ends them.
-func (r *runner) watchLoop(ctx context.Context, l *loopProcessor, m *meter, row *Row) error {
+func (r *runner) watchLoop(ctx context.Context, l *looper, m *meter, row *Row) error {
 	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
 	}

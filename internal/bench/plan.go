@@ -96,6 +96,7 @@ var workloads = []workload{
 	{"neighbors", neighborVariants, (*runner).neighbors},
 	{"attacks", attackVariants, (*runner).attacks},
 	{"changes", snapshotVariants, (*runner).changes},
+	{"durable", durableVariants, (*runner).durable},
 }
 
 func workloadNames() []string {

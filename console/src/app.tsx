@@ -233,7 +233,7 @@ function Shell() {
             loading || all.length || error ? <Loading /> : <Empty title="No namespaces yet">Create one: <code>progressor namespace put orders --connect-url http://127.0.0.1:9000</code></Empty>
           ) : (
             <Suspense fallback={<Loading />}>
-              {guessed && page.needs && all.length > 1 && <Only title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}
+              {guessed && page.needs && all.length > 1 && <NamespaceNotice title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}
               {paused && (page.needs || name === "overview") && (
                 <p className="notice hold only" role="status">
                   <strong>{ns} is paused:</strong> it accepts requests, but starts no tasks until it is resumed. <a href={href("namespaces", { ns })}>Show namespaces</a>
@@ -254,7 +254,7 @@ function Shell() {
 }
 
 /** If no namespace was chosen, shows which one the page shows, and the others. */
-function Only({ title, ns, others }: { title: string; ns: string; others: string[] }) {
+function NamespaceNotice({ title, ns, others }: { title: string; ns: string; others: string[] }) {
   return (
     <p className="notice only" role="status">
       {title} of <strong>{ns}</strong>: this page shows one namespace at a time. Others:{" "}

@@ -6,7 +6,7 @@ import { branchesOf, collapse } from "./branches";
 import { plural, span } from "./format";
 import { layers } from "./layers";
 import { Mark, stepLook, type Look, type Tone } from "./status";
-import { Told, toldTitle, useNow } from "./ui";
+import { EngineText, engineTextTitle, useNow } from "./ui";
 
 /** A step in the graph. look is undefined in a template. */
 export interface Drawn {
@@ -86,7 +86,7 @@ function StepBox({ data: { step, down, branch } }: NodeProps<StepNode>) {
 
 function StepLink({ step, down }: { step: Drawn; down: boolean }) {
   return (
-    <a className={`step nodrag nopan tone-${step.look?.tone ?? "plain"}${step.each ? " each" : ""}`} href={step.to} aria-current={step.chosen || undefined} draggable={false} title={step.note && toldTitle(step.note)}>
+    <a className={`step nodrag nopan tone-${step.look?.tone ?? "plain"}${step.each ? " each" : ""}`} href={step.to} aria-current={step.chosen || undefined} draggable={false} title={step.note && engineTextTitle(step.note)}>
       <Handle type="target" position={down ? Position.Top : Position.Left} isConnectable={false} />
       <span className="first">
         {step.look && <Mark look={step.look} />}
@@ -103,7 +103,7 @@ function StepLink({ step, down }: { step: Drawn; down: boolean }) {
         )}
       </span>
       {step.items ? <Items items={step.items} /> : step.part !== undefined ? <progress value={step.part} max={1} aria-label={`progress of ${step.name}`} /> : <span className="note">
-          <Told text={step.note ?? ""} />
+          <EngineText text={step.note ?? ""} />
         </span>}
       {step.look && <span className="unseen">{step.look.name}</span>}
       <Handle type="source" position={down ? Position.Bottom : Position.Right} isConnectable={false} />

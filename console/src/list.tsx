@@ -145,7 +145,7 @@ function ExportDialog<T>({ name, schema, columns, read, onClose }: ExportProps<T
         setRows(all.length);
       } while (token && all.length < mostRows);
       save(write(all), `${name}.${format}`, format === "csv" ? "text/csv" : "application/json");
-      tell(token ? `The first ${count(all.length)} rows are exported. There are more.` : `${count(all.length)} rows are exported.`);
+      tell(token ? `Exported the first ${count(all.length)} rows. There are more.` : `Exported ${count(all.length)} rows.`);
       close();
     } catch (failure) {
       setError(failure);

@@ -47,13 +47,13 @@ export function When({ at, none = "never", next, relative }: { at?: number; none
 const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
 
 /** A text of the engine. UTC times in it are shown like all other times of the page. */
-export function Told({ text }: { text: string }) {
+export function EngineText({ text }: { text: string }) {
   const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
   return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
 }
 
 /** The same as a tooltip. */
-export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
+export const engineTextTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
 // A command ends at the end of its sentence, or before a verb that describes it.
 const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|doubles|gives|continues|delivers|then|is|of|and|or|in|with|for|on";
@@ -62,7 +62,7 @@ const command = new RegExp(String.raw`(\bprogressor(?: (?!(?:${after})\b)${word}
 
 /** A text of the engine, with the commands in it formatted as code. */
 export function Commanded({ text }: { text: string }) {
-  return <>{text.split(command).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <Told key={n} text={part} />))}</>;
+  return <>{text.split(command).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <EngineText key={n} text={part} />))}</>;
 }
 
 export function Took({ ms }: { ms?: number }) {
@@ -87,11 +87,11 @@ export function Act({ needs, ns, ...props }: ActProps) {
 }
 
 /** True within a dialog: a failed request there is not retried automatically. */
-const Asked = createContext(false);
+const InDialog = createContext(false);
 
 export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const box = useRef<HTMLDivElement>(null);
-  const asked = useContext(Asked);
+  const inDialog = useContext(InDialog);
   const { refused, names } = useForm();
   const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // at a field
   // It may be below the visible part of a long form.
@@ -100,7 +100,7 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   }, [error]);
   if (!error) return null;
   const { title, text, hint: of } = trouble(error);
-  const hint = asked ? of?.replace("The page keeps trying.", "Your input is kept: try again in a moment.").replace("The page tries again in a moment.", "Try again in a moment.") : of;
+  const hint = inDialog ? of?.replace("The page keeps trying.", "Your input is kept: try again in a moment.").replace("The page tries again in a moment.", "Try again in a moment.") : of;
   return (
     <div ref={box} className="notice bad" role="alert">
       <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
@@ -238,7 +238,7 @@ export function Dialog({ title, onClose, children, wide, sticky }: { title: Reac
             ✕
           </Button>
         </header>
-        <Asked value={true}>{children}</Asked>
+        <InDialog value={true}>{children}</InDialog>
       </div>
     </dialog>
   );
@@ -357,11 +357,11 @@ export function Tabs({ tabs, now: shown, onChange }: { tabs: [string, ReactNode]
   );
 }
 
-/** A text in one line, with the whole text as a tooltip. told: a text of the engine, whose times are formatted. */
-export function Line({ text, told }: { text: string; told?: boolean }) {
+/** A text in one line, with the whole text as a tooltip. If fromEngine is set, UTC times in the text are formatted. */
+export function Line({ text, fromEngine }: { text: string; fromEngine?: boolean }) {
   return (
-    <span className="line" title={told ? toldTitle(text) : text}>
-      {told ? <Told text={text} /> : text}
+    <span className="line" title={fromEngine ? engineTextTitle(text) : text}>
+      {fromEngine ? <EngineText text={text} /> : text}
     </span>
   );
 }

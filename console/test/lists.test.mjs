@@ -1,4 +1,4 @@
-// Lists: a word as filter, counts that respect the filter, columns, sorting, export, and the keys.
+// Lists: searching for a word, counts of the filtered rows, columns, sorting, export and keyboard shortcuts.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before } from "node:test";
@@ -68,7 +68,7 @@ spec("A word finds the beginning of an ID and values of metadata of any type", a
   await shows(page, ["run-2"]);
 });
 
-spec("Values of metadata are suggested as the filter needs them", async (page, go) => {
+spec("Suggested metadata values are quoted if the filter requires it", async (page, go) => {
   await go("#/processes?ns=echo&filter=process_id+%3D+nothing");
   await page.getByText("No processes match").waitFor();
   const filter = page.getByRole("combobox", { name: "filter" });
@@ -103,7 +103,7 @@ spec("Chips count the matches of the filter, and narrow it", async (page, go) =>
   await shows(page, ["run-2"]);
 });
 
-spec("Columns are chosen, also of metadata, and the list is sorted", async (page, go) => {
+spec("Columns can be chosen, including metadata fields, and the list can be sorted", async (page, go) => {
   await go("#/processes?ns=echo");
   await shows(page, ["list-3", "list-2", "list-1", "ada-1"]);
   await page.getByRole("button", { name: "Columns…" }).click();
@@ -125,14 +125,14 @@ spec("Columns are chosen, also of metadata, and the list is sorted", async (page
   await page.getByRole("columnheader", { name: "customer" }).waitFor({ state: "detached" });
 });
 
-spec("A list is exported as it is filtered and sorted", async (page, go) => {
+spec("An export has the filter, the order and the columns of the list", async (page, go) => {
   await page.addInitScript(() => localStorage.setItem("progressor.columns.processes", '["metadata.customer","metadata.note"]'));
   await go("#/processes?ns=echo&filter=process_id+%3D+%22list-*%22&order=process_id");
   const save = async (format) => {
     await page.getByRole("button", { name: "Export…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: format, exact: true }).click();
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("dialog").getByRole("button", { name: "Export", exact: true }).click()]);
-    await page.getByText("3 rows are exported.").first().waitFor();
+    await page.getByText("Exported 3 rows.").first().waitFor();
     return [file.suggestedFilename(), await readFile(await file.path(), "utf8")];
   };
   const [name, table] = await save("CSV");

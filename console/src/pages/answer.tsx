@@ -24,19 +24,19 @@ function text(v: unknown): string {
 }
 
 /** The input of a wait in one line. */
-export function askedLine(w: OpenWait): string {
+export function inputLine(w: OpenWait): string {
   const input = w.input && plainValue(w.input);
   return input === undefined || input === null ? "" : text(input).slice(0, 300);
 }
 
 /** What a wait asks about: the fields of its input, and all of it as JSON. */
-function Asked({ w }: { w: OpenWait }) {
+function WaitInput({ w }: { w: OpenWait }) {
   if (!w.input) return null;
   const input = plainValue(w.input);
   const bytes = bytesOf(JSON.stringify(input));
   const list = isObject(input) ? Object.entries(input) : [];
   return (
-    <div className="asked">
+    <div className="wait-input">
       {list.length > 0 ? <Fields list={list.slice(0, 24).map(([name, v]) => [name, text(v).slice(0, 500)])} /> : <p>{brief(bytes, 500)}</p>}
       <details>
         <summary>All as JSON</summary>
@@ -166,7 +166,7 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
           {says[outcome]} {outside && outcome === "result" && "An external worker is expected to complete this step. Its later response will be rejected."}
         </p>
         {w.workerId && w.workerId !== own.name && <p className="notice hold">{w.workerId} works on this.</p>}
-        <Asked w={w} />
+        <WaitInput w={w} />
         <div className="chips" role="group" aria-label="outcome">
           {(
             [

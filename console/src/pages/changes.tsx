@@ -9,7 +9,7 @@ import { SinkState, type Sink } from "../gen/progressor/v1/sink_pb";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
-import { Act, Button, Card, Empty, ErrorBox, Field, Line, Loading, Table, Told, When } from "../ui";
+import { Act, Button, Card, Empty, ErrorBox, Field, Line, Loading, Table, EngineText, When } from "../ui";
 import { kindName, Lag, SinkDialog, sinkActions, sinkNeeds, Subject, targetWords, type SinkAction } from "./sink";
 
 /** Changes that the page keeps. */
@@ -17,7 +17,7 @@ const kept = 200;
 
 function Sinks({ ns }: { ns: string }) {
   const after = useParam("after");
-  const [asked, setAsked] = useState<[Sink, SinkAction]>();
+  const [dialog, setDialog] = useState<[Sink, SinkAction]>();
   const { data, error, isPending } = useRead(["sinks", ns, after], (o) => changes.listSinks({ namespace: ns, pageSize: 50, pageToken: after }, o), { keep: true });
   return (
     <>
@@ -48,14 +48,14 @@ function Sinks({ ns }: { ns: string }) {
                   {targetWords(m)}
                   {m.status?.lastError && (
                     <div className={m.status.state === SinkState.ACTIVE ? "dim" : "tone-bad"}>
-                      <Told text={m.status.lastError} /> <span className="dim">(<When at={millis(m.status.lastErrorTime)} />)</span>
+                      <EngineText text={m.status.lastError} /> <span className="dim">(<When at={millis(m.status.lastErrorTime)} />)</span>
                     </div>
                   )}
                 </td>
                 <td className="end">
                   {sinkActions(m).map(([action, name, kind]) => (
                     <Fragment key={action}>
-                      <Act needs={sinkNeeds[action]} kind={kind} onClick={() => setAsked([m, action])}>
+                      <Act needs={sinkNeeds[action]} kind={kind} onClick={() => setDialog([m, action])}>
                         {name}
                       </Act>{" "}
                     </Fragment>
@@ -67,7 +67,7 @@ function Sinks({ ns }: { ns: string }) {
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
-      {asked && <SinkDialog m={asked[0]} action={asked[1]} onClose={() => setAsked(undefined)} />}
+      {dialog && <SinkDialog m={dialog[0]} action={dialog[1]} onClose={() => setDialog(undefined)} />}
     </>
   );
 }
@@ -187,7 +187,7 @@ function Live({ ns, recorded }: { ns: string; recorded: ChangeKind[] }) {
               <td className="wrap">
                 <What c={c} />
               </td>
-              <td className="what">{c.reason && <Line text={c.reason} told />}</td>
+              <td className="what">{c.reason && <Line text={c.reason} fromEngine />}</td>
             </tr>
           ))}
         </Table>

@@ -18,7 +18,7 @@ import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { ActOnMatches, bulkFilter, useSelection } from "../select";
 import { jobLook, lookOfJob, Status } from "../status";
-import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Table, Told, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Table, EngineText, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { BulkDialog } from "./bulk";
@@ -123,7 +123,7 @@ function columnsOf(keys: string[]): Column<Job>[] {
     { id: "tags", head: "Tags", off: true, className: "wrap", label: "tags", cell: (j) => j.options?.tags.join(", ") || dash, text: (j) => j.options?.tags.join(" ") ?? "" },
     { id: "args", head: "Args", off: true, className: "wrap", label: "args", cell: (j) => <code className="clamp">{argsText(j)}</code>, text: argsText },
     ...metadataColumns<Job>(keys, (j) => j.options?.metadata),
-    { id: "reason", head: "Reason", className: "grow", cell: (j) => <Line told text={why(j)} />, text: why },
+    { id: "reason", head: "Reason", className: "grow", cell: (j) => <Line fromEngine text={why(j)} />, text: why },
     { id: "enqueued", head: "Enqueued", label: "enqueued", down: "", up: "created_time", cell: (j) => <When at={millis(j.createdTime)} />, text: (j) => timeText(millis(j.createdTime)) },
     { id: "ended", head: "Ended", off: true, label: "ended", cell: (j) => <When at={millis(j.finishedTime)} none="–" />, text: (j) => timeText(millis(j.finishedTime)) },
   ];
@@ -324,17 +324,17 @@ export function JobPage({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {why(j) && !(blocked && said.data) && (
         <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>
-          <Told text={why(j)} />
+          <EngineText text={why(j)} />
         </div>
       )}
       {(blocked || !why(j)) && said.data && (
         <div className={"notice explain" + (blocked ? " hold" : "")}>
           <p>
-            <Told text={said.data.waitsForDetail} /> {blocked && <a href={href("constraints", { ns })}>Show constraints</a>}
+            <EngineText text={said.data.waitsForDetail} /> {blocked && <a href={href("constraints", { ns })}>Show constraints</a>}
           </p>
           {said.data.next && (
             <p>
-              <span className="label">Next</span> <Told text={said.data.next} />
+              <span className="label">Next</span> <EngineText text={said.data.next} />
             </p>
           )}
           {said.data.unblock && (

@@ -167,16 +167,16 @@ function RotateKey({ old, onClose }: { old: Key; onClose: () => void }) {
   );
 }
 
-type Asked = ["create"] | ["rotate" | "revoke" | "role", Key];
+type KeyDialog = ["create"] | ["rotate" | "revoke" | "role", Key];
 
 export function Keys() {
   const after = useParam("after");
   const all = useParam("show") === "all";
   const me = useMe();
-  const [asked, setAsked] = useState<Asked>();
+  const [dialog, setDialog] = useState<KeyDialog>();
   const { data, error, isPending } = useRead(["keys", all, after], (o) => access.listKeys({ validOnly: !all, pageSize: 100, pageToken: after }, o), { keep: true });
-  useCommands(readOnly ? [] : [{ name: "Create a key", group: "access", needs: methods.createKey, run: () => setAsked(["create"]) }]);
-  const close = () => setAsked(undefined);
+  useCommands(readOnly ? [] : [{ name: "Create a key", group: "access", needs: methods.createKey, run: () => setDialog(["create"]) }]);
+  const close = () => setDialog(undefined);
   const keys = data?.keys ?? [];
   const own = (k: Key) => me?.principal === `key:${k.keyId}`;
   return (
@@ -189,7 +189,7 @@ export function Keys() {
           </select>
         </Field>
         <div className="actions">
-          <Act needs={methods.createKey} kind="main" onClick={() => setAsked(["create"])}>
+          <Act needs={methods.createKey} kind="main" onClick={() => setDialog(["create"])}>
             Create a key…
           </Act>
         </div>
@@ -238,9 +238,9 @@ export function Keys() {
                 <td className="end">
                   {k.state === KeyState.VALID && (
                     <>
-                      <Act needs={methods.addGrant} onClick={() => setAsked(["role", k])}>Add a role…</Act>{" "}
-                      {!k.replacedBy && <Act needs={methods.rotateKey} onClick={() => setAsked(["rotate", k])}>Rotate…</Act>}{" "}
-                      <Act needs={methods.revokeKey} kind="bad" onClick={() => setAsked(["revoke", k])}>
+                      <Act needs={methods.addGrant} onClick={() => setDialog(["role", k])}>Add a role…</Act>{" "}
+                      {!k.replacedBy && <Act needs={methods.rotateKey} onClick={() => setDialog(["rotate", k])}>Rotate…</Act>}{" "}
+                      <Act needs={methods.revokeKey} kind="bad" onClick={() => setDialog(["revoke", k])}>
                         Revoke…
                       </Act>
                     </>
@@ -252,22 +252,22 @@ export function Keys() {
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
-      {asked?.[0] === "create" && <CreateKey keys={keys} onClose={close} />}
-      {asked?.[0] === "rotate" && <RotateKey old={asked[1]} onClose={close} />}
-      {asked?.[0] === "role" && <AddGrant client={`key:${asked[1].keyId}`} name={asked[1].name} onClose={close} />}
-      {asked?.[0] === "revoke" && (
+      {dialog?.[0] === "create" && <CreateKey keys={keys} onClose={close} />}
+      {dialog?.[0] === "rotate" && <RotateKey old={dialog[1]} onClose={close} />}
+      {dialog?.[0] === "role" && <AddGrant client={`key:${dialog[1].keyId}`} name={dialog[1].name} onClose={close} />}
+      {dialog?.[0] === "revoke" && (
         <Confirm
-          title={`Revoke ${asked[1].name}?`}
+          title={`Revoke ${dialog[1].name}?`}
           says={
             <>
-              Every engine rejects the key <code>{asked[1].keyId}</code> within 10 s. It cannot become valid again.
-              {own(asked[1]) && <strong> You use this key: you will be logged out.</strong>}
+              Every engine rejects the key <code>{dialog[1].keyId}</code> within 10 s. It cannot become valid again.
+              {own(dialog[1]) && <strong> You use this key: you will be logged out.</strong>}
             </>
           }
           verb="Revoke"
           bad
-          run={() => access.revokeKey({ keyId: asked[1].keyId })}
-          done={`${asked[1].name} is revoked.`}
+          run={() => access.revokeKey({ keyId: dialog[1].keyId })}
+          done={`${dialog[1].name} is revoked.`}
           onClose={close}
         />
       )}

@@ -13,7 +13,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, Told, Took, useNow, When } from "../ui";
+import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, EngineText, Took, useNow, When } from "../ui";
 import { actionNeeds, ActionDialog, offered, repairs, type Action } from "./actions";
 
 const page = 100;
@@ -74,12 +74,12 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       {bad && <strong className="detail">{p.detail}</strong>}
       {e.waitsForDetail && (
         <p>
-          <Told text={e.waitsForDetail} />
+          <EngineText text={e.waitsForDetail} />
         </p>
       )}
       {e.next && (
         <p>
-          <span className="label">Next</span> <Told text={e.next} />
+          <span className="label">Next</span> <EngineText text={e.next} />
           {e.nextTime && !/\d{4}-\d\d-\d\dT/.test(e.next) && (
             <>
               {" "}

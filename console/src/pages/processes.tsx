@@ -159,7 +159,7 @@ function columnsOf(filter: string, keys: string[]): Column<Process>[] {
       id: "reason",
       head: "Reason or metadata",
       className: "grow",
-      cell: (p) => (held(p) ? <Line text={p.detail} /> : <span className="dim"><Line told={p.kind !== ""} text={metadataText(p)} /></span>),
+      cell: (p) => (held(p) ? <Line text={p.detail} /> : <span className="dim"><Line fromEngine={p.kind !== ""} text={metadataText(p)} /></span>),
       text: (p) => (held(p) ? p.detail : metadataText(p)),
     },
     { id: "kind", head: "Kind", off: true, label: "kind", cell: (p) => p.kind || <span className="dim">–</span>, text: (p) => p.kind },

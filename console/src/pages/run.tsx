@@ -8,7 +8,7 @@ import { useCommands } from "../palette";
 import { bytesOf, Payload } from "../payload";
 import { change, href, useParam } from "../router";
 import { lookOfRun, lookOfStep, Status, stepLook } from "../status";
-import { Act, Bar, Card, ErrorBox, Fields, Loading, Missing, Tabs, Told, useNow, When } from "../ui";
+import { Act, Bar, Card, ErrorBox, Fields, Loading, Missing, Tabs, EngineText, useNow, When } from "../ui";
 import { plainValue } from "../value";
 import { AnswerDialog, keyOfWait, titleOf } from "./answer";
 import { Events } from "./events";
@@ -179,7 +179,7 @@ export function RunPage({ ns }: { ns: string }) {
       </div>
       <ErrorBox error={error} />
       {why && why !== r.progress?.summary && <div className={"notice " + (r.failure && runEnded(r) ? "bad" : "hold")}>
-          <Told text={why} />
+          <EngineText text={why} />
         </div>}
       <Waiting waits={open} answer={answer} />
       <Card>

@@ -107,7 +107,7 @@ function columnsOf(keys: string[]): Column<Run>[] {
       id: "reason",
       head: "Reason or scope",
       className: "grow",
-      cell: (r) => (whyRun(r) ? <Line told text={whyRun(r)} /> : subject(r) && <span className="dim"><Line text={subject(r)} /></span>),
+      cell: (r) => (whyRun(r) ? <Line fromEngine text={whyRun(r)} /> : subject(r) && <span className="dim"><Line text={subject(r)} /></span>),
       text: (r) => whyRun(r) || subject(r),
     },
     { id: "scope", head: "Scope", off: true, className: "wrap", label: "scope", cell: (r) => subject(r) || dash, text: subject },

@@ -9,7 +9,7 @@ import { methods } from "../may";
 import { useCommands } from "../palette";
 import { go, href, useParam } from "../router";
 import { lookOfSink, Status } from "../status";
-import { Act, Card, Commanded, Confirm, ErrorBox, Field, Fields, Loading, Missing, Table, Told, When } from "../ui";
+import { Act, Card, Commanded, Confirm, ErrorBox, Field, Fields, Loading, Missing, Table, EngineText, When } from "../ui";
 
 export const kindName = (kind: ChangeKind): string => (ChangeKind[kind] ?? "?").toLowerCase();
 
@@ -133,10 +133,10 @@ function Explained({ e, m }: { e: ExplainSinkResponse; m: Sink }) {
   return (
     <div className={`notice explain ${tone}`}>
       <p>
-        <Told text={e.detail} />
+        <EngineText text={e.detail} />
       </p>
       <p>
-        <span className="label">Next</span> <Told text={e.next} />
+        <span className="label">Next</span> <EngineText text={e.next} />
       </p>
       <p>
         <span className="label">To continue</span> <Commanded text={e.unblock} />

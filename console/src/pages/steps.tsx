@@ -10,7 +10,7 @@ import { Pager } from "../paging";
 import { brief, bytesOf, Payload } from "../payload";
 import { change, href, useParam, useRoute } from "../router";
 import { lookOfStep, Status } from "../status";
-import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Table, Told, useNow, When } from "../ui";
+import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Table, EngineText, useNow, When } from "../ui";
 import { plainValue } from "../value";
 
 const itemsPage = 50;
@@ -62,7 +62,7 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
                 <Took s={s} />
               </td>
               <td data-label="on">{s.workerId}</td>
-              <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line told text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line told text={why(s)} />}</td>
+              <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line fromEngine text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line fromEngine text={why(s)} />}</td>
             </tr>
           );
         })}
@@ -183,7 +183,7 @@ export function StepPanel({ run, s, t, skip, retry }: { run: Run; s: Step; t?: S
       }
     >
       {why(s) && <div className={"notice " + (s.failure ? "bad" : "hold")}>
-          <Told text={why(s)} />
+          <EngineText text={why(s)} />
         </div>}
       {s.progress && !stepEnded(s) && (
         <div className="progress">

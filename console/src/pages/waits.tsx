@@ -11,7 +11,7 @@ import { fill, Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { Mark, Status } from "../status";
 import { Act, Button, Card, Empty, ErrorBox, Line, Loading, Scroll, useToast, When } from "../ui";
-import { AnswerDialog, askedLine, ClaimDialog, keyOfWait, nameKey, stepName, titleOf } from "./answer";
+import { AnswerDialog, inputLine, ClaimDialog, keyOfWait, nameKey, stepName, titleOf } from "./answer";
 
 const size = 50;
 function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
@@ -152,9 +152,9 @@ export function Waits({ ns }: { ns: string }) {
                           <Mark look={{ name: "", tone: "hold", shape: "slash" }} /> cancel requested
                         </span>
                       )}
-                      {askedLine(w) && (
+                      {inputLine(w) && (
                         <span className="dim asks">
-                          <Line text={askedLine(w)} />
+                          <Line text={inputLine(w)} />
                         </span>
                       )}
                     </td>

@@ -86,7 +86,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"a client's key", "output: json", nil, "unknown key output"},
 		{"set twice", "db: {max_conns: 1, max-conns: 2}", nil, "db.max_conns is set twice"},
 		{"list for a value", "listen: [a]", nil, "line 1: listen: must be a single value"},
-		{"no mapping", "- a", nil, "must be keys and values"},
+		{"no mapping", "- a", nil, "the file must contain keys and values"},
 		{"two documents", "listen: a\n---\nlisten: b", nil, "must be a single document"},
 		{"bad value", dsn + "engine: {zombie_after: soon}", nil, "line 2)"},
 		{"bad enum", "log: {level: loud}", nil, "must be one of"},

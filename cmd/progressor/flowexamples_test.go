@@ -285,7 +285,7 @@ func TestExampleReport(t *testing.T) {
 	x.d.Client.OK(t, "cron", "trigger", "flows", "daily_report")
 	crons := client.New(x.d.URL).Cron
 	var f *progressorv1.Fire
-	clitest.Eventually(t, "the report is made", func() error {
+	clitest.Eventually(t, "the report is created", func() error {
 		resp, err := crons.ListFires(t.Context(),
 			&progressorv1.ListFiresRequest{Namespace: "flows", CronId: "daily_report"})
 		if err != nil || len(resp.GetFires()) != 1 {

@@ -28,16 +28,16 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	stderr := sizeOf(os.Stderr)
 	m := cli.Main{
-		Commands: commands.New,
-		Stdin:    os.Stdin,
-		Stdout:   os.Stdout,
-		Stderr:   os.Stderr,
-		Getenv:   os.LookupEnv,
-		Environ:  os.Environ,
-		Signals:  signals,
-		Terminal: stderr != nil,
-		Asks:     stderr != nil && term.IsTerminal(int(os.Stdin.Fd())),
-		Zone:     time.Local,
+		Commands:    commands.New,
+		Stdin:       os.Stdin,
+		Stdout:      os.Stdout,
+		Stderr:      os.Stderr,
+		Getenv:      os.LookupEnv,
+		Environ:     os.Environ,
+		Signals:     signals,
+		Terminal:    stderr != nil,
+		Interactive: stderr != nil && term.IsTerminal(int(os.Stdin.Fd())),
+		Zone:        time.Local,
 
 		StdoutSize: sizeOf(os.Stdout),
 		StderrSize: stderr,

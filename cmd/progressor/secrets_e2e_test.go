@@ -354,7 +354,7 @@ func TestWrongSecrets(t *testing.T) {
 		noSecrets(t, c.args, r.Stdout+r.Stderr)
 	}
 	p := program
-	p.Asks = true
+	p.Interactive = true
 	if r := p.Run(t, "secret", "put", "token", "--namespaces", "*", "--db.dsn", dsn); r.Code != cli.ExitUsage ||
 		!strings.Contains(r.Stderr, "--value-file: is required on a terminal") {
 		t.Errorf("on a terminal: %+v", r)

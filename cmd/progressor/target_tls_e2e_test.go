@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// tlsTarget is a processor, and a target of crons and sinks, with a certificate of a private
-// authority. It requires client certificates of another one.
+// tlsTarget is a server for processor, cron and sink requests. Its certificate is from a private
+// authority, and it requires client certificates from another one.
 type tlsTarget struct {
 	*httptest.Server
 	servers, clients *testca.Authority
@@ -57,8 +57,8 @@ func newTLSTarget(t *testing.T) *tlsTarget {
 	return g
 }
 
-// got returns an error unless the last request to a path was sent by a client.
-func (g *tlsTarget) got(path, client string) error {
+// lastFrom returns an error unless client sent the last request to path.
+func (g *tlsTarget) lastFrom(path, client string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.last[path] != client {
@@ -67,8 +67,9 @@ func (g *tlsTarget) got(path, client string) error {
 	return nil
 }
 
-// Requests to processors, of crons and to webhooks use a client certificate, and trust only the
-// authority of their target. If the secret gets another certificate, it is used without a restart.
+// The engine calls processors, HTTP targets of crons and webhooks with a client certificate, and
+// trusts only the configured authority. When the secret is replaced, the engine uses the new
+// certificate without a restart.
 func TestClientCertificatesOfTargets(t *testing.T) {
 	t.Parallel()
 	const first, second = "spiffe://example.org/first", "spiffe://example.org/second"
@@ -106,7 +107,7 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 	rejects(missing, namespace("--connect-certificate", "client")...)
 	put("word", "hunter2")
 	put("client", to.clients.IssuePEM(first))
-	const notPEM = "the secret word must have a certificate and its private key in PEM"
+	const notPEM = "the secret word must contain a certificate and its private key in PEM"
 	rejects("processor.connect.tls.certificate_secret: "+notPEM, namespace("--connect-certificate", "word")...)
 	rejects("the secret client is in PEM, and can only be used as a certificate_secret",
 		namespace("--header", "authorization=${secret:client}")...)
@@ -117,7 +118,7 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 	rejects("webhook.tls.ca_pem: must be certificates in PEM", sink("ca_pem: word")...)
 	d.OK(t, sink(fmt.Sprintf("ca_pem: %q, certificate_secret: client", to.servers.PEM()))...)
 
-	// If the authorities are replaced, a stored header is not kept.
+	// A put that replaces the authorities cannot keep a stored header.
 	other := filepath.Join(t.TempDir(), "other.crt")
 	to.clients.WriteAuthority(other)
 	kept := []string{"--connect-certificate", "client", "--header", "x-key=REDACTED", "--connect-ca-file"}
@@ -132,17 +133,17 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 			if r := d.Run(t, "start", "shop", process); r.Code != cli.ExitOK {
 				d.Run(t, "call", "shop", process)
 			}
-			return to.got("/processor", client)
+			return to.lastFrom("/processor", client)
 		})
 		clitest.Eventually(t, "the cron sends a request of "+client, func() error {
 			d.OK(t, "cron", "trigger", "shop", "tick")
-			return to.got("/cron", client)
+			return to.lastFrom("/cron", client)
 		})
 		n := 0
 		clitest.Eventually(t, "the webhook gets a request of "+client, func() error {
 			n++
 			d.OK(t, "start", "shop", fmt.Sprintf("%s-%d", process, n))
-			return to.got("/hook", client)
+			return to.lastFrom("/hook", client)
 		})
 	}
 	arrives(first, "order-1")

@@ -20,16 +20,16 @@ import (
 type Main struct {
 	// Commands returns a pointer to a new struct of commands, as kong parses it. If name is a
 	// command, the struct may lack the commands of other subjects.
-	Commands func(name string) any
-	Stdin    io.Reader
-	Stdout   io.Writer
-	Stderr   io.Writer
-	Getenv   func(name string) (value string, set bool)
-	Environ  func() []string  // NAME=value
-	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
-	Terminal bool             // Stderr is a terminal, so logs are written as text
-	Asks     bool             // Stdin is a terminal, too, so the user can answer questions
-	Zone     *time.Location   // for times on a terminal
+	Commands    func(name string) any
+	Stdin       io.Reader
+	Stdout      io.Writer
+	Stderr      io.Writer
+	Getenv      func(name string) (value string, set bool)
+	Environ     func() []string  // NAME=value
+	Signals     <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
+	Terminal    bool             // Stderr is a terminal, so logs are written as text
+	Interactive bool             // Stdin is also a terminal, so commands may ask questions
+	Zone        *time.Location   // for times on a terminal
 
 	StdoutSize, StderrSize func() (columns, lines int) // nil if it is not a terminal
 }
@@ -128,7 +128,7 @@ func helpAliases(args []string) []string {
 	return args
 }
 
-// Parser returns the parser of the commands, which describes them.
+// Parser returns the parser of all commands. Its Model describes them, for example for docs/cli.md.
 func (m Main) Parser() (*kong.Kong, error) {
 	return newParser(newApp(context.Background(), m, colorNever), m.Commands(""))
 }
@@ -146,7 +146,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 	return kong.New(commands,
 		kong.Name("progressor"),
 		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
-		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // because kong would ask the file for its width
+		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong reads the width of the terminal from the file
 		kong.Exit(func(code int) { panic(stop(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(FlagHelp),
@@ -156,7 +156,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 			"engine": "Engine and database:", "other": "Other:", "client": "Engine and output:",
 		},
 		kong.WithHyphenPrefixedParameters(true),
-		kong.PostBuild(wantValues),
+		kong.PostBuild(requireValues),
 		kong.WithBeforeResolve(a.settings.load),
 		kong.Resolvers(a.settings),
 	)

@@ -34,7 +34,8 @@ var lookups = map[string]lookup{
 // objects asks the engine for objects. It returns none if the engine does not answer in time.
 func (c *completing) objects(kind, typed string) []completion {
 	flags := struct{ ClientFlags }{}
-	parser, err := kong.New(&flags, kong.Exit(func(int) {}), kong.PostBuild(wantValues), kong.Resolvers(c.app.settings))
+	parser, err := kong.New(&flags, kong.Exit(func(int) {}), kong.PostBuild(requireValues),
+		kong.Resolvers(c.app.settings))
 	if err != nil {
 		panic(err)
 	}

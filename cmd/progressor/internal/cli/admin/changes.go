@@ -31,8 +31,8 @@ what happened to processes, jobs, steps, runs and crons. See docs/changes.md. Th
 process are in order.
 
 With -o json, each line is a response with changes and the cursor after them. Process the changes,
-store the cursor, and continue from it with --from, without a gap. After a broken connection,
---watch continues by itself; some changes may be printed again.
+store the cursor, and continue from it with --from, without a gap. If the connection breaks,
+--watch reconnects and continues. It may print some changes again.
 
     progressor changes orders --watch
     progressor changes orders --kind lifecycle --from 2026-11-26T10:00:00Z

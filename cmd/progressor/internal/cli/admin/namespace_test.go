@@ -29,7 +29,7 @@ func TestNamespaceDelete(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for answer, code := range map[string]int{"y\n": cli.ExitOK, "\n": cli.ExitInterrupted} {
-		p.Asks, p.Stdin = true, answer
+		p.Interactive, p.Stdin = true, answer
 		r := p.Run(t, "namespace", "delete", "orders", "--with-data", "--no-wait")
 		if r.Code != code || !strings.Contains(r.Stderr, "1,234 processes RUNNING\n") {
 			t.Errorf("%q: %+v", answer, r)

@@ -87,7 +87,7 @@ func (c *namespaceDeleteCmd) confirm(a *cli.App) error {
 	if c.Yes || !c.WithData {
 		return nil
 	}
-	if !a.Asks {
+	if !a.Interactive {
 		return cli.UsageError(errors.New(
 			"--with-data deletes all data of the namespace: confirm with --yes, or count it with --dry-run"))
 	}

@@ -34,10 +34,10 @@ type Engine struct {
 	Changes []*progressorv1.WatchChangesResponse
 	Sink    *progressorv1.Sink
 	// Retries are the responses to successive retries of dead letters. The last one remains.
-	Retries []*progressorv1.RetrySinkDeadLettersResponse
-	Jobs    []*progressorv1.Job // the states that a job goes through
-	Batches []int               // sizes of the batches that were enqueued
-	Refuse  int                 // number of the batch that is rejected, counted from 1
+	Retries     []*progressorv1.RetrySinkDeadLettersResponse
+	Jobs        []*progressorv1.Job // the states that a job goes through
+	Batches     []int               // sizes of the batches that were enqueued
+	RejectBatch int                 // number of the batch that is rejected, counted from 1
 }
 
 // services has all methods of the API. Engine answers most requests in intercept, before they reach

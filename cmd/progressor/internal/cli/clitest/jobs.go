@@ -61,7 +61,7 @@ func (f *Engine) EnqueueBatch(
 	_ context.Context, r *progressorv1.EnqueueBatchRequest,
 ) (*progressorv1.EnqueueBatchResponse, error) {
 	f.Batches = append(f.Batches, len(r.GetJobs()))
-	if len(f.Batches) == f.Refuse {
+	if len(f.Batches) == f.RejectBatch {
 		return nil, EngineError(connect.CodeInvalidArgument, "jobs[3].options.timeout: must be at most 365 days",
 			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID,
 				Field: "jobs[3].options.timeout"})

@@ -27,12 +27,12 @@ type Result struct {
 
 // Program runs command lines with its own environment and input.
 type Program struct {
-	Commands func(name string) any // see Main.Commands
-	Env      map[string]string
-	Stdin    string
-	Terminal bool // Stderr is a terminal
-	Columns  int  // width of Stdout if it is a terminal
-	Asks     bool
+	Commands    func(name string) any // see Main.Commands
+	Env         map[string]string
+	Stdin       string
+	Terminal    bool // Stderr is a terminal
+	Columns     int  // width of Stdout if it is a terminal
+	Interactive bool
 }
 
 // Run runs a command line.
@@ -56,13 +56,13 @@ func (p Program) run(t *testing.T, stdout, stderr io.Writer, args []string) int 
 	t.Helper()
 	size := func() (columns, lines int) { return p.Columns, 24 }
 	m := cli.Main{
-		Commands: p.Commands,
-		Stdin:    strings.NewReader(p.Stdin),
-		Stdout:   stdout,
-		Stderr:   stderr,
-		Signals:  make(chan os.Signal),
-		Terminal: p.Terminal,
-		Asks:     p.Asks,
+		Commands:    p.Commands,
+		Stdin:       strings.NewReader(p.Stdin),
+		Stdout:      stdout,
+		Stderr:      stderr,
+		Signals:     make(chan os.Signal),
+		Terminal:    p.Terminal,
+		Interactive: p.Interactive,
 		Getenv: func(name string) (string, bool) {
 			v, ok := p.Env[name]
 			return v, ok

@@ -55,7 +55,7 @@ func Parse(text []byte, keys map[string]bool) (File, error) {
 		return file, err
 	}
 	if root.Kind != yaml.MappingNode {
-		return file, fmt.Errorf("line %d: must be keys and values", root.Line)
+		return file, fmt.Errorf("line %d: the file must contain keys and values", root.Line)
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]

@@ -359,7 +359,7 @@ func TestCronResumeShowsWaitingFires(t *testing.T) {
 		f := &clitest.Engine{Cron: nightly()}
 		f.Cron.Paused, f.Cron.Policy, f.Cron.WaitingFires = true, tt.policy, tt.waiting
 		p := clitest.Serve(t, newCommands, f)
-		p.Asks, p.Stdin = tt.asks, tt.answer
+		p.Interactive, p.Stdin = tt.asks, tt.answer
 		r := p.Run(t, append([]string{"cron", "resume", "demo", "nightly"}, tt.args...)...)
 		if resumed(f) != tt.resumed || (r.Code == cli.ExitOK) != tt.resumed || !strings.Contains(r.Stderr, tt.want) ||
 			tt.want == "" && r.Stderr != "" {

@@ -74,7 +74,7 @@ func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 		return nil
 	}
 	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), waitingOutcome(resp.GetCron().GetPolicy(), c.CatchUp))
-	if c.Yes || !c.CatchUp || !a.Asks {
+	if c.Yes || !c.CatchUp || !a.Interactive {
 		return nil
 	}
 	fmt.Fprint(a.Stderr, "resume? [y/N] ")

@@ -18,7 +18,7 @@ import (
 
 // jobChangeFlags are the options of a job that can be changed until the job ends.
 type jobChangeFlags struct {
-	Priority          *int32          `placeholder:"N" help:"Smaller runs first. Default: 0."`
+	Priority          *int32          `placeholder:"N" help:"A smaller number runs first. Default: 0."`
 	MaxRetry          *int32          `placeholder:"N" help:"Maximum number of retries after the first attempt. Default: 0."`
 	Backoff           *time.Duration  `xor:"initial" placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
 	BackoffFactor     *float64        `xor:"factor" placeholder:"X" help:"Factor by which the wait grows with each retry. Default: 2."`

@@ -122,7 +122,7 @@ func TestJobEnqueueFile(t *testing.T) {
 		last.GetOptions().GetUnique().GetScope() != progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING {
 		t.Errorf("%v", last)
 	}
-	f.Batches, f.Refuse = nil, 2
+	f.Batches, f.RejectBatch = nil, 2
 	r = p.Run(t, "job", "enqueue", "mail", "--file", file)
 	if r.Code != cli.ExitUsage ||
 		!strings.Contains(r.Stderr,

@@ -45,7 +45,7 @@ type startCmd struct {
 	cli.ClientFlags
 	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	StartTime string `placeholder:"TIME|DURATION" help:"Earliest time of the INIT task: a time, or a duration from now. Implies --accepted, unless --timeout is set."`
-	Priority  int32  `placeholder:"N" help:"Priority among the waiting processes of the namespace; smaller runs first."`
+	Priority  int32  `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first."`
 }
 
 func (startCmd) Help() string {
@@ -113,7 +113,7 @@ type callCmd struct {
 	cli.WaitFlags
 	cli.RangeFlags
 	cli.ClientFlags
-	Priority int32 `placeholder:"N" help:"Priority among the waiting processes of the namespace; smaller runs first."`
+	Priority int32 `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first."`
 }
 
 func (callCmd) Help() string {

@@ -148,7 +148,7 @@ func publicKeyOf(value string) string {
 func (c *secretPutCmd) read(a *cli.App) (string, error) {
 	file := c.ValueFile
 	if file == "" {
-		if file = "-"; a.Asks {
+		if file = "-"; a.Interactive {
 			return "", cli.UsageError(errors.New("--value-file: is required on a terminal, which would show the " +
 				"value: name a file, or pipe the value into the command"))
 		}

@@ -100,7 +100,7 @@ type engineFlags struct {
 	ZombieAfter          time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
 	ZombieMargin         time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
 	Linger               time.Duration `default:"0s" placeholder:"DURATION" setting:"" help:"How long the engine still accepts requests after SIGTERM while /readyz returns 503, so that load balancers notice. Default: ${default}."`
-	DrainTimeout         time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
+	DrainTimeout         time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long the engine waits for running tasks after SIGTERM. Default: ${default}."`
 
 	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the cron ledger, and tasks of crons, are kept; at least 1h. Default: ${default}."`
 }

@@ -27,8 +27,8 @@ var codecMutants = []mutant{
 	},
 	{
 		name: "codec-changes-repeated-requests", breaks: "a repeated request has the same payloads",
-		file: "processor/codec/fields.go", old: "return keyed(\"call\", r.GetIdempotencyKey(),",
-		planted: "return keyed(\"call\", \"\",", packages: "./processor/codec", run: "TestRepeatedRequests",
+		file: "processor/codec/fields.go", old: "return repeatOfKey(\"call\", r.GetIdempotencyKey(),",
+		planted: "return repeatOfKey(\"call\", \"\",", packages: "./processor/codec", run: "TestRepeatedRequests",
 	},
 	{
 		name: "codec-fails-calls", breaks: "a call that cannot be decoded does not change the process",
@@ -48,7 +48,7 @@ var codecMutants = []mutant{
 	},
 	{
 		name: "codec-trusts-the-kind", breaks: "a request to a processor has no plain state, whatever its kind is",
-		file: "processor/codec/messages.go", old: "w.handled = true", planted: "w.handled = false",
+		file: "processor/codec/messages.go", old: "w.inProcessRequest = true", planted: "w.inProcessRequest = false",
 		packages: "./processor/codec", run: "TestForgedKind",
 	},
 	{

@@ -153,24 +153,24 @@ var payloadFields = map[string]payloadField{
 func repeatOf(m proto.Message, outer string) string {
 	switch r := m.(type) {
 	case *progressorv1.StartRequest:
-		return keyed("start", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
+		return repeatOfKey("start", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
 	case *progressorv1.CallRequest:
-		return keyed("call", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
+		return repeatOfKey("call", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
 	case *progressorv1.RepairRequest:
-		return keyed("repair", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
+		return repeatOfKey("repair", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
 	case *progressorv1.StartRunRequest:
-		return keyed("run", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
+		return repeatOfKey("run", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
 	case *progressorv1.RepeatRunRequest:
-		return keyed("repeat", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
+		return repeatOfKey("repeat", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
 	case *progressorv1.EnqueueRequest:
 		if unique := uniqueByArgs(r.GetOptions(), r.GetName()); unique != "" {
 			return unique
 		}
-		return keyed("job", r.GetIdempotencyKey(), r.GetNamespace(), r.GetJobId())
+		return repeatOfKey("job", r.GetIdempotencyKey(), r.GetNamespace(), r.GetJobId())
 	case *progressorv1.EnqueueJobTarget:
 		return uniqueByArgs(r.GetOptions(), r.GetName())
 	case *progressorv1.CompleteStepRequest: // sending the same result again is not an error
-		return joined("step", r.GetNamespace(), r.GetRunId(), r.GetStepId(), r.GetToken())
+		return joinQuoted("step", r.GetNamespace(), r.GetRunId(), r.GetStepId(), r.GetToken())
 	}
 	return outer
 }
@@ -181,7 +181,7 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 	if o.GetUnique() == nil || o.GetUnique().GetKey() != "" {
 		return ""
 	}
-	return joined("unique", name)
+	return joinQuoted("unique", name)
 }
 
 // isStored reports whether a message has payloads of the engine itself, or payloads as the engine

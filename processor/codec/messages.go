@@ -119,7 +119,7 @@ func newPlan(md protoreflect.MessageDescriptor) *plan {
 		fd := md.Fields().Get(i)
 		if field, ok := payloadFields[nameOf(fd)]; ok {
 			p.payloads = append(p.payloads, plannedPayload{fd, field})
-		} else if isOfAPI(fd) {
+		} else if mayContainPayloads(fd) {
 			if inner := planOf(fd.Message()); inner != nil {
 				p.nested = append(p.nested, plannedMessage{fd, inner})
 			}
@@ -131,8 +131,8 @@ func newPlan(md protoreflect.MessageDescriptor) *plan {
 	return p
 }
 
-// isOfAPI reports whether a field contains messages of the API that may have payloads.
-func isOfAPI(fd protoreflect.FieldDescriptor) bool {
+// mayContainPayloads reports whether a field contains messages of the API, which may have payloads.
+func mayContainPayloads(fd protoreflect.FieldDescriptor) bool {
 	return fd.Message() != nil && !fd.IsMap() &&
 		fd.Message().ParentFile().Package() == progressorv1.File_progressor_v1_process_proto.Package()
 }
@@ -144,20 +144,20 @@ func nameOf(fd protoreflect.FieldDescriptor) string {
 
 // walk changes the payloads of one message.
 type walk struct {
-	payloads *Payloads
-	ctx      context.Context
-	decodes  bool
-	handled  bool // m is a request to a processor or a worker, or a part of one
-	change   func(context.Context, payloadField, protoreflect.Value, string) (protoreflect.Value, error)
+	payloads         *Payloads
+	ctx              context.Context
+	decodes          bool
+	inProcessRequest bool // m is a ProcessRequest or a part of one
+	change           func(context.Context, payloadField, protoreflect.Value, string) (protoreflect.Value, error)
 }
 
 // message changes the payloads in m. path is the prefix of field names in errors.
 func (w walk) message(m protoreflect.Message, plan *plan, path, repeat string) error {
-	if plan == nil || w.decodes && !w.handled && isStored(m.Interface()) {
+	if plan == nil || w.decodes && !w.inProcessRequest && isStored(m.Interface()) {
 		return nil
 	}
 	if _, ok := m.Interface().(*progressorv1.ProcessRequest); ok {
-		w.handled = true
+		w.inProcessRequest = true
 	}
 	if !w.decodes {
 		repeat = repeatOf(m.Interface(), repeat)
@@ -205,16 +205,17 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// keyed returns the Payload.Repeat of a request with an idempotency key. It returns "" if key is
-// "".
-func keyed(method, key string, parts ...string) string {
+// repeatOfKey returns the Payload.Repeat of a request with the given idempotency key, or "" if key
+// is empty.
+func repeatOfKey(method, key string, parts ...string) string {
 	if key == "" {
 		return ""
 	}
-	return joined(append([]string{method, key}, parts...)...)
+	return joinQuoted(append([]string{method, key}, parts...)...)
 }
 
-func joined(parts ...string) string {
+// joinQuoted joins the quoted parts, so that different parts have different results.
+func joinQuoted(parts ...string) string {
 	var text strings.Builder
 	for _, part := range parts {
 		text.WriteString(strconv.Quote(part))

@@ -17,7 +17,7 @@ const (
 	MemberPrefix  = "~job/~/" // a member of a job for several workers
 )
 
-// The names of kinds that statements and other packages than the kind's own refer to.
+// The names of kinds that statements and packages of other kinds refer to.
 const (
 	JobKind  = "job"
 	FlowKind = "flow" // kind of runs of flows

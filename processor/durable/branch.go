@@ -130,7 +130,7 @@ func (r *run) misplaced() {
 	r.mu.Lock()
 	what := r.bodies[id]
 	r.mu.Unlock()
-	message := "a durable operation in another goroutine than that of its Ctx: " +
+	message := "a durable operation outside the goroutine of its Ctx: " +
 		"call it in the function, or in a branch of Each with the branch's Ctx"
 	if what != "" {
 		message = "a durable operation in " + what + ": call it in the function instead"

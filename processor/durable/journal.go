@@ -79,7 +79,7 @@ func parseSimple(payload []byte) (e entry, ok bool) {
 }
 
 // cutString returns the rest of a string that begins with the prefix, and what follows its closing
-// quote. Strings with escapes or other letters than ASCII are not ok.
+// quote. ok is false if the string has escapes or is not ASCII.
 func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 	text, ok = bytes.CutPrefix(text, []byte(prefix))
 	end := bytes.IndexByte(text, '"')

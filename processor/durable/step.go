@@ -77,7 +77,7 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	}
 	undo, ok := o.undo.(undoOption[T])
 	if o.undo != nil && !ok {
-		b.owner.misuse("the undo of step %s takes another type than the step returns", full)
+		b.owner.misuse("the undo of step %s takes a type that differs from the one that the step returns", full)
 	}
 	if o.tries < 1 || o.wait < 0 {
 		b.owner.misuse("Retry of step %s: at least 1 try and a wait of 0 or more", full)

@@ -77,7 +77,7 @@ func parseAuthorities(text string) (*x509.CertPool, error) {
 func ParseCertificate(text string) (tls.Certificate, error) {
 	pair, err := tls.X509KeyPair([]byte(text), []byte(text))
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("must have a certificate and its private key in PEM: %w", err)
+		return tls.Certificate{}, fmt.Errorf("must contain a certificate and its private key in PEM: %w", err)
 	}
 	return pair, nil
 }

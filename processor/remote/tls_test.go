@@ -101,7 +101,7 @@ func TestClientCertificates(t *testing.T) {
 		for text, want := range map[string]string{
 			"":                             "the server requires a client certificate",
 			servers.IssuePEM("spiffe://x"): "the server rejects the client certificate",
-			"hunter2":                      "must have a certificate and its private key in PEM",
+			"hunter2":                      "must contain a certificate and its private key in PEM",
 		} {
 			use(text)
 			g.last.Store("")
@@ -192,7 +192,7 @@ func TestInvalidTLS(t *testing.T) {
 		_, err := TLSConfig("tls", &progressorv1.TargetTls{}, text, https)
 		bad, ok := errors.AsType[*process.InvalidError](err)
 		if !ok || bad.Field != "tls.certificate_secret" || strings.Contains(err.Error(), "hunter2") ||
-			!strings.HasPrefix(bad.Message, "must have a certificate and its private key in PEM") {
+			!strings.HasPrefix(bad.Message, "must contain a certificate and its private key in PEM") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,7 +24,7 @@ func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
 	c.options(s.path("job.options"), job.GetOptions())
 }
 
-// options rejects job options that a flow defines in another way: the start time, uniqueness and
+// options rejects job options that a flow defines elsewhere: the start time, uniqueness and
 // the retention of results.
 func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	if o.GetRunTime() != nil {

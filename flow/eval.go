@@ -61,11 +61,11 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	case size > MaxItems:
 		return nil, s.items.errorf("must have at most %d items (got %d)", MaxItems, size)
 	}
-	made, err := (&conversion{most: maxItems}).value(result)
+	converted, err := (&conversion{most: maxItems}).value(result)
 	if err != nil {
 		return nil, s.items.errorf("%s", err)
 	}
-	return made.GetListValue().GetValues(), nil
+	return converted.GetListValue().GetValues(), nil
 }
 
 // HashItem returns a hash of the value of an item. It is the same on all nodes.
@@ -120,20 +120,20 @@ const maxAssignees = 1000
 func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
 	var all []string
 	for _, a := range s.assignees {
-		made, err := a.assigned(t.variables(scope))
+		names, err := a.assigned(t.variables(scope))
 		if err != nil {
 			return nil, err
 		}
 		// An empty list would let anyone answer.
-		if len(made) == 0 {
+		if len(names) == 0 {
 			return nil, a.failed("is empty, so that anyone could answer")
 		}
-		for _, name := range made {
+		for _, name := range names {
 			if name == "" {
 				return nil, a.failed("contains an empty name")
 			}
 		}
-		if all = append(all, made...); len(all) > maxAssignees {
+		if all = append(all, names...); len(all) > maxAssignees {
 			return nil, a.failed("has more than 1000 assignees")
 		}
 	}
@@ -157,13 +157,13 @@ func (v *value) assigned(vars variables) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := (&conversion{most: process.MaxPayloadBytes}).value(result)
+	converted, err := (&conversion{most: process.MaxPayloadBytes}).value(result)
 	if err != nil {
 		return nil, v.root.expression.errorf("%s", err)
 	}
-	list, ok := made.GetKind().(*structpb.Value_ListValue)
+	list, ok := converted.GetKind().(*structpb.Value_ListValue)
 	if !ok {
-		list = &structpb.Value_ListValue{ListValue: &structpb.ListValue{Values: []*structpb.Value{made}}}
+		list = &structpb.Value_ListValue{ListValue: &structpb.ListValue{Values: []*structpb.Value{converted}}}
 	}
 	var names []string
 	for _, item := range list.ListValue.GetValues() {

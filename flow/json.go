@@ -124,11 +124,11 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 		if err := c.grow(len(name)); err != nil {
 			return nil, err
 		}
-		made, err := c.at(m.Get(key), depth+1)
+		converted, err := c.at(m.Get(key), depth+1)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", joined("", string(name)), err)
+			return nil, fmt.Errorf("%s: %w", fieldPath("", string(name)), err)
 		}
-		object.Fields[string(name)] = made
+		object.Fields[string(name)] = converted
 	}
 	return structpb.NewStructValue(object), nil
 }
@@ -136,11 +136,11 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 	list := &structpb.ListValue{}
 	for i := l.Iterator(); i.HasNext() == types.True; {
-		made, err := c.at(i.Next(), depth+1)
+		converted, err := c.at(i.Next(), depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", len(list.Values), err)
 		}
-		list.Values = append(list.Values, made)
+		list.Values = append(list.Values, converted)
 	}
 	return structpb.NewListValue(list), nil
 }
@@ -172,17 +172,17 @@ func (c *conversion) words(result any) (string, error) {
 	case types.Duration:
 		return protoText(durationpb.New(v.Duration))
 	}
-	made, err := c.value(result)
+	converted, err := c.value(result)
 	if err != nil {
 		return "", err
 	}
-	switch kind := made.GetKind().(type) {
+	switch kind := converted.GetKind().(type) {
 	case *structpb.Value_StringValue:
 		return kind.StringValue, nil
 	case *structpb.Value_NullValue, nil:
 		return "", errNullText
 	}
-	return compact(made)
+	return compact(converted)
 }
 
 // protoText formats a timestamp or a duration as protobuf's JSON mapping does.

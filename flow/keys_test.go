@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-func keyed(t testing.TB, keys string) *flow.Template {
+func withDedupeKeys(t testing.TB, keys string) *flow.Template {
 	return compile(t, `{"dedupeKeys": [`+keys+`], "steps": [`+job("a", "")+`]}`)
 }
 
@@ -41,7 +41,7 @@ func TestDedupeKeys(t *testing.T) {
 		{`"a", "b"`, "", "", `{"a": "x"}`, `{"a":"x","b":null}`},
 		{`"a"`, "", "", `{"a": "` + strings.Repeat("x", 600) + `"}`, `sha256:`},
 	} {
-		got := keyed(t, test.keys).DedupeKey(test.scope, test.scopeID, value(t, test.payload))
+		got := withDedupeKeys(t, test.keys).DedupeKey(test.scope, test.scopeID, value(t, test.payload))
 		if digest, ok := strings.CutPrefix(got, "sha256:"); ok && len(digest) == 64 {
 			got = "sha256:"
 		}
@@ -54,7 +54,7 @@ func TestDedupeKeys(t *testing.T) {
 // TestDedupeKeysAreUnambiguous checks that two runs have the same key if and only if their values
 // are equal.
 func TestDedupeKeysAreUnambiguous(t *testing.T) {
-	c := keyed(t, `"scope", "a", "b.c"`)
+	c := withDedupeKeys(t, `"scope", "a", "b.c"`)
 	texts := rapid.OneOf(rapid.SampledFrom([]string{"", "a", `"`, `","b.c":"`, "null", "1", "ä", "\x00", "\\"}),
 		rapid.String())
 	draw := func(t *rapid.T, label string) *structpb.Value {

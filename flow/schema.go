@@ -42,7 +42,7 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 		return nil
 	}
 	if named := s.GetFields()["$schema"].GetStringValue(); named != "" && strings.TrimSuffix(named, "#") != dialect {
-		c.add(joined(path, "$schema"), "%.100q is not supported: use %q, or remove it", named, dialect)
+		c.add(fieldPath(path, "$schema"), "%.100q is not supported: use %q, or remove it", named, dialect)
 		return nil
 	}
 	if !c.schemas.add(c, path, s) {
@@ -165,18 +165,18 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			f.add(joined(path, name), "is required")
+			f.add(fieldPath(path, name), "is required")
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			f.add(joined(path, name), "is not in the schema, which allows no other fields")
+			f.add(fieldPath(path, name), "is not in the schema, which allows no other fields")
 		}
 	case *kind.DependentRequired:
 		for _, name := range k.Missing {
-			f.add(joined(path, name), "is required if %s is set", k.Prop)
+			f.add(fieldPath(path, name), "is required if %s is set", k.Prop)
 		}
 	case *kind.PropertyNames:
-		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property),
+		f.add(fieldPath(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property),
 			"has a name that the schema does not allow")
 	case *kind.AnyOf:
 		f.branches(path, e, "must match one of %d schemas: %s")
@@ -279,7 +279,7 @@ func (f *flattening) owner(path string, v any, depth int, property string) strin
 			return path
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if found := f.owner(joined(path, name), v[name], depth-1, property); found != "" {
+			if found := f.owner(fieldPath(path, name), v[name], depth-1, property); found != "" {
 				return found
 			}
 		}
@@ -304,10 +304,10 @@ func (f *flattening) path(tokens []string) string {
 				at = v[i]
 			}
 		case map[string]any:
-			path = joined(path, token)
+			path = fieldPath(path, token)
 			at = v[token]
 		default:
-			path = joined(path, token)
+			path = fieldPath(path, token)
 		}
 	}
 	return path

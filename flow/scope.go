@@ -169,13 +169,13 @@ func (s *Scope) nativeOf(v *structpb.Value) ref.Val {
 	if v == s.Item {
 		return native(v)
 	}
-	made, ok := s.native[v]
+	converted, ok := s.native[v]
 	if !ok {
 		if s.native == nil {
 			s.native = map[*structpb.Value]ref.Val{}
 		}
-		made = native(v)
-		s.native[v] = made
+		converted = native(v)
+		s.native[v] = converted
 	}
-	return made
+	return converted
 }

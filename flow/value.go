@@ -69,7 +69,7 @@ func (b *builder) node(path string, v *structpb.Value) node {
 		n, constant := node{fields: make(map[string]node, len(kind.StructValue.GetFields()))}, true
 		for _, name := range slices.Sorted(maps.Keys(kind.StructValue.GetFields())) {
 			field := kind.StructValue.GetFields()[name]
-			below := b.node(joined(path, name), field)
+			below := b.node(fieldPath(path, name), field)
 			n.fields[name] = below
 			constant = constant && below.constant == field
 		}
@@ -191,8 +191,8 @@ func quoted(text string, raw bool) int {
 
 var plainKey = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
 
-// joined returns the path of a field in an object.
-func joined(path, field string) string {
+// fieldPath returns the path of a field in an object.
+func fieldPath(path, field string) string {
 	if !plainKey.MatchString(field) {
 		return fmt.Sprintf("%s[%.100q]", path, field)
 	}
@@ -221,7 +221,7 @@ func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 		}
 	case *structpb.Value_StructValue:
 		for name, field := range kind.StructValue.GetFields() {
-			ok = c.plain(joined(path, name), field, depth+1) && ok
+			ok = c.plain(fieldPath(path, name), field, depth+1) && ok
 		}
 	}
 	return ok
@@ -256,32 +256,32 @@ func (e *evaluation) node(n *node) (*structpb.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		made, err := e.value(result)
+		converted, err := e.value(result)
 		if err != nil {
 			return nil, n.expression.errorf("%s", err)
 		}
-		return made, nil
+		return converted, nil
 	case n.parts != nil:
 		return e.parts(n.parts)
 	case n.fields != nil:
 		object := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(n.fields))}
 		for _, name := range slices.Sorted(maps.Keys(n.fields)) {
 			field := n.fields[name]
-			made, err := e.node(&field)
+			item, err := e.node(&field)
 			if err != nil {
 				return nil, err
 			}
-			object.Fields[name] = made
+			object.Fields[name] = item
 		}
 		return structpb.NewStructValue(object), nil
 	}
 	list := &structpb.ListValue{Values: make([]*structpb.Value, len(n.list))}
 	for i := range n.list {
-		made, err := e.node(&n.list[i])
+		item, err := e.node(&n.list[i])
 		if err != nil {
 			return nil, err
 		}
-		list.Values[i] = made
+		list.Values[i] = item
 	}
 	return structpb.NewListValue(list), nil
 }
@@ -315,8 +315,8 @@ func (v *value) string(vars variables) (string, error) {
 	if n.expression != nil {
 		n.parts = []part{{expression: n.expression}}
 	}
-	made, err := evaluate(vars).parts(n.parts)
-	return made.GetStringValue(), err
+	text, err := evaluate(vars).parts(n.parts)
+	return text.GetStringValue(), err
 }
 
 // timestampOf returns a result that is a timestamp, or an error if it has another type.

@@ -9,9 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// backlogRest is the pause between two counts of the backlog, as a multiple of the duration of the
-// last count. Counting takes at most 5% of the time.
-const backlogRest = 20
+// backlogPauseFactor is the pause between two counts of the backlog, as a multiple of the duration
+// of the last count. Counting takes at most 5% of the time.
+const backlogPauseFactor = 20
 
 // backlog limits how many tasks of a namespace wait in the database for a slot, so that clients do
 // not wait long for a response. While requests get no slot, it counts the tasks in the database
@@ -53,7 +53,7 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = n
-	b.next = ended.Add(backlogRest * ended.Sub(began))
+	b.next = ended.Add(backlogPauseFactor * ended.Sub(began))
 }
 
 // addToBacklog counts a request that got no slot and is about to be stored. It rejects the request

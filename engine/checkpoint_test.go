@@ -81,7 +81,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// An attempt that is lost after a checkpoint is made again, with the events of the checkpoint.
+// A task whose attempt is lost after a checkpoint runs again, with the events of the checkpoint.
 func TestCheckpointOfLostAttempt(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

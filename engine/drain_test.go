@@ -61,7 +61,7 @@ func TestDrainReleasesTasks(t *testing.T) {
 				return rows.count(t, "SELECT count(*) FROM processes WHERE status = 'RUNNING'") == processes
 			})
 			if got := rows.count(t, "SELECT count(*) FROM tasks WHERE attempt <> 1"); got != 0 {
-				t.Errorf("%d tasks have another attempt than the first", got)
+				t.Errorf("%d tasks have an attempt after the first", got)
 			}
 			if heeds && j.overlap {
 				t.Error("a task began on the second node before its first attempt had ended")

@@ -45,7 +45,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(longWait):
-		t.Fatalf("not within %s: %s", longWait, what)
+		t.Fatalf("timed out after %s: %s", longWait, what)
 		panic("unreachable")
 	}
 }

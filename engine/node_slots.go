@@ -181,7 +181,7 @@ func (n *nodeSlots) force(s *slots) {
 	n.mu.Unlock()
 }
 
-// contended reports whether another namespace than s waits for a slot.
+// contended reports whether a namespace other than that of s waits for a slot.
 func (n *nodeSlots) contended(s *slots) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,7 +25,7 @@ func TestUsage(t *testing.T) {
 	expect("one of three is in its processor", 3, false)
 	u.working.Store(0)
 	u.processing.Store(100)
-	expect("both took as long", 2, true)
+	expect("both took equally long", 2, true)
 	u.storing.Store(101)
 	now = now.Add(usageWindow)
 	expect("storing took longer", 2, false)
@@ -39,8 +39,9 @@ func TestUsage(t *testing.T) {
 	expect("processing took longer in this window and the last one", 2, true)
 }
 
-// A call keeps its slot in memory while nothing waits for a slot. While new requests wait, the call
-// keeps its slot only if the tasks wait for the database.
+// A call that waits in memory for its process may keep its slot while nothing else waits for one.
+// While new requests wait, it may keep the slot only if the tasks would wait for the database. It
+// never keeps the slot while stored tasks, timers or another namespace wait.
 func TestCallMayHoldItsSlot(t *testing.T) {
 	t.Parallel()
 	p, _, _ := newSlots(1)
@@ -87,9 +88,9 @@ func TestBacklogIsCounted(t *testing.T) {
 		add(now, want)
 	}
 	if counts != 0 {
-		t.Errorf("counted %d times within the duration of %d counts", counts, backlogRest)
+		t.Errorf("counted %d times before the pause of %d durations was over", counts, backlogPauseFactor)
 	}
-	now = now.Add(backlogRest * time.Second)
+	now = now.Add(backlogPauseFactor * time.Second)
 	for _, want := range []bool{true, false} {
 		waiting = 4
 		add(now, want)

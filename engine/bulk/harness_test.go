@@ -49,7 +49,7 @@ func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 			f(n.Bulks)
 		}
 		return []engine.Kind{n.Kind()}
-	}), enginetest.SoonDead)
+	}), enginetest.ShortZombieAfter)
 	return n
 }
 

@@ -29,7 +29,7 @@ func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, askFlow(`"cancel_policy": {"grace": "0s"},`))
 	init := starts("init", never, "hold")
 	init.GetTarget().GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("busy")}); err != nil {

@@ -46,9 +46,9 @@ type Crons struct {
 // errors.
 type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, error)
 
-// EnqueueBy sets the constructor of the jobs of crons whose target is enqueue_job. Call it before
+// SetNewJob sets the constructor of the jobs of crons whose target is enqueue_job. Call it before
 // the engine runs. Without it, such crons are rejected.
-func (c *Crons) EnqueueBy(newJob NewJob) { c.newJob = newJob }
+func (c *Crons) SetNewJob(newJob NewJob) { c.newJob = newJob }
 
 // Flows starts the runs of crons whose target is start_run, and reads their ends.
 type Flows interface {
@@ -64,9 +64,9 @@ type Flows interface {
 	EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool)
 }
 
-// RunBy sets the Flows that start the runs of crons whose target is start_run. Call it before the
-// engine runs. Without it, such crons are rejected.
-func (c *Crons) RunBy(flows Flows) { c.flows = flows }
+// SetFlows sets the Flows that start the runs of crons whose target is start_run. Call it before
+// the engine runs. Without it, such crons are rejected.
+func (c *Crons) SetFlows(flows Flows) { c.flows = flows }
 
 // New returns the crons of an engine and its store. The caller must add Kinds to the engine.
 // registerer may be nil.

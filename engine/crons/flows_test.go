@@ -29,8 +29,8 @@ func (n *node) putTemplate(t testing.TB, text string) {
 	}
 }
 
-// asks returns a template of one step that waits for an answer.
-func asks(more string) string {
+// askFlow returns a template of one step that waits for an answer.
+func askFlow(more string) string {
 	return `{"type": "ask", ` + more + ` "steps": [{"step_id": "a", "wait": {}}]}`
 }
 
@@ -115,7 +115,7 @@ func (n *node) cancelRun(t testing.TB, runID string) {
 func TestEndsOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"}, "payload_schema": {"required": ["id", "at", "attempt"]},`))
+	n.putTemplate(t, askFlow(`"cancel_policy": {"grace": "0s"}, "payload_schema": {"required": ["id", "at", "attempt"]},`))
 	c := runs(t, "good", `{"id": "${cron_id}", "at": "${fire_time}", "attempt": "${attempt}", "kept": "as it is"}`)
 	c.GetTarget().GetStartRun().Metadata, _ = structpb.NewStruct(map[string]any{"team": "mail"})
 	n.create(t, c)
@@ -182,7 +182,7 @@ func TestEndsOfFlows(t *testing.T) {
 func TestFlowsThatAreTooLate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, askFlow(`"cancel_policy": {"grace": "0s"},`))
 	n.putTemplate(t, `{"type": "short", "timeout": "0.1s", "steps": [{"step_id": "a", "wait": {}}]}`)
 	c := runs(t, "template", "")
 	c.GetTarget().GetStartRun().Type = "short"
@@ -212,7 +212,7 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 func TestFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "repeatable": false,`))
+	n.putTemplate(t, askFlow(`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "repeatable": false,`))
 	c := runs(t, "scoped", "")
 	c.Policy.OverlapAction, c.Policy.FailureAction = progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL,
 		progressorv1.FailureAction_FAILURE_ACTION_RETRY
@@ -254,7 +254,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 func TestOverlapOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, askFlow(`"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
 	c := runs(t, "prev", "")
 	c.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
 	n.create(t, c)
@@ -286,7 +286,7 @@ func TestOverlapOfFlows(t *testing.T) {
 func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_RETURN_SAME_SCOPE",`))
+	n.putTemplate(t, askFlow(`"concurrency_policy": "SCOPE_POLICY_RETURN_SAME_SCOPE",`))
 	holder := runs(t, "holder", "")
 	n.create(t, holder)
 	held := runOf(t, n.trigger(t, "holder"))
@@ -318,7 +318,7 @@ func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 func TestFlowsThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(""))
+	n.putTemplate(t, askFlow(""))
 	n.create(t, runs(t, "c", `{"part": "${10 / (3 - attempt)}"}`))
 	failed := "FIRED FAILED 1"
 	ledger := failed
@@ -338,9 +338,9 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	enable(false)
 	expect("template ask is disabled")
 	enable(true)
-	n.putTemplate(t, asks(`"schedulable": false,`))
+	n.putTemplate(t, askFlow(`"schedulable": false,`))
 	expect("crons cannot start template ask")
-	n.putTemplate(t, asks(`"payload_schema": {"properties": {"part": {"type": "string"}}},`))
+	n.putTemplate(t, askFlow(`"payload_schema": {"properties": {"part": {"type": "string"}}},`))
 	expect("payload.part")
 	if err := n.Flows.DeleteTemplate(t.Context(), "ns", "ask"); err != nil {
 		t.Fatal(err)
@@ -348,7 +348,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	expect("there is no template ask")
 
 	// A payload that cannot be evaluated: attempt 3 divides by zero.
-	n.putTemplate(t, asks(""))
+	n.putTemplate(t, askFlow(""))
 	c := runs(t, "divides", `{"part": "${10 / (3 - attempt)}"}`)
 	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, c)
@@ -384,7 +384,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 func TestFlowsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, asks(`"payload_schema": {"type": "object", "required": ["day"],
+	n.putTemplate(t, askFlow(`"payload_schema": {"type": "object", "required": ["day"],
 		"properties": {"day": {"type": "string"}, "n": {"type": "number"}}},`))
 	n.putTemplate(t, `{"type": "alone", "schedulable": false, "steps": [{"step_id": "a", "wait": {}}]}`)
 	for _, tt := range []struct {
@@ -423,7 +423,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 		}
 	}
 	// The longest ID of a cron yields the longest ID of a run.
-	n.putTemplate(t, asks(""))
+	n.putTemplate(t, askFlow(""))
 	long := strings.Repeat("c", 132)
 	n.create(t, runs(t, long, ""))
 	run := runOf(t, n.trigger(t, long))

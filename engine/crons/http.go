@@ -220,8 +220,8 @@ func statusText(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// headerText returns an ID as a header value. An ID with other characters than printable ASCII is
-// percent-encoded.
+// headerText returns an ID as a header value. If the ID has characters other than printable ASCII,
+// it is percent-encoded.
 func headerText(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return url.PathEscape(id)

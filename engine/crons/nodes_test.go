@@ -245,7 +245,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > before+1 })
 }
 
-// A run may be in another namespace than its cron. The cron receives its end.
+// The namespace of a run may differ from that of its cron. The cron receives its end.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

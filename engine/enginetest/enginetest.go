@@ -39,7 +39,7 @@ type Node struct {
 	Flows *flows.Flows
 }
 
-// Option changes what Start starts, before the engine runs.
+// Option configures the engine that Start creates.
 type Option func(*options)
 
 type options struct {
@@ -55,16 +55,16 @@ func Add(kinds func(*Node) []engine.Kind) Option {
 	return func(o *options) { o.add = append(o.add, func(n *Node) { n.Add(kinds(n)...) }) }
 }
 
-// SoonDead makes other nodes declare the node dead after a second without a heartbeat.
-func SoonDead(o *options) { o.config.ZombieAfter = time.Second }
+// ShortZombieAfter makes other nodes declare the node dead after a second without a heartbeat.
+func ShortZombieAfter(o *options) { o.config.ZombieAfter = time.Second }
 
 // Kinds adds crons, jobs and flows.
 func Kinds(o *options) {
 	o.add = append(o.add, func(n *Node) {
 		n.Crons, n.Jobs = crons.New(n.Engine, n.Store, n.Registry), jobs.New(n.Engine, n.Store, n.Registry)
 		n.Flows = flows.New(n.Engine, n.Store, n.Jobs, n.Registry)
-		n.Crons.EnqueueBy(n.Jobs.NewJob)
-		n.Crons.RunBy(n.Flows)
+		n.Crons.SetNewJob(n.Jobs.NewJob)
+		n.Crons.SetFlows(n.Flows)
 		n.Add(append(n.Crons.Kinds(), n.Jobs.Kind(), n.Flows.Kind())...)
 	})
 }
@@ -153,17 +153,17 @@ func Texts(t testing.TB, db *pgxpool.Pool, sql string, args ...any) []string {
 	return texts
 }
 
-// Eventually waits until cond returns true. See Soon.
+// Eventually waits until cond returns true. See WaitUntil.
 func Eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
 	t.Helper()
-	if !Soon(timeout, cond) {
-		t.Fatalf("not within %s: %s", timeout, what)
+	if !WaitUntil(timeout, cond) {
+		t.Fatalf("timed out after %s: %s", timeout, what)
 	}
 }
 
-// Soon waits until cond returns true, and reports whether it did within timeout. It calls cond
+// WaitUntil waits until cond returns true, and reports whether it did within timeout. It calls cond
 // every few milliseconds, and less often after a while, because most conditions query the database.
-func Soon(timeout time.Duration, cond func() bool) bool {
+func WaitUntil(timeout time.Duration, cond func() bool) bool {
 	begin := time.Now()
 	end := time.NewTimer(timeout)
 	defer end.Stop()

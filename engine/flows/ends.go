@@ -76,7 +76,7 @@ func (t *task) childrenEnded(children []childEnd) error {
 	for n := range inputs {
 		o := &inputs[n].Outcome
 		switch {
-		case !t.decision.Known[n]: // the step ended in another way, such as a skip, or the message is a duplicate
+		case !t.decision.Known[n]: // the step has already ended, such as by a skip, or the message is a duplicate
 			t.cancelLateJob(&ended[n], o)
 		case t.isFailedJob(&ended[n], o):
 			t.failed = append(t.failed, failedJob{o.Step, keyOfChild(ended[n].ChildEnd)})

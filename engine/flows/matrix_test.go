@@ -227,7 +227,7 @@ func (s *situation) check(t testing.TB, r row) {
 		}
 		return got == r.want
 	}
-	if !soon(look) {
+	if !waitUntil(look) {
 		t.Fatalf("%q, %q\n got  %s\n want %s", r.status, r.verb, got, r.want)
 	}
 }

@@ -76,7 +76,7 @@ func (m *model) check(r *modelRun) {
 		case s.status == "running", whole && s.status == "pending":
 			m.fail(r, "the run has ended, and step %s.%d is %s", s.step, s.index, s.status)
 		case did && !m.lost[s.processID] && s.status == "succeeded" && s.result != result:
-			m.fail(r, "step %s.%d has another result than its job", s.step, s.index)
+			m.fail(r, "the result of step %s.%d differs from that of its job", s.step, s.index)
 		case !did && !m.lost[s.processID] && s.status == "succeeded" &&
 			strings.HasPrefix(s.processID, process.StepPrefix):
 			m.fail(r, "step %s.%d succeeded, and its job did not", s.step, s.index)

@@ -116,7 +116,7 @@ var situations = map[string]func(testing.TB, *situation){
 		s.n.put(t, "pull", strings.ReplaceAll(`{"type": "inner_ID", "steps": [`+jobB+`]}`, "ID", s.id))
 		s.begin(t, "RUNNING", rejects, `{"step_id": "a", "run": {"type": "inner_ID"}}`, jobB)
 		inner := &situation{n: s.n, id: s.id + "/a"}
-		if !soon(func() bool { return strings.HasPrefix(inner.now(t), "QUEUED") }) {
+		if !waitUntil(func() bool { return strings.HasPrefix(inner.now(t), "QUEUED") }) {
 			t.Fatal("its run has not started")
 		}
 	},
@@ -221,7 +221,7 @@ func (s *situation) verb(t testing.TB, verb, want string) {
 		t.Fatalf("%s: %v", verb, err)
 	}
 	got := ""
-	if !soon(func() bool { got = s.now(t); return strings.HasPrefix(got, want) }) {
+	if !waitUntil(func() bool { got = s.now(t); return strings.HasPrefix(got, want) }) {
 		t.Fatalf("%s: %s, want %s", verb, got, want)
 	}
 }
@@ -291,5 +291,5 @@ func (s *situation) item(t testing.TB, index int32) {
 	}
 }
 
-// soon waits until a condition is met, and reports whether it was met in time.
-func soon(met func() bool) bool { return enginetest.Soon(testTimeout, met) }
+// waitUntil waits until a condition is met, and reports whether it was met in time.
+func waitUntil(met func() bool) bool { return enginetest.WaitUntil(testTimeout, met) }

@@ -41,7 +41,7 @@ func (q *Jobs) ListEvents(
 }
 
 // WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It starts
-// at a cursor, or now if there is none. Each event is sent once, and those of a job in their order.
+// at a cursor, or now if there is none. Each event is sent once, and those of a job in order.
 // It returns process.ErrUnavailable when the node stops, and a *process.CursorError if events after
 // the cursor were deleted.
 func (q *Jobs) WatchEvents(

@@ -121,5 +121,5 @@ func (s *Server) checkAnswer(ctx context.Context, field string, l *storage.Lease
 		return err
 	}
 	return s.workers.own(ctx, func(int) string { return field },
-		pull.WorkerSeen{Namespace: l.Claim.Namespace, WorkerID: l.WorkerID})
+		pull.WorkerKey{Namespace: l.Claim.Namespace, WorkerID: l.WorkerID})
 }

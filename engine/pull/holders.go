@@ -59,11 +59,11 @@ func (s *Server) checkLeases(ctx context.Context, field func(n int) string, toke
 	if err := c.checkHolders(field, tokens, held); err != nil {
 		return err
 	}
-	var seen []pull.WorkerSeen
+	var seen []pull.WorkerKey
 	var at []int // the index of each among the tokens
 	for n, h := range held {
 		if h != nil {
-			seen = append(seen, pull.WorkerSeen{Namespace: tokens[n].Key.Namespace, WorkerID: h.WorkerID})
+			seen = append(seen, pull.WorkerKey{Namespace: tokens[n].Key.Namespace, WorkerID: h.WorkerID})
 			at = append(at, n)
 		}
 	}

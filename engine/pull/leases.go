@@ -89,10 +89,10 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 func ofWorkerID(int) string { return "worker_id" }
 
 // seenIn returns a worker that was seen in namespaces.
-func seenIn(workerID string, namespaces []string) []pull.WorkerSeen {
-	seen := make([]pull.WorkerSeen, len(namespaces))
+func seenIn(workerID string, namespaces []string) []pull.WorkerKey {
+	seen := make([]pull.WorkerKey, len(namespaces))
 	for n, namespace := range namespaces {
-		seen[n] = pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}
+		seen[n] = pull.WorkerKey{Namespace: namespace, WorkerID: workerID}
 	}
 	return seen
 }

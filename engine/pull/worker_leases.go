@@ -26,7 +26,7 @@ func (s *Server) GetWorker(
 	if r.GetMaxLeases() > 0 {
 		limit = int(r.GetMaxLeases())
 	}
-	rows, err := pull.WorkerLeases(ctx, s.store, pull.WorkerSeen{
+	rows, err := pull.WorkerLeases(ctx, s.store, pull.WorkerKey{
 		Namespace: r.GetNamespace(), WorkerID: r.GetWorkerId(),
 	}, limit+1)
 	if err != nil {

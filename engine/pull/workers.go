@@ -47,7 +47,7 @@ type workers struct {
 
 	reading      sync.Mutex // held while commands are read
 	mu           sync.Mutex
-	seen         map[pull.WorkerSeen]*sighting
+	seen         map[pull.WorkerKey]*sighting
 	stopping     map[pull.WorkerOf]pull.StoppingWorker
 	over         map[pull.WorkerOf]time.Time // when the grace period of a worker ends, by the clock of this node
 	stoppingRead time.Time                   // when stopping was read
@@ -61,11 +61,11 @@ type sighting struct {
 }
 
 func newWorkers(s *Server) *workers {
-	return &workers{server: s, seen: map[pull.WorkerSeen]*sighting{}}
+	return &workers{server: s, seen: map[pull.WorkerKey]*sighting{}}
 }
 
 // recordSeen records that workers were seen.
-func (w *workers) recordSeen(seen []pull.WorkerSeen) {
+func (w *workers) recordSeen(seen []pull.WorkerKey) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (w *workers) recordSeen(seen []pull.WorkerSeen) {
 // own records that workers of the caller were seen. It returns an error for field(n) if the ID of
 // the nth belongs to another client in its namespace. An ID belongs to the client that was the
 // first to use it there, until the worker was not seen for pull.OwnedFor and has no leases.
-func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerSeen) error {
+func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerKey) error {
 	owner := callerOf(ctx).Owner
 	if owner == "" {
 		w.recordSeen(seen)
@@ -114,7 +114,7 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 // notOwned returns the workers for which this node does not know whether the client owns their IDs.
 // It records that the others were seen. What was stored within seenCacheTime is still valid,
 // because seenCacheTime is shorter than pull.OwnedFor.
-func (w *workers) notOwned(owner string, seen []pull.WorkerSeen) (unknown []pull.WorkerSeen) {
+func (w *workers) notOwned(owner string, seen []pull.WorkerKey) (unknown []pull.WorkerKey) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,7 +252,7 @@ func (w *workers) forget() bool {
 // ago.
 func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
-	due := map[pull.WorkerSeen]string{}
+	due := map[pull.WorkerKey]string{}
 	w.mu.Lock()
 	for key, s := range w.seen {
 		if s.heard.After(s.noted) && now.Sub(s.noted) >= age {
@@ -347,7 +347,7 @@ func (s *Server) StopWorker(
 	if err := s.workers.storeSeen(ctx, 0); err != nil {
 		return nil, err
 	}
-	seen := pull.WorkerSeen{Namespace: r.GetNamespace(), WorkerID: r.GetWorkerId()}
+	seen := pull.WorkerKey{Namespace: r.GetNamespace(), WorkerID: r.GetWorkerId()}
 	if err := pull.SetCommand(ctx, s.store, seen, order, grace, r.GetReason(), by); err != nil {
 		return nil, err
 	}

@@ -7,18 +7,18 @@ import (
 
 type undeliveredKey struct{}
 
-// undelivered has what to do if the response to a request does not reach the client.
+// undelivered holds the function to call if the response to a request does not reach the client.
 type undelivered struct{ do func() }
 
-// ifUndelivered sets what is done if the response to a request does not reach the client. do gets a
-// context that is not cancelled.
+// ifUndelivered sets the function to call if the response to a request does not reach the client.
+// The context of do is never cancelled.
 func ifUndelivered(ctx context.Context, do func(context.Context)) {
 	if u, ok := ctx.Value(undeliveredKey{}).(*undelivered); ok {
 		u.do = func() { do(context.WithoutCancel(ctx)) }
 	}
 }
 
-// watchDelivery calls the function of ifUndelivered if the client has disconnected before next has
+// watchDelivery calls the function set by ifUndelivered if the client disconnected before next
 // returned. Such a client has not read the whole response: the responses of methods have no
 // Content-Length, so net/http sends their end after the handler has returned.
 func watchDelivery(next http.Handler) http.Handler {

@@ -89,7 +89,7 @@ func CheckValue(value string) error {
 func HasReference(value string) bool { return reference.MatchString(value) }
 
 // KeepStored replaces each Mask in wanted with the stored value of the header. If sameTarget is
-// false, the requests go to another target than before, and the client must send the values again.
+// false, the target of the requests has changed, and the client must send the values again.
 // Otherwise, a client could change a URL to receive values that it cannot read.
 func KeepStored(field string, wanted, stored map[string]string, sameTarget bool) error {
 	for header, value := range wanted {

@@ -263,8 +263,8 @@ func TestLagLimit(t *testing.T) {
 }
 
 // Several nodes write. The node that delivers is killed, and the receiver fails in every way, while
-// a long transaction of another application is open. No change is missing, and each process is
-// received in its order.
+// a long transaction of another application is open. No change is missing, and the changes of
+// each process are received in order.
 func TestNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// soon reports whether a condition that may never hold does so within a second.
-func soon(cond func() bool) bool { return enginetest.Soon(time.Second, cond) }
+// waitUntil reports whether a condition that may never hold does so within a second.
+func waitUntil(cond func() bool) bool { return enginetest.WaitUntil(time.Second, cond) }
 
 // A commit wakes the sinks of its namespace on the same node. Without that, they would read again
 // after an hour.
@@ -50,7 +50,7 @@ func TestNoticeWakesTheSink(t *testing.T) {
 		// The other node may not have read yet that there is a sink.
 		second.begin(t, fmt.Sprintf("p%d", started))
 		started++
-		return soon(func() bool { return second.status(t).GetLagChanges() == 0 })
+		return waitUntil(func() bool { return second.status(t).GetLagChanges() == 0 })
 	})
 	if events, _, _ := r.counts(); events != int64(started) {
 		t.Errorf("%d of %d events were received", events, started)
@@ -78,7 +78,7 @@ func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
 		if _, err := front.SuspendProcess(t.Context(), key(id), "a reason", kim); err != nil {
 			t.Fatal(err)
 		}
-		return soon(func() bool { return back.status(t).GetLagChanges() == 0 })
+		return waitUntil(func() bool { return back.status(t).GetLagChanges() == 0 })
 	})
 	status := back.status(t)
 	if status.GetNodeId() != back.Store.NodeID() {

@@ -294,7 +294,7 @@ func (s *site) write(nodes []*node, id string, calls int, stored *atomic.Int64) 
 // Several nodes write at the same time, one of them is killed and connections break in the middle
 // of transactions, while a long transaction of another application is open. A watcher that
 // continues on another node, and sometimes before it has stored its cursor, misses no event and
-// sees each process in its order.
+// sees the events of each process in order.
 func TestWatchHasNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

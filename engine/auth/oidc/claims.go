@@ -86,7 +86,8 @@ func ValidUser(user string) bool {
 	return ok && checkURL(issuer) == nil && name != "" && len(name) <= maxName && graphic(name)
 }
 
-// printable reports whether a text has only letters, digits, marks, symbols and spaces.
+// printable reports whether a text is valid UTF-8 and has only printable characters and the ASCII
+// space.
 func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -65,7 +65,7 @@ func open(t testing.TB, c kafka.Config) sinks.Deliverer {
 	return d
 }
 
-// stored returns the messages of a topic, partition by partition, each in its order.
+// stored returns the messages of a topic, partition by partition, each in order.
 func (c *cluster) stored(topic string, options ...kgo.Opt) [][]*kgo.Record {
 	c.t.Helper()
 	partitions, left := make([][]*kgo.Record, 16), int64(0)

@@ -14,8 +14,8 @@ func state(text string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.AuxState = []byte(text) }
 }
 
-// runWithJob starts the run ~flow/ID. Its job ID-a runs here. It returns the claim of the job and
-// the task that is to report its end.
+// runWithJob starts the run ~flow/ID. Its job ID-a runs on this node. runWithJob returns the claim
+// of the job, and the task that is reserved for reporting its end.
 func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*storage.Claim, storage.ReservedTask) {
 	b.t.Helper()
 	first := end(b.start("~flow/"+id, func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
@@ -25,13 +25,14 @@ func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*sto
 	}
 	saved := b.save(first)
 	if saved.Next == nil || saved.Reserved.FencingToken == 0 {
-		b.t.Fatalf("the job does not run, or its end has no task: %+v", saved)
+		b.t.Fatalf("the job does not run, or no task is reserved for its end: %+v", saved)
 	}
 	return saved.Next, saved.Reserved
 }
 
-// advances adds a result of the run ~flow/ID in a state to the end of its job.
-func advances(
+// withAdvance adds a result of the run ~flow/ID to the end of its job. from is the state of the run
+// from which the result was decided.
+func withAdvance(
 	id, from string, task storage.ReservedTask, outcome storage.Outcome, change ...func(*storage.Completion),
 ) func(*storage.Completion) {
 	return func(c *storage.Completion) {
@@ -53,7 +54,7 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	b.namespace(ns)
 	job, task := b.runWithJob("r")
 	saved := b.save(end(job, storage.Completed, answer("1"),
-		advances("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
+		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
 	equal(t, "advanced", saved.Advanced, true)
 	equal(t, "the next job", saved.Next.ProcessID, "r-b")
 	if saved.Reserved.FencingToken <= task.FencingToken || saved.Reserved.TaskID <= task.TaskID {
@@ -68,11 +69,11 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	equal(t, "waiting parents", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-b")
 	equal(t, "attempts", ask[string](b, "SELECT string_agg(process_id, ' ') FROM running"), "r-b")
 	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
-		advances("r", "two jobs", task, storage.Finished, state("late"))))
+		withAdvance("r", "two jobs", task, storage.Finished, state("late"))))
 	equal(t, "a late end", err, process.ErrFenced)
 	task = saved.Reserved
 	saved = b.save(end(saved.Next, storage.Completed, answer("2"),
-		advances("r", "two jobs", task, storage.Completed, answer("all"))))
+		withAdvance("r", "two jobs", task, storage.Completed, answer("all"))))
 	equal(t, "the end", []any{saved.Advanced, saved.Next == nil}, []any{true, true})
 	b.is("~flow/r", "COMPLETED e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
 	equal(t, "the response", ask[string](b, "SELECT convert_from(response, 'UTF8') FROM tasks WHERE task_id = $1",
@@ -88,18 +89,18 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	finish := func(id string, task storage.ReservedTask) func(*storage.Completion) {
-		return advances(id, "one job", task, storage.Finished, state("ahead"),
+		return withAdvance(id, "one job", task, storage.Finished, state("ahead"),
 			withMessages(plainJob("next"), notifyOf("other", "x")), startsOn)
 	}
 	complete := func(id string, task storage.ReservedTask) func(*storage.Completion) {
-		return advances(id, "one job", task, storage.Completed, state("ahead"))
+		return withAdvance(id, "one job", task, storage.Completed, state("ahead"))
 	}
 	none := func(string) {}
 	for id, test := range map[string]struct {
 		begin   func(*storage.Completion)
 		changes func(run string)
 		end     func(string, storage.ReservedTask) func(*storage.Completion)
-		want    string // how the run learns of the end: task, wait or message
+		want    string // how the run is notified of the end: by a task, a wait or a message; or nothing
 	}{
 		"state": {changes: func(run string) { b.save(end(b.claim(run), storage.Finished, state("changed"))) },
 			end: finish, want: "task"},
@@ -159,7 +160,7 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 	b.exec("UPDATE processes SET cancel_requested_time = NULL, cancel_deadline = NULL, removed_time = NULL")
 }
 
-// A late end of a job, which runs again, does not advance the run.
+// The late end of an attempt does not advance the run after the job has been retried.
 func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -168,7 +169,7 @@ func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 	job, task := b.runWithJob("r")
 	b.save(end(job, storage.Retry))
 	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
-		advances("r", "one job", task, storage.Finished, state("ahead"), withMessages(plainJob("next")), startsOn)))
+		withAdvance("r", "one job", task, storage.Finished, state("ahead"), withMessages(plainJob("next")), startsOn)))
 	equal(t, "a late end", err, process.ErrFenced)
 	b.is("~flow/r", "RUNNING e0: INIT FINISHED")
 	equal(t, "waiting parents", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-a")
@@ -193,7 +194,7 @@ func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	for job, task := range map[*storage.Claim]storage.ReservedTask{first: task, more.Next: more.Reserved} {
 		all.Go(func() {
 			saved, err := s.SaveResult(end(job, storage.Completed, answer("1"),
-				advances("r", "one job", task, storage.Finished)))
+				withAdvance("r", "one job", task, storage.Finished)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -219,7 +220,7 @@ func TestRejectedResultOfARun(t *testing.T) {
 	b := newBench(t)
 	b.namespace(ns)
 	job, task := b.runWithJob("r")
-	saved := b.save(end(job, storage.Completed, answer("1"), advances("r", "one job", task, storage.Finished,
+	saved := b.save(end(job, storage.Completed, answer("1"), withAdvance("r", "one job", task, storage.Finished,
 		withMessages(startOf("other", func(m *storage.Message) { m.Metadata = []byte("no JSON") })))))
 	equal(t, "advanced", saved.Advanced, false)
 	equal(t, "the continuation", endsIn(t, saved.Next), `NOTIFY of ~flow/r: r-a r-a COMPLETED "1"`)
@@ -233,17 +234,17 @@ func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
 	c := newCutBench(t)
 	c.namespace(ns)
 	job, task := c.runWithJob("r")
-	made := c.proxy.next(beforeCommit)
+	cut := c.proxy.next(beforeCommit)
 	saved := c.saveThroughProxy(end(job, storage.Completed, answer("1"),
-		advances("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
-	<-made
+		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
+	<-cut
 	equal(t, "before the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next.ProcessID},
 		[]any{true, false, "r-b"})
-	made = c.proxy.next(afterCommit)
+	cut = c.proxy.next(afterCommit)
 	saved = c.saveThroughProxy(end(saved.Next, storage.Completed, answer("2"),
-		advances("r", "two jobs", saved.Reserved, storage.Finished, state("three jobs"),
+		withAdvance("r", "two jobs", saved.Reserved, storage.Finished, state("three jobs"),
 			withMessages(plainJob("r-c")), startsOn)))
-	<-made
+	<-cut
 	equal(t, "after the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next == nil}, []any{false, true, true})
 	adopted := c.adopted()
 	equal(t, "adopted", adopted.ProcessID, "r-c")

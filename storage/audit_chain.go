@@ -123,7 +123,7 @@ func (v *auditVerifier) check(e *dbsqlc.ReadSealedAuditRow) string {
 		v.found.Erased++
 	}
 	if k := v.known; k != nil && k.Position == v.position && k.Hash != hex.EncodeToString(hash) {
-		return fmt.Sprintf("entry %d (%s) at position %d has another hash than the known one: the chain was rewritten",
+		return fmt.Sprintf("entry %d (%s) at position %d does not have the known hash: the chain was rewritten",
 			e.AuditID, e.Method, v.position)
 	}
 	return ""

@@ -122,7 +122,7 @@ func TestAuditChainIsRewritten(t *testing.T) {
 	b.exec("UPDATE audit_chain SET last_position = 0, last_hash = ''")
 	b.seal()
 	equal(t, "the fault without a known entry", b.verify().Fault, "")
-	if got := b.verify(known).Fault; !strings.Contains(got, "at position 5 has another hash than the known one") {
+	if got := b.verify(known).Fault; !strings.Contains(got, "at position 5 does not have the known hash") {
 		t.Error(got)
 	}
 	known.Position = 9

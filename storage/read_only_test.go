@@ -41,7 +41,7 @@ func (b *bench) until(what string, holds func() bool) {
 	for deadline := time.After(waitLimit); !holds(); {
 		select {
 		case <-deadline:
-			b.t.Fatalf("not within %s: %s", waitLimit, what)
+			b.t.Fatalf("timed out after %s: %s", waitLimit, what)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // process of its result. In the Effects of a Completion it is stored if the result applies. In
 // EffectsOnEnd it is stored for any outcome, with one exception: an attempt that this node repeats
 // at once (Retry with Promote and without RetryAfter) leaves no row with its token. Events that the
-// namespace does not keep are not stored. The events of a Completion are stored in their order.
+// namespace does not keep are not stored. The events of a Completion are stored in order.
 type Event struct {
 	RunID    string // run of the event; "" for an event of the job whose result contains it
 	StepID   string // "" for the job or run itself

@@ -20,8 +20,8 @@ const (
 	WorkerStop     WorkerCommand = "stop"  // also give up the remaining leases after the grace period
 )
 
-// WorkerSeen is a worker that was seen in a namespace.
-type WorkerSeen struct{ Namespace, WorkerID string }
+// WorkerKey identifies a worker in a namespace.
+type WorkerKey struct{ Namespace, WorkerID string }
 
 // WorkerOf is a worker ID with the client that uses it, or "" if it is not known. If different
 // clients use the same ID, they are different workers.
@@ -55,17 +55,17 @@ type StoppingWorker struct {
 // RecordWorkers records that workers were seen, each with the client that uses its ID, or "". It
 // skips workers whose ID belongs to another client, and returns the others.
 func RecordWorkers(
-	ctx context.Context, s *storage.Store, seen map[WorkerSeen]string,
-) (stored map[WorkerSeen]bool, err error) {
+	ctx context.Context, s *storage.Store, seen map[WorkerKey]string,
+) (stored map[WorkerKey]bool, err error) {
 	rows, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
-	stored = make(map[WorkerSeen]bool, len(rows))
+	stored = make(map[WorkerKey]bool, len(rows))
 	for _, r := range rows {
-		stored[WorkerSeen(r)] = true
+		stored[WorkerKey(r)] = true
 	}
 	return stored, err
 }
 
-func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
+func recordOf(seen map[WorkerKey]string) dbsqlc.RecordWorkersParams {
 	a := dbsqlc.RecordWorkersParams{OwnedUs: OwnedFor.Microseconds()}
 	for w, owner := range seen {
 		a.Append(dbsqlc.RecordWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID, Owner: owner})
@@ -77,9 +77,9 @@ func recordOf(seen map[WorkerSeen]string) dbsqlc.RecordWorkersParams {
 // whose ID belongs to another client. The error is a *process.OverloadError if the client would
 // have more than MaxWorkerIDs in a namespace.
 func OwnWorkers(
-	ctx context.Context, s *storage.Store, owner string, workers []WorkerSeen,
-) (foreign []WorkerSeen, err error) {
-	seen := make(map[WorkerSeen]string, len(workers))
+	ctx context.Context, s *storage.Store, owner string, workers []WorkerKey,
+) (foreign []WorkerKey, err error) {
+	seen := make(map[WorkerKey]string, len(workers))
 	for _, w := range workers {
 		seen[w] = owner
 	}
@@ -96,14 +96,14 @@ func OwnWorkers(
 	}
 	rows, err := storage.Query(ctx, s.RunSoon, "read owners of workers", dbsqlc.New().OwnedByOthers, others)
 	for _, r := range rows {
-		foreign = append(foreign, WorkerSeen(r))
+		foreign = append(foreign, WorkerKey(r))
 	}
 	return foreign, err
 }
 
 // makeRoom deletes the absent workers of a client if the client has too many IDs to use another
 // one.
-func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[WorkerSeen]string) error {
+func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[WorkerKey]string) error {
 	wanted := dbsqlc.CrowdedWorkersParams{Owner: &owner, MaxIds: MaxWorkerIDs}
 	for w := range seen {
 		wanted.Append(dbsqlc.CrowdedWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
@@ -152,7 +152,7 @@ func StoppingWorkers(ctx context.Context, s *storage.Store) (map[WorkerOf]Stoppi
 // SetCommand stores a command to a worker of a namespace. It returns process.ErrWorkerNotFound if
 // the worker was not seen there within a day.
 func SetCommand(
-	ctx context.Context, s *storage.Store, worker WorkerSeen, order WorkerCommand, grace time.Duration, reason string,
+	ctx context.Context, s *storage.Store, worker WorkerKey, order WorkerCommand, grace time.Duration, reason string,
 	by ...process.Actor,
 ) error {
 	op := fmt.Sprintf("stop worker %q", worker.WorkerID)
@@ -215,7 +215,7 @@ type WorkerLease = dbsqlc.WorkerLeasesRow
 
 // WorkerLeases returns the leases of a worker in a namespace, the oldest first, at most limit.
 func WorkerLeases(
-	ctx context.Context, s *storage.Store, worker WorkerSeen, limit int,
+	ctx context.Context, s *storage.Store, worker WorkerKey, limit int,
 ) ([]WorkerLease, error) {
 	return storage.Query(ctx, s.ReadOne, "leases of a worker", dbsqlc.New().WorkerLeases, dbsqlc.WorkerLeasesParams{
 		Namespace: worker.Namespace, WorkerID: worker.WorkerID, Lim: int32(limit),

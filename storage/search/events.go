@@ -255,7 +255,7 @@ func eventLanes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 }
 
 // eventStatement reads the newest events before one, like auditStatement. It merges the lanes, each
-// of which is read in its order. (If it reads the events of one job, it compares their namespace in
+// of which is read in order. (If it reads the events of one job, it compares their namespace in
 // a way that excludes the other indexes, which look as good on a table without statistics.)
 func eventStatement(scan eventScan) *statement {
 	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size

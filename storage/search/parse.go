@@ -322,7 +322,7 @@ func (p *parser) field() (name string, path []string, err error) {
 			p.at += len(key)
 		}
 		if key == "" {
-			return "", nil, p.errorf(at, "write a key after the dot, in quotes if it contains other characters than "+
+			return "", nil, p.errorf(at, "write a key after the dot, in quotes if it contains characters other than "+
 				"letters, digits, _ and -")
 		}
 		if path = append(path, key); len(path) > maxSegments {

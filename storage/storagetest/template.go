@@ -35,7 +35,7 @@ func startServer(ctx context.Context) (*home, *pgembed.Server, error) {
 	}
 	server, err := startCached(ctx, home.dir)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "storagetest: no cached template, so one is made from nothing:", err)
+		fmt.Fprintln(os.Stderr, "storagetest: no cached template, so a new server is started:", err)
 		server, err = startFresh(ctx, home.dir)
 	}
 	if err != nil {

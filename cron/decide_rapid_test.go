@@ -139,7 +139,7 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 			got, want := lines(l.rows), lines(m.rows)
 			if !slices.Equal(got, want) {
 				t.Fatalf("%s at %s, policy %+v:\ngot\n%s\nwant\n%s\nstate %+v", event, l.now.Format("15:04:05"), policy,
-					joined(got), joined(want), l.state)
+					indented(got), indented(want), l.state)
 			}
 			if l.state.Paused != m.paused {
 				t.Fatalf("%s: paused %t, want %t", event, l.state.Paused, m.paused)
@@ -164,7 +164,7 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 	}
 }
 
-func joined(list []string) string {
+func indented(list []string) string {
 	text := ""
 	for _, line := range list {
 		text += "  " + line + "\n"

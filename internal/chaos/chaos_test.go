@@ -210,7 +210,7 @@ func (s *chaosRun) awaitBusy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	s.chain.hold(nil)
-	soon(2*time.Second, func() bool { return s.chain.working(chainCalls(s.t, conn, s.nodes[i])) >= 2 })
+	waitUntil(2*time.Second, func() bool { return s.chain.working(chainCalls(s.t, conn, s.nodes[i])) >= 2 })
 }
 
 // chainCalls returns the tasks of the chain that an engine runs.
@@ -228,8 +228,8 @@ func chainCalls(t testing.TB, conn *pgx.Conn, n *node) []string {
 	return tasks
 }
 
-// soon waits for a condition that may never hold.
-func soon(limit time.Duration, met func() bool) bool {
+// waitUntil waits for a condition that may never hold.
+func waitUntil(limit time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -265,7 +265,7 @@ func (s *chaosRun) killDisconnected(i int) {
 	s.addCounters(s.nodes[i])
 	s.proxies[i].stall()
 	s.chain.openAll()
-	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // time for the processor to answer
+	waitUntil(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // time for the processor to answer
 	s.nodes[i].kill()
 	s.proxies[i].pass()
 	s.startEngine(i)
@@ -349,14 +349,14 @@ func (s *chaosRun) lockRows(int) {
 		s.locked += int(tag.RowsAffected())
 	}
 	before := s.load.acked.Load()
-	soon(2*time.Second, func() bool { return s.load.acked.Load() > before+500 })
+	waitUntil(2*time.Second, func() bool { return s.load.acked.Load() > before+500 })
 }
 
 func (s *chaosRun) loseResponses(i int) {
 	p := s.proxies[i]
 	before := p.lost.Load()
 	p.loseAnswers()
-	soon(2*time.Second, func() bool { return p.lost.Load() >= before+5 })
+	waitUntil(2*time.Second, func() bool { return p.lost.Load() >= before+5 })
 	p.pass()
 }
 
@@ -369,14 +369,14 @@ func (s *chaosRun) stallConnections(i int) {
 
 func (s *chaosRun) slowProcessor(int) {
 	g := s.chain.hold(nil)
-	soon(2*time.Second, func() bool { return g.arrived.Load() >= 30 })
+	waitUntil(2*time.Second, func() bool { return g.arrived.Load() >= 30 })
 	s.chain.openAll()
 }
 
 func (s *chaosRun) refuseCalls(int) {
 	before := s.chain.refused.Load()
 	s.chain.refuse(30)
-	soon(5*time.Second, func() bool { return s.chain.refused.Load() >= before+30 })
+	waitUntil(5*time.Second, func() bool { return s.chain.refused.Load() >= before+30 })
 	s.chain.refuse(0)
 }
 

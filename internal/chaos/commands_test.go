@@ -106,7 +106,7 @@ func (l *load) suspend(process string, first int) {
 	w := window{process: process, from: time.Now()}
 	if err == nil {
 		before := h.rejected.Load()
-		soon(200*time.Millisecond, func() bool { return h.rejected.Load() > before })
+		waitUntil(200*time.Millisecond, func() bool { return h.rejected.Load() > before })
 		w.to = time.Now()
 		var unsure bool
 		unsure, err = l.resume(ctx, process, first)

@@ -179,11 +179,11 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		w.t.Errorf("cancel the last run of replaced, %q: %v", last, err)
 	}
 	ended := func() bool { return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE ended_time IS NULL`) == 0 }
-	if soon(testTimeout/3, ended) {
+	if waitUntil(testTimeout/3, ended) {
 		return
 	}
 	w.t.Logf("runs of crons are slow to end: %s", w.openRuns(conn))
-	if !soon(testTimeout-testTimeout/3, ended) {
+	if !waitUntil(testTimeout-testTimeout/3, ended) {
 		w.t.Fatalf("runs of crons that have not ended: %s", w.openRuns(conn))
 	}
 }

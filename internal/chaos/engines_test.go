@@ -251,7 +251,7 @@ func TestRollingRestart(t *testing.T) {
 		await(t, testTimeout, "the engine holds calls", func() bool { return runningHeld(t, conn, n, g) >= 2 })
 		n.signal(syscall.SIGTERM)
 		await(t, testTimeout, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
-		if soon(100*time.Millisecond, func() bool { return runningHeld(t, conn, n, g) == 0 }) {
+		if waitUntil(100*time.Millisecond, func() bool { return runningHeld(t, conn, n, g) == 0 }) {
 			t.Errorf("engine %s does not wait for its running tasks", n.name)
 		}
 		asked := time.Now()

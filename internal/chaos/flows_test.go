@@ -147,7 +147,7 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 			  AND p.process_id = '~flow/' || r.run_id
 			WHERE r.namespace = $1 AND r.finished_time IS NULL ORDER BY r.created_time DESC LIMIT 1 FOR UPDATE OF r`,
 			flowNamespace).Scan(&process)
-		met := err == nil && soon(500*time.Millisecond, func() bool {
+		met := err == nil && waitUntil(500*time.Millisecond, func() bool {
 			return count(w.t, conn,
 				`SELECT (SELECT count(*) FROM messages WHERE namespace = $1 AND process_id = $2 AND kind = 'child_end')
 				+ (SELECT count(*) FROM running WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')
@@ -177,7 +177,7 @@ type flowRow struct {
 func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	w.t.Helper()
 	w.group.Wait()
-	if !soon(testTimeout, func() bool {
+	if !waitUntil(testTimeout, func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`,
 			flowNamespace) == 0
 	}) {

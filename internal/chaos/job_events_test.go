@@ -70,7 +70,7 @@ func (w *eventWatch) watch(ctx context.Context, begun func()) {
 			w.t.Errorf("watch job events: %v", err)
 			return
 		}
-		soon(20*time.Millisecond, func() bool { return ctx.Err() != nil })
+		waitUntil(20*time.Millisecond, func() bool { return ctx.Err() != nil })
 	}
 }
 
@@ -103,7 +103,7 @@ func (w *eventWatch) end(conn *pgx.Conn) map[string][]int64 {
 	}); err != nil {
 		w.t.Fatal(err)
 	}
-	soon(testTimeout, func() bool { // defects reports what is missing
+	waitUntil(testTimeout, func() bool { // defects reports what is missing
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		return w.total >= total

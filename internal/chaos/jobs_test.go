@@ -127,7 +127,7 @@ func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, 
 		if result, hard := verdict(err); result == acked || hard != nil || ctx.Err() != nil {
 			return err
 		}
-		soon(20*time.Millisecond, func() bool { return false })
+		waitUntil(20*time.Millisecond, func() bool { return false })
 	}
 }
 
@@ -142,7 +142,7 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 		})
 		over()
 		if err != nil {
-			soon(20*time.Millisecond, func() bool { return false })
+			waitUntil(20*time.Millisecond, func() bool { return false })
 			continue
 		}
 		for n, l := range resp.GetLeases() {
@@ -158,7 +158,7 @@ func (w *jobWatch) handle(ctx context.Context, worker string, l *progressorv1.Le
 		w.count(&w.left)
 	case what < 8: // the worker answers after the lease has expired
 		w.count(&w.paused)
-		soon(leaseTime+leaseTime/2, func() bool { return false })
+		waitUntil(leaseTime+leaseTime/2, func() bool { return false })
 		w.answer(ctx, l, nonce, random)
 	case what < 12:
 		w.count(&w.released)
@@ -182,7 +182,7 @@ func (w *jobWatch) handle(ctx context.Context, worker string, l *progressorv1.Le
 			return err
 		})
 	case what < 40: // it takes a while and sends heartbeats
-		soon(100*time.Millisecond, func() bool { return false })
+		waitUntil(100*time.Millisecond, func() bool { return false })
 		// The answer shows whether the lease was lost.
 		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
 			_, err := c.Worker.Heartbeat(ctx,

@@ -44,7 +44,7 @@ func await(t testing.TB, limit time.Duration, what string, met func() bool) time
 	defer ticker.Stop()
 	for !met() {
 		if time.Since(begin) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("timed out after %s: %s", limit, what)
 		}
 		<-ticker.C
 	}

@@ -326,8 +326,8 @@ func awaitFaults(happened func() int64) {
 	if *chaosDuration < fullRound {
 		limit = time.Second
 	}
-	soon(limit, func() bool { return happened() > 0 })
-	soon(2*time.Second, func() bool { return happened() >= 8 })
+	waitUntil(limit, func() bool { return happened() > 0 })
+	waitUntil(2*time.Second, func() bool { return happened() >= 8 })
 }
 
 // catchUp waits until the sinks have delivered everything. A resume repeats a failed delivery at

@@ -57,7 +57,7 @@ func (s *chaosRun) freezeLong(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	n.signal(syscall.SIGSTOP)
-	soon(5*time.Second, func() bool { return s.chain.repeatedTasks() > 0 })
+	waitUntil(5*time.Second, func() bool { return s.chain.repeatedTasks() > 0 })
 	s.repeated += s.chain.repeatedTasks()
 	n.signal(syscall.SIGCONT)
 	s.awaitSingleAttempts()

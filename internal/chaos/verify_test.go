@@ -23,7 +23,7 @@ func settle(t testing.TB, dsn string) {
 	began := time.Now()
 	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
-	if !soon(testTimeout, func() bool {
+	if !waitUntil(testTimeout, func() bool {
 		return count(t, conn,
 			`SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM `+
 				`messages)`) == 0

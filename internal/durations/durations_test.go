@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// Measured durations are rounded, and configured durations are exact. Neither have trailing zeros.
+// Measured durations are rounded, and configured durations are exact. Neither has trailing zero
+// units.
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration][2]string{

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// How long a stop waits before it uses the next stronger way.
+// How long Stop waits before it uses the next shutdown mode.
 const (
 	fastStopWait      = 30 * time.Second
 	immediateStopWait = 10 * time.Second

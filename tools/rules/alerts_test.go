@@ -22,8 +22,8 @@ const (
 	scrapes  = 80               // in each test
 )
 
-// In the series, "0+30x80" starts at 0 and grows by 30 at each of 80 scrapes, which is one per
-// second.
+// In the series, "0+30x80" starts at 0 and grows by 30 with each of the next 80 scrapes. With one
+// scrape every 30 s, that is one per second.
 var alertTests = []struct {
 	name, series, want string // want has the alerts that fire after the last scrape
 }{
@@ -79,14 +79,14 @@ var alertTests = []struct {
 		progressor_rpc_duration_seconds_count{method="Call",code="ok",instance="a"} 0+9x80
 		progressor_rpc_duration_seconds_count{method="Call",code="resource_exhausted",instance="a"} 0+1x80`,
 		"ProgressorRefuses"},
-	{"a name that is not known", `
+	{"a client uses an unknown host name", `
 		progressor_http_rejected_total{instance="a",reason="host"} 0+1x80
 		progressor_rpc_duration_seconds_count{method="Call",code="ok",instance="a"} 0+30000x80`,
 		"ProgressorHostsRejected"},
 	{"a person has no token on an idle node", `
 		progressor_auth_total{instance="a",scheme="none",outcome="missing"} 0+1x80
 		progressor_auth_total{instance="a",scheme="key",outcome="ok"} 0x80`, ""},
-	{"a client of several has no valid token", `
+	{"one of several clients has no valid token", `
 		progressor_auth_total{instance="a",scheme="key",outcome="invalid"} 0+30x80
 		progressor_auth_total{instance="a",scheme="key",outcome="ok"} 0+270x80`, "ProgressorAuthFails"},
 	{"one authentication of 100 fails", `
@@ -107,7 +107,7 @@ var alertTests = []struct {
 		progressor_rpc_duration_seconds_count{method="Call",code="invalid_argument",instance="a"} 0+1x80`, ""},
 	{"a node gets only requests that cannot be decoded", `
 		progressor_http_rejected_total{instance="a",reason="undecodable"} 0+30x80`, "ProgressorRequestsInvalid"},
-	{"a tenth of the requests is invalid", `
+	{"a tenth of the requests are invalid", `
 		progressor_http_rejected_total{instance="a",reason="undecodable"} 0x80
 		progressor_rpc_duration_seconds_count{method="Call",code="ok",instance="a"} 0+270x80
 		progressor_rpc_duration_seconds_count{method="Call",code="invalid_argument",instance="a"} 0+30x80`,
@@ -122,7 +122,7 @@ var alertTests = []struct {
 	{"a few clients are too slow", `
 		progressor_http_rejected_total{instance="a",reason="slow_body"} 0+30x80
 		progressor_rpc_duration_seconds_count{method="Call",code="ok",instance="a"} 0+3000x80`, ""},
-	{"bodies that never end", `
+	{"request bodies never end", `
 		progressor_http_rejected_total{instance="a",reason="slow_body"} 0+300x80
 		progressor_rpc_duration_seconds_count{method="Call",code="ok",instance="a"} 0+3000x80`,
 		"ProgressorClientsStall"},
@@ -177,8 +177,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// activeFor returns for how long the expression of a rule has had a series without a gap at the
-// end, or less than 0 if it has none.
+// activeFor returns how long s has existed without a gap until end, or a negative duration if it
+// has no sample at end.
 func activeFor(s promql.Series, end time.Time) time.Duration {
 	active := -interval
 	for at := end; len(s.Floats) > 0 && s.Floats[len(s.Floats)-1].T == at.UnixMilli(); at = at.Add(-interval) {

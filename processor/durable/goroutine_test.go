@@ -61,7 +61,7 @@ func TestMisuseInReplay(t *testing.T) {
 				t.Fatal(err)
 			}
 			fails := p.Status() == process.StatusError &&
-				strings.Contains(p.Detail(), "a durable operation in another goroutine")
+				strings.Contains(p.Detail(), "a durable operation outside the goroutine of its Ctx")
 			if fails != test.fails || !fails && p.Status() != process.StatusCompleted {
 				t.Error(p.Status(), p.Detail())
 			}

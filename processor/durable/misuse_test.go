@@ -23,11 +23,11 @@ func TestMisuse(t *testing.T) {
 		want string
 	}{
 		"goroutine": {func(ctx durable.Ctx) { elsewhere(func() { durable.Sleep(ctx, "a", 1) }) },
-			"a durable operation in another goroutine"},
+			"a durable operation outside the goroutine of its Ctx"},
 		"wait in a goroutine": {func(ctx durable.Ctx) {
 			timer := durable.After(ctx, "a", 1)
 			elsewhere(func() { timer.Wait() })
-		}, "a durable operation in another goroutine"},
+		}, "a durable operation outside the goroutine of its Ctx"},
 		"step body": {func(ctx durable.Ctx) {
 			_ = durable.Run(ctx, "a", func(context.Context) error {
 				durable.Sleep(ctx, "b", 1)
@@ -38,13 +38,13 @@ func TestMisuse(t *testing.T) {
 			_, _ = durable.Each(ctx, "a", []int{1}, func(durable.Ctx, int) (int, error) {
 				return 0, durable.Run(ctx, "b", func(context.Context) error { return nil })
 			})
-		}, "a durable operation in another goroutine"},
+		}, "a durable operation outside the goroutine of its Ctx"},
 		"name":  {func(ctx durable.Ctx) { durable.Now(ctx, "a/b") }, `the name "a/b" must have`},
 		"names": {func(ctx durable.Ctx) { durable.Now(ctx, "") }, `the name "" must have`},
 		"undo": {func(ctx durable.Ctx) {
 			_ = durable.Run(ctx, "a", func(context.Context) error { return nil },
 				durable.Undo(func(context.Context, int) error { return nil }))
-		}, "the undo of step a takes another type"},
+		}, "the undo of step a takes a type that differs"},
 		"retry": {func(ctx durable.Ctx) {
 			_ = durable.Run(ctx, "a", func(context.Context) error { return nil }, durable.Retry(0, 0))
 		}, "Retry of step a"},

@@ -146,7 +146,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 	return kong.New(commands,
 		kong.Name("progressor"),
 		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
-		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong reads the width of the terminal from the file
+		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong reads the terminal's width from it
 		kong.Exit(func(code int) { panic(stop(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(FlagHelp),

@@ -54,7 +54,8 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	b.namespace(ns)
 	job, task := b.runWithJob("r")
 	saved := b.save(end(job, storage.Completed, answer("1"),
-		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
+		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")),
+			startsOn)))
 	equal(t, "advanced", saved.Advanced, true)
 	equal(t, "the next job", saved.Next.ProcessID, "r-b")
 	if saved.Reserved.FencingToken <= task.FencingToken || saved.Reserved.TaskID <= task.TaskID {
@@ -236,7 +237,8 @@ func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
 	job, task := c.runWithJob("r")
 	cut := c.proxy.next(beforeCommit)
 	saved := c.saveThroughProxy(end(job, storage.Completed, answer("1"),
-		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")), startsOn)))
+		withAdvance("r", "one job", task, storage.Finished, state("two jobs"), withMessages(plainJob("r-b")),
+			startsOn)))
 	<-cut
 	equal(t, "before the commit", []any{saved.Advanced, saved.ResponseLost, saved.Next.ProcessID},
 		[]any{true, false, "r-b"})

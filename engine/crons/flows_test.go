@@ -115,7 +115,8 @@ func (n *node) cancelRun(t testing.TB, runID string) {
 func TestEndsOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, askFlow(`"cancel_policy": {"grace": "0s"}, "payload_schema": {"required": ["id", "at", "attempt"]},`))
+	n.putTemplate(t, askFlow(
+		`"cancel_policy": {"grace": "0s"}, "payload_schema": {"required": ["id", "at", "attempt"]},`))
 	c := runs(t, "good", `{"id": "${cron_id}", "at": "${fire_time}", "attempt": "${attempt}", "kept": "as it is"}`)
 	c.GetTarget().GetStartRun().Metadata, _ = structpb.NewStruct(map[string]any{"team": "mail"})
 	n.create(t, c)
@@ -254,7 +255,8 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 func TestOverlapOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.putTemplate(t, askFlow(`"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, askFlow(
+		`"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
 	c := runs(t, "prev", "")
 	c.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
 	n.create(t, c)

@@ -170,7 +170,8 @@ func TestLateEndBeforeARerun(t *testing.T) {
 func TestRerunThatIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
-	n.putTemplate(t, askFlow(`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, askFlow(
+		`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
 	n.create(t, runs(t, "c", ""))
 	first := n.trigger(t, "c")
 	n.waits(t, runOf(t, first))

@@ -41,7 +41,9 @@ func (r *runner) durable(ctx context.Context, v variant) error {
 	} else {
 		err = r.steps(ctx, v, row)
 	}
-	r.report.Rows = append(r.report.Rows, row)
+	if err == nil {
+		r.report.Rows = append(r.report.Rows, row)
+	}
 	return err
 }
 

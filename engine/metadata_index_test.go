@@ -9,6 +9,7 @@ import (
 // An engine merges the index of metadata again and again.
 func TestMetadataIndexIsMerged(t *testing.T) {
 	t.Parallel()
+	storagetest.NeedsIndexLists(t)
 	dsn := storagetest.DSN(t)
 	rows := look(t, dsn)
 	storagetest.Exec(t, rows, "CREATE TABLE public.merges (n int)")

@@ -26,18 +26,24 @@ BEGIN
     RAISE insufficient_privilege
       USING MESSAGE = 'merge_metadata_index is for roles that may update table processes';
   END IF;
-  IF NOT is_portable() THEN
-    PERFORM gin_clean_pending_list('processes_metadata');
-  END IF;
+  PERFORM gin_clean_pending_list('processes_metadata');
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION merge_metadata_index IS
   'Moves new entries of the index processes_metadata from their list into the index. Only the '
-  'owner of an index may do so. Engines call it once a second. In a portable database, the index '
-  'has no such list.';
+  'owner of an index may do so. Engines call it once a second, except in a portable database, whose '
+  'index has no such list.';
 
 -- +goose Down
 DROP FUNCTION merge_metadata_index;
-ALTER INDEX processes_metadata SET (fastupdate = off);
-ALTER INDEX processes_metadata RESET (gin_pending_list_limit);
-SELECT gin_clean_pending_list('processes_metadata');
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+  IF NOT is_portable() THEN
+    ALTER INDEX processes_metadata SET (fastupdate = off);
+    ALTER INDEX processes_metadata RESET (gin_pending_list_limit);
+    PERFORM gin_clean_pending_list('processes_metadata');
+  END IF;
+END $$;
+-- +goose StatementEnd

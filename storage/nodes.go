@@ -82,6 +82,9 @@ func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 // MergeMetadataIndex moves new entries of the index of metadata from their list into the index, so
 // that no flush has to and searches have less to read. In a portable database, it does nothing.
 func (s *Store) MergeMetadataIndex(ctx context.Context) error {
+	if s.portable {
+		return nil
+	}
 	return mapped("merge the index of metadata", s.q.MergeMetadataIndex(ctx, s.general))
 }
 

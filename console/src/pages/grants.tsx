@@ -157,7 +157,7 @@ export function Grants() {
           title={`Remove ${removing.role?.role} from ${removing.principal}?`}
           says={
             <>
-              The client no longer has the role <RoleWords role={removing.role} />. Every engine knows it within 10 s.
+              The client no longer has the role <RoleWords role={removing.role} />. It applies on every engine within 10 s.
               {own && <strong> You use this grant: you may lose access to this page.</strong>}
             </>
           }

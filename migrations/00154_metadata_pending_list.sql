@@ -31,8 +31,8 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION merge_metadata_index IS
   'Moves new entries of the index processes_metadata from their list into the index. Only the '
-  'owner of an index may do so. Engines call it once a second, except in a portable database, whose '
-  'index has no such list.';
+  'owner of an index may do so. Engines call it once a second, except in a portable database, '
+  'whose index has no such list.';
 
 -- +goose Down
 DROP FUNCTION merge_metadata_index;

@@ -275,7 +275,7 @@ func TestDiagramsNameEveryStatus(t *testing.T) {
 
 var (
 	pageLink  = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
-	codeBlock = regexp.MustCompile("(?ms)^```.*?^```") // may contain calls such as f[T](a)
+	codeBlock = regexp.MustCompile("(?s)(?:^|\n)```.*?\n```") // may contain calls such as f[T](a)
 )
 
 // Links between pages lead to files and headings that exist.

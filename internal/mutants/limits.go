@@ -11,12 +11,14 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "metadata-list-stays", breaks: "a merge of the index of metadata moves its new entries",
-		file: metadataList, old: "  PERFORM gin_clean_pending_list('processes_metadata');\nEND", planted: "  NULL;\nEND",
+		file: metadataList, old: "  PERFORM gin_clean_pending_list('processes_metadata');\nEND",
+		planted:  "  NULL;\nEND",
 		packages: "./storage", run: "TestMergeMetadataIndex",
 	},
 	{
 		name: "metadata-list-portable", breaks: "a portable database does not merge the index of metadata",
-		file: "storage/nodes.go", old: "	if s.portable {\n		return nil", planted: "	if false {\n		return nil",
+		file: "storage/nodes.go", old: "	if s.portable {\n		return nil",
+		planted:  "	if false {\n		return nil",
 		packages: "./storage", run: "TestPortable",
 	},
 	{

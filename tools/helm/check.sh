@@ -82,6 +82,8 @@ rejects 'database.migrate: must be false' migrationJob.enabled=true \
 rejects 'migrationJob.existingSecret: is required' migrationJob.enabled=true database.migrate=false
 rejects opsPort opsPort=8080
 rejects requests log.requests=some
+# With --reuse-values, a release of an older chart has no log.
+helm template progressor "$chart" "${least[@]}" --set log=null >/dev/null
 digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 helm template progressor "$chart" "${least[@]}" --set "image.tag=v1.2.3,image.digest=$digest" \
   >"$rendered"

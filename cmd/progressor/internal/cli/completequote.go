@@ -36,6 +36,7 @@ type typedWord struct {
 	raw, text string // with and without quotes
 	open      byte   // the quote without an end; 0 if there is none
 	before    int    // length of the text before that quote
+	kept      int    // length of raw up to the last = or : without quotes, where bash splits words
 }
 
 // read returns a word without its quotes.
@@ -60,6 +61,9 @@ func (q *quoting) read(raw string) typedWord {
 		case c == w.open:
 			w.open = 0
 		default:
+			if w.open == 0 && (c == '=' || c == ':') {
+				w.kept = n + 1
+			}
 			text = append(text, c)
 		}
 	}
@@ -80,17 +84,21 @@ func (q *quoting) escapes(open, c byte) bool {
 	return true
 }
 
+// doubleQuotesBash quotes a value in double quotes. An exclamation mark is put in single quotes,
+// because bash expands the history in double quotes, and keeps a backslash before the mark.
+var doubleQuotesBash = strings.NewReplacer("$", `\$`, "`", "\\`", `"`, `\"`, `\`, `\\`, "!", `"'!'"`)
+
 // quoteBash returns what follows the open quote of a word, or the whole word with backslashes. bash
-// adds the closing quote. Up to the last = or :, the word stays as it was typed, because the script
-// removes this part.
+// adds the closing quote. Up to the last = or : without quotes, the word stays as it was typed,
+// because the script removes this part.
 func quoteBash(value string, typed typedWord) string {
 	switch typed.open {
 	case '\'':
 		return strings.ReplaceAll(value[typed.before:], "'", `'\''`)
 	case '"':
-		return strings.NewReplacer("$", `\$`, "`", "\\`", `"`, `\"`, `\`, `\\`).Replace(value[typed.before:])
+		return doubleQuotesBash.Replace(value[typed.before:])
 	}
-	kept := typed.raw[:strings.LastIndexAny(typed.raw, "=:")+1]
+	kept := typed.raw[:typed.kept]
 	var quoted strings.Builder
 	quoted.WriteString(kept)
 	for _, c := range value[len(posix.read(kept).text):] {

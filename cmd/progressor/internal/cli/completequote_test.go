@@ -27,6 +27,8 @@ func TestQuoteBash(t *testing.T) {
 		{`a\ b:`, "a b:c d", `a\ b:c\ d`},
 		{"~", "~job/a", `\~job/a`}, {"", "a|b&(c)", `a\|b\&\(c\)`}, {"", "a*[b]?#{c}!", `a\*\[b\]\?\#\{c\}\!`},
 		{"'a'", "a b", `a\ b`}, {`"a\"b`, `a"b$c`, `a\"b\$c`},
+		{`"a`, "a!b c!", `a"'!'"b c"'!'"`}, {`"a"'!'"`, "a!b!", `b"'!'"`},
+		{"'a:b'", "a:b c", `a:b\ c`}, {`--x="a=b"c`, "--x=a=bc d", `--x=a=bc\ d`}, {`a\:b`, "a:b", "a:b"},
 	} {
 		if got := quoteBash(c.value, q.read(c.typed)); got != c.want {
 			t.Errorf("%s, %s: %s, want %s", c.typed, c.value, got, c.want)

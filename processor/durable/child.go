@@ -196,7 +196,7 @@ func outcomeOf(end *progressorv1.ChildEnd) (json.RawMessage, *StepError) {
 func valueOf(response []byte) (json.RawMessage, *StepError) {
 	if bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
 		if e, err := parseEntry(response); err == nil && e.Error != nil && e.Error.Rejected {
-			return nil, e.Error
+			return nil, &StepError{Reason: cut(e.Error.Reason), Message: cut(e.Error.Message), Rejected: true}
 		}
 	}
 	switch {

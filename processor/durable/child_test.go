@@ -49,9 +49,11 @@ func TestChild(t *testing.T) {
 		response, detail string
 		want             string
 	}{
-		"completed":            {completed, "5", "", ended("5")},
-		"without a response":   {completed, "", "", ended("0")},
-		"a rejection":          {completed, rejection, "", rejected},
+		"completed":          {completed, "5", "", ended("5")},
+		"without a response": {completed, "", "", ended("0")},
+		"a rejection":        {completed, rejection, "", rejected},
+		"a large rejection": {completed, strings.Replace(rejection, "no seats", strings.Repeat("x", 1<<20), 1), "",
+			strings.Replace(rejected, "no seats", strings.Repeat("x", 8<<10-len("child c: "))+"…", 1)},
 		"rejected":             {removed, "", "rejected: full: no seats", rejected},
 		"rejected in one word": {removed, "", "rejected: no seats", strings.Replace(rejected, "full", "no seats", 1)},
 		"not started":          {removed, "", "not started: no", failed("child_failed", "not started: no")},

@@ -10,7 +10,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-confuses-names", breaks: "the second use of a name has a number",
-		file: "processor/durable/branch.go", old: "n := b.names[key]; n > 1", planted: "n := b.names[key]; n > 9",
+		file: "processor/durable/branch.go", old: "	if n > 1 {", planted: "	if n > 9 {",
 		packages: "./processor/durable", run: "TestSteps$",
 	},
 	{

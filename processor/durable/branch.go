@@ -26,7 +26,7 @@ type branch struct {
 	owner   *run
 	scope   string // prefix of all names: empty, or "parcel[1]/"
 	body    func(*branch)
-	names   map[entryKey]int // how often each name was used
+	names   map[entryKey]int // how often each name was used; guarded by mu of the run
 	id      string           // the number of the goroutine
 	bottom  int              // how many frames its stack has up to run
 	entry   uintptr          // the address of run
@@ -150,9 +150,12 @@ func (b *branch) name(kind, name string) string {
 			maxNameBytes)
 	}
 	key := entryKey{kind, name}
+	b.owner.mu.Lock() // a goroutine of another process may misuse the Ctx at the same time
 	b.names[key]++
+	n := b.names[key]
+	b.owner.mu.Unlock()
 	full := b.scope + name
-	if n := b.names[key]; n > 1 {
+	if n > 1 {
 		full += "#" + strconv.Itoa(n)
 	}
 	if len(full) > maxFullName {

@@ -48,6 +48,7 @@ func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queu
 	}
 	b := ctx.branch
 	q := &Queue[In]{branch: b, name: b.name(kindCall, name)}
+	b.verify()
 	b.owner.queues[q.name] = &queue{taken: &q.taken, accept: func(args json.RawMessage) ([]byte, error) {
 		in, err := processor.ArgsOf[In](&progressorv1.ProcessRequest{
 			Type: progressorv1.TaskType_TASK_TYPE_CALL, Args: args,
@@ -83,19 +84,19 @@ func rejection(err error) error {
 func (q *Queue[In]) Next() In {
 	b := q.branch
 	b.enter()
-	b.await(&wait{ready: func() bool { return len(b.owner.journal.calls[q.name]) > q.taken }})
-	e := b.owner.journal.entries[b.owner.journal.calls[q.name][q.taken]]
+	var e *entry
+	b.await(&wait{ready: func() (ok bool) {
+		_, e, ok = b.owner.journal.call(q.name, q.taken)
+		return ok
+	}})
 	q.taken++
 	return decode[In](b, "the args of call "+q.name, e.Value)
 }
 
 func (q *Queue[In]) source() source {
 	return source{branch: q.branch, id: "call " + q.name, position: func() (int, bool) {
-		all := q.branch.owner.journal.calls[q.name]
-		if len(all) <= q.taken {
-			return 0, false
-		}
-		return all[q.taken], true
+		at, _, ok := q.branch.owner.journal.call(q.name, q.taken)
+		return at, ok
 	}}
 }
 

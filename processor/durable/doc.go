@@ -21,7 +21,8 @@
 // Between operations, the function must be deterministic: it uses Now, UUID and Rand instead of the
 // clock and random numbers, and does all I/O in the bodies of steps. Operations do not panic.
 // Misuse, such as an operation in another goroutine or in the body of a step, fails the task with a
-// message that names the file and line.
+// message that names the file and line. With a Ctx of another process that runs at the same time,
+// only operations that change something fail.
 //
 // A step whose result is stored never runs again. A crash after its body returned and before its
 // result was stored repeats the body: StepKey returns a key that makes its effects idempotent. In

@@ -33,6 +33,7 @@ func Each[Item, Out any](
 	if o.limit < 1 && len(items) > 0 {
 		b.owner.misuse("Limit of %s must be at least 1", full)
 	}
+	b.verify()
 	values, errs := make([]Out, len(items)), make([]error, len(items))
 	running, left := 0, len(items)
 	for i, item := range items {

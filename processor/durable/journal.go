@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -95,7 +96,11 @@ func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 }
 
 // journal contains the entries of a process, in order. Entries from index saved on are new.
+//
+// Only the goroutine that may run adds entries. A goroutine of another process that misuses a Ctx
+// may look up entries at the same time, and mu prevents that this ends the program.
 type journal struct {
+	mu      sync.Mutex // guards changes of entries, index and calls, and what a Ctx looks up in them
 	entries []entry
 	saved   int
 	bytes   int   // size of the new entries, about
@@ -141,6 +146,8 @@ func newJournal(first int64) *journal {
 
 // add appends an entry.
 func (j *journal) add(e entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	at := len(j.entries)
 	j.entries = append(j.entries, e)
 	j.bytes += len(e.Value) + 100
@@ -153,7 +160,8 @@ func (j *journal) add(e entry) {
 	case kindCall:
 		j.calls[e.Name] = append(j.calls[e.Name], at)
 	default:
-		if key := (entryKey{e.Kind, e.Name}); !j.has(key.kind, key.name) {
+		key := entryKey{e.Kind, e.Name}
+		if _, ok := j.index[key]; !ok {
 			j.index[key] = at
 		}
 	}
@@ -161,15 +169,37 @@ func (j *journal) add(e entry) {
 
 // position returns the index of an entry. The kind must be neither a try nor a call.
 func (j *journal) position(kind, name string) (int, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	at, ok := j.index[entryKey{kind, name}]
 	return at, ok
 }
 
 func (j *journal) find(kind, name string) (*entry, bool) {
-	if at, ok := j.position(kind, name); ok {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if at, ok := j.index[entryKey{kind, name}]; ok {
 		return &j.entries[at], true
 	}
 	return nil, false
+}
+
+// start returns the first entry.
+func (j *journal) start() *entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return &j.entries[0]
+}
+
+// call returns the index of a call, and its entry. The first call of a name has the number 0.
+func (j *journal) call(name string, number int) (at int, e *entry, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := j.calls[name]
+	if number >= len(all) {
+		return 0, nil, false
+	}
+	return all[number], &j.entries[all[number]], true
 }
 
 func (j *journal) has(kind, name string) bool {
@@ -180,7 +210,7 @@ func (j *journal) has(kind, name string) bool {
 // ended returns the entry for the end of the function, or nil.
 func (j *journal) ended() *entry {
 	for _, kind := range []string{kindEnd, kindFail} {
-		if e, ok := j.find(kind, j.entries[0].Name); ok {
+		if e, ok := j.find(kind, j.start().Name); ok {
 			return e
 		}
 	}
@@ -191,12 +221,19 @@ func (j *journal) ended() *entry {
 func (j *journal) unsaved() []entry { return j.entries[j.saved:] }
 
 // isFull reports whether a result should store the new entries before more are added.
-func (j *journal) isFull() bool { return len(j.unsaved()) >= maxNewEntries || j.bytes >= maxNewBytes }
+func (j *journal) isFull() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.entries)-j.saved >= maxNewEntries || j.bytes >= maxNewBytes
+}
 
 // pendingTimers returns the names of the timers of After that may be set.
 func (j *journal) pendingTimers() []string {
+	j.mu.Lock()
+	entries := j.entries
+	j.mu.Unlock()
 	var names []string
-	for _, e := range j.entries {
+	for _, e := range entries {
 		if e.Kind == kindTimer && !j.has(kindFired, e.Name) && !j.has(kindStopped, e.Name) {
 			names = append(names, e.Name)
 		}

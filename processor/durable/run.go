@@ -36,7 +36,7 @@ type run struct {
 	failed chan struct{} // closed when err is set
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
+	mu     sync.Mutex        // guards err, bodies, undos, and names of the branches
 	err    error             // the first panic or misuse
 	bodies map[string]string // descriptions of the bodies that run, by goroutine
 }

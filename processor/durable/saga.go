@@ -73,7 +73,7 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 func (r *run) pendingUndos() []string {
 	var names []string
 	for _, e := range slices.Backward(r.journal.entries) {
-		_, known := r.undos[e.Name]
+		_, known := r.undoOf(e.Name)
 		if e.Kind == kindStep && e.Error == nil && (e.Undo || known) && !r.journal.has(kindUndo, e.Name) {
 			names = append(names, e.Name)
 		}
@@ -81,9 +81,22 @@ func (r *run) pendingUndos() []string {
 	return names
 }
 
+func (r *run) setUndo(step string, f undo) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.undos[step] = f
+}
+
+func (r *run) undoOf(step string) (undo, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, ok := r.undos[step]
+	return f, ok
+}
+
 // undo undoes a step and adds an entry.
 func (r *run) undo(name string) error {
-	f, ok := r.undos[name]
+	f, ok := r.undoOf(name)
 	if !ok {
 		return processor.Fail(ReasonJournal, "step %s must be undone, but the function no longer contains it, "+
 			"or it has no Undo", name).NonRetryable()

@@ -99,7 +99,7 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	}
 	value := decode[T](b, "the value of step "+full, e.Value)
 	if undo.f != nil {
-		b.owner.undos[full] = func(ctx context.Context) error { return undo.f(ctx, value) }
+		b.owner.setUndo(full, func(ctx context.Context) error { return undo.f(ctx, value) })
 	}
 	return value, nil
 }

@@ -50,7 +50,7 @@ func value[T any](ctx Ctx, name string, first func() T) T {
 //	if durable.Version(ctx, "fees") >= 2 { … }
 func Version(ctx Ctx, name string) int {
 	ctx.branch.enter()
-	return ctx.branch.owner.journal.entries[0].Versions[name]
+	return ctx.branch.owner.journal.start().Versions[name]
 }
 
 // Publish sets the state of the process to v as JSON. Clients can read it at any time, without this
@@ -58,6 +58,7 @@ func Version(ctx Ctx, name string) int {
 func Publish(ctx Ctx, v any) {
 	b := ctx.branch
 	b.enter()
+	b.verify()
 	text, err := encode(v)
 	if err != nil {
 		b.owner.misuse("the published value %s", err)
@@ -70,6 +71,7 @@ func Publish(ctx Ctx, v any) {
 func SetMetadata(ctx Ctx, fields map[string]any) {
 	b := ctx.branch
 	b.enter()
+	b.verify()
 	merged := b.owner.mergeMetadata(fields)
 	if err := checkMetadata(merged); err != nil {
 		b.owner.misuse("the metadata cannot be stored: %s", err)

@@ -81,6 +81,27 @@ func TestStopDuringLease(t *testing.T) {
 	n.job(t, "pull", "a", available)
 }
 
+// A node ignores its own notices, because they may arrive after the next worker with the same ID
+// has begun to poll.
+func TestOwnNoticeEndsNoPoll(t *testing.T) {
+	t.Parallel()
+	if storagetest.AllPortable() {
+		t.Skip("needs NOTIFY")
+	}
+	n := start(t, storagetest.DSN(t), scripted())
+	got, other := n.waitingPoll(t.Context(), t, "w", "mark"), n.waitingPoll(t.Context(), t, "v", "mark")
+	own := n.Store.NodeID()
+	enginetest.Eventually(t, testTimeout/2, "the poll ends that another node's notice names", func() bool {
+		n.exec(t, `SELECT pg_notify('progressor_polls', json_build_array(node::text, '', worker)::text)
+			FROM (VALUES ($1::bigint, 'w'), ($1 + 1, 'v')) AS notices (node, worker)`, own)
+		return len(other) > 0
+	})
+	n.enqueue(t, "pull", "a", nil)
+	if leases := <-got; len(leases) != 1 {
+		t.Errorf("%d leases, want 1", len(leases))
+	}
+}
+
 // A client does not end the polls of another client's worker that has the same ID.
 func TestPollsOfOtherClientsGoOn(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package pull
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 
 	"github.com/progressor-engine/progressor/storage/pull"
 )
@@ -60,29 +61,33 @@ func (s *Server) EndPolls(ctx context.Context, workerID string) {
 	s.pulls.endPolls(worker)
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	err := s.store.SendNotices(limit, pollChannel, []string{pollNotice(worker)})
+	err := s.store.SendNotices(limit, pollChannel, []string{s.pollNotice(worker)})
 	if err != nil {
 		s.log.WarnContext(ctx, "other nodes not notified that a worker stops", "worker_id", workerID, "error", err)
 	}
 }
 
-// pollNotice returns the payload of a NOTIFY.
-func pollNotice(worker pull.WorkerOf) string {
-	payload, _ := json.Marshal([]string{worker.Owner, worker.WorkerID}) // strings are always encodable
+// pollNotice returns the payload of a NOTIFY from this node.
+func (s *Server) pollNotice(worker pull.WorkerOf) string {
+	payload, _ := json.Marshal([]string{s.nodeID(), worker.Owner, worker.WorkerID}) // strings are always encodable
 	return string(payload)
 }
 
+func (s *Server) nodeID() string { return strconv.FormatInt(s.store.NodeID(), 10) }
+
 // Hears implements engine.Workers.
 func (s *Server) Hears() map[string]func(payload string) {
-	return map[string]func(string){pollChannel: s.pulls.hear}
+	return map[string]func(string){pollChannel: s.onPollNotice}
 }
 
-// hear ends the polls of the worker in a notice. A notice of this node may end a poll that the next
-// worker with the same ID has begun. That worker polls again.
-func (p *pulls) hear(payload string) {
-	var worker []string
-	if json.Unmarshal([]byte(payload), &worker) != nil || len(worker) != 2 {
-		return // "", after a loss of the connection, or a notice of a newer engine
+// onPollNotice ends the polls of the worker in a notice of another node. This node has ended its
+// own before it sent its notice. The next worker with the same ID may have begun a poll since.
+func (s *Server) onPollNotice(payload string) {
+	var notice []string // sender, owner, worker ID
+	if json.Unmarshal([]byte(payload), &notice) != nil || len(notice) != 3 {
+		return // "", after a loss of the connection, or a notice of another version
 	}
-	p.endPolls(pull.WorkerOf{Owner: worker[0], WorkerID: worker[1]})
+	if notice[0] != s.nodeID() {
+		s.pulls.endPolls(pull.WorkerOf{Owner: notice[1], WorkerID: notice[2]})
+	}
 }

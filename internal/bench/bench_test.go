@@ -100,6 +100,21 @@ func TestWorkloadsInOneProcess(t *testing.T) {
 	}
 }
 
+// A repeated last task counts no step and ends its process only once.
+func TestRepeatedEnd(t *testing.T) {
+	t.Parallel()
+	l := newLooper(1)
+	l.step(0)
+	l.end(0)
+	if stop := l.step(0); !stop || l.steps[0].n != 1 {
+		t.Errorf("stop is %t after %d steps, want true after 1", stop, l.steps[0].n)
+	}
+	l.end(0)
+	if len(l.ended) != 1 {
+		t.Errorf("%d processes ended, want 1", len(l.ended))
+	}
+}
+
 func TestDurableFunctions(t *testing.T) {
 	report := runShort(t, "--workloads=durable")
 	if len(report.Rows) != 4 {

@@ -153,7 +153,7 @@ func stepping(l *looper) processor.Processor {
 				return struct{}{}, err
 			}
 			if stop {
-				l.end()
+				l.end(n)
 				return struct{}{}, nil
 			}
 		}

@@ -30,6 +30,9 @@ func newLooper(processes int) *looper {
 // reports whether the process must end.
 func (l *looper) step(n int) (stop bool) {
 	step, now := &l.steps[n], time.Now()
+	if step.ended.Load() { // the last task of the process is repeated
+		return true
+	}
 	if l.measured.Load() && !step.before.IsZero() {
 		step.latencies.add(now.Sub(step.before))
 	}
@@ -38,14 +41,19 @@ func (l *looper) step(n int) (stop bool) {
 	return l.stopped.Load()
 }
 
-// end notes that a process has ended.
-func (l *looper) end() { l.ended <- struct{}{} }
+// end notes that the process with the number n has ended. Repeated calls do nothing.
+func (l *looper) end(n int) {
+	if !l.steps[n].ended.Swap(true) {
+		l.ended <- struct{}{}
+	}
+}
 
 // stepCounter is written by the one running task of a process.
 type stepCounter struct {
 	latencies histogram
 	before    time.Time
 	n         int64
+	ended     atomic.Bool
 }
 
 // loopProcessor is processor.BenchLoop that can be stopped and watched. Each client has a process,
@@ -71,10 +79,11 @@ func (l *loopProcessor) Process(
 	if req.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		return l.Processor.Process(ctx, req)
 	}
-	if !l.step(l.numbers[req.GetProcess().GetProcessId()]) {
+	n := l.numbers[req.GetProcess().GetProcessId()]
+	if !l.step(n) {
 		return l.Processor.Process(ctx, req)
 	}
-	l.end()
+	l.end(n)
 	return processor.Result().Complete().Done()
 }
 

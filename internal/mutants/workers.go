@@ -311,9 +311,13 @@ var startMutants = []mutant{
 	},
 	{
 		name: "stop-ignores-other-nodes", breaks: "the polls of a worker that stops end on all nodes",
-		file: "engine/pull/end_polls.go", old: "	p.endPolls(pull.WorkerOf{Owner: worker[0], WorkerID: worker[1]})\n",
-		planted:  "",
+		file: "engine/pull/end_polls.go", old: "if notice[0] != s.nodeID() {", planted: "if false {",
 		packages: "./engine/jobs", run: "TestPollsEndOnOtherNodes",
+	},
+	{
+		name: "stop-hears-itself", breaks: "a notice ends no poll on the node that sent it",
+		file: "engine/pull/end_polls.go", old: "if notice[0] != s.nodeID() {", planted: "if true {",
+		packages: "./engine/jobs", run: "TestOwnNoticeEndsNoPoll",
 	},
 	{
 		name: "stop-misses-claims", breaks: "a task that a poll leases after its worker has stopped is released",

@@ -149,20 +149,43 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 // batchFailed handles a request that failed as a whole. It returns the answers to send again, and
 // the reason.
 func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, error) {
-	if !isRefused(err) {
+	isBad := func(*heldLease) bool { return isRefused(err) }
+	if connect.CodeOf(err) == connect.CodePermissionDenied {
+		isBad = hasCommands // the worker may lack the permission for their targets
+	}
+	bad, rest := partition(batch, isBad)
+	switch {
+	case len(bad) == 0:
 		r.replaceUnencodable(batch)
 		return batch, err
+	case len(batch) == 1:
+		r.replaceAnswer(batch[0], err.Error())
+		return batch, err
 	}
-	var again []*heldLease
-	if len(batch) > 1 { // send one by one: a bad answer must not block the others
-		for _, h := range batch {
-			left, _ := r.completeOnce([]*heldLease{h})
-			again = append(again, left...)
+	again, _ := r.completeOnce(rest)
+	for _, h := range bad { // one by one, because one of them may be the cause
+		left, _ := r.completeOnce([]*heldLease{h})
+		again = append(again, left...)
+	}
+	return again, err
+}
+
+// hasCommands reports whether an answer has messages to other processes. The engine denies a batch
+// with an answer whose targets the worker may not reach.
+func hasCommands(h *heldLease) bool {
+	return len(h.answer.GetResponse().GetResult().GetCommands()) > 0
+}
+
+// partition returns the answers for which in returns true, and the others.
+func partition(batch []*heldLease, in func(*heldLease) bool) (some, others []*heldLease) {
+	for _, h := range batch {
+		if in(h) {
+			some = append(some, h)
+		} else {
+			others = append(others, h)
 		}
-		return again, err
 	}
-	r.replaceAnswer(batch[0], err.Error())
-	return batch, err
+	return some, others
 }
 
 // isRefused reports whether the engine cannot accept a request, however often it is sent.

@@ -1,11 +1,18 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -77,5 +84,68 @@ func TestUnencodableAnswer(t *testing.T) {
 	h.enqueue("j", "odd", nil, nil)
 	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "bad_response" {
 		t.Errorf("%v", f)
+	}
+}
+
+// denyingTransport is the connection of a worker that may not send commands.
+type denyingTransport struct{ denied atomic.Int32 }
+
+func (d *denyingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(req.URL.Path, "/CompleteBatch") {
+		return http.DefaultTransport.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	var batch progressorv1.CompleteBatchRequest
+	if err := proto.Unmarshal(body, &batch); err != nil {
+		return nil, err
+	}
+	for _, a := range batch.GetAnswers() {
+		if len(a.GetResponse().GetResult().GetCommands()) > 0 {
+			d.denied.Add(1)
+			return &http.Response{
+				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+				Body: io.NopCloser(strings.NewReader(`{"code":"permission_denied","message":"it may not call other"}`)),
+			}, nil
+		}
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// An answer with a command that the worker may not send fails only its own job.
+func TestDeniedCommand(t *testing.T) {
+	h := newTestEngine(t)
+	transport := &denyingTransport{}
+	release := make(chan struct{})
+	h.worker(client.New(h.url, client.WithHTTPClient(&http.Client{Transport: transport})), func(w *client.Worker) {
+		client.Handle(w, "work", func(context.Context, any) (any, error) {
+			<-release
+			return nil, nil
+		})
+		w.HandleJob("call", processor.Func(
+			func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+				<-release
+				return processor.Result().Command(&progressorv1.Command{Command: &progressorv1.Command_Notify{
+					Notify: &progressorv1.NotifyCommand{Namespace: "other", ProcessId: "p"},
+				}}).Done()
+			}))
+	}, client.WithConcurrency(20))
+	for n := range 10 {
+		h.enqueue(fmt.Sprint("j", n), "work", nil, nil)
+	}
+	h.enqueue("denied", "call", nil, nil)
+	close(release)
+	for n := range 10 {
+		h.job(fmt.Sprint("j", n), succeeded)
+	}
+	if f := h.job("denied", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "bad_response" ||
+		!strings.Contains(f[0].GetMessage(), "it may not call other") {
+		t.Errorf("%v", f)
+	}
+	if n := transport.denied.Load(); n > 3 {
+		t.Errorf("%d requests were denied", n)
 	}
 }

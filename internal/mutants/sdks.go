@@ -10,6 +10,11 @@ const (
 // sdkMutants break rules of the SDKs for other languages. The tests run the embedded copies.
 var sdkMutants = []mutant{
 	{
+		name: "denied-command-blocks-answers", breaks: "a denied command of one answer does not block other answers",
+		file: "client/answers.go", old: "isBad = hasCommands", planted: "isBad = func(*heldLease) bool { return false }",
+		packages: "./client", run: "TestDeniedCommand",
+	},
+	{
 		name: "sdk-node-repeats-changes", breaks: "only reads and requests with a key are sent again",
 		file: clientOfNode, old: `(safe && error.code === "unavailable")`, planted: `error.code === "unavailable"`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",

@@ -39,7 +39,7 @@ func TestDoctorVerifiesTheAudit(t *testing.T) {
 	p.OK(t, "doctor", "--audit-head", strings.TrimSpace(head))
 	other := strings.Repeat("0", 64)
 	if r := p.Run(t, "doctor", "--audit-head", "1200:"+other); r.Code != cli.ExitFailed ||
-		!strings.Contains(r.Stdout, "audit: entry 1200 (PutNamespace) at position 1200 has another hash") {
+		!strings.Contains(r.Stdout, "audit: entry 1200 (PutNamespace) at position 1200 does not have the known hash") {
 		t.Errorf("another head: %+v", r)
 	}
 	for _, wrong := range []string{"1200", "0:" + other, "x:" + other, "7:abc", "7:" + other[:62]} {

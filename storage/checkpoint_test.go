@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -118,4 +120,39 @@ func TestCheckpointYields(t *testing.T) {
 		c.LastEventID++
 		equal(t, id, b.checkpoint(end(c, "", events("b"))).Yield, true)
 	}
+}
+
+// If a request for a checkpoint is repeated before the first one is stored, both get its outcome.
+// They do not share a flush, which would fail.
+func TestRepeatedCheckpoints(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	registry := prometheus.NewRegistry()
+	s := open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}).WaitForLocks()
+	b.process("first")
+	c := b.fired("p")
+	release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
+	waits := b.waits(1)
+	var copies []func() (storage.Checkpointed, error)
+	for n := range 2 { // in one flush, because the lane is busy
+		copies = append(copies, later(func() (storage.Checkpointed, error) {
+			return s.SaveCheckpoint(end(c, "", events("a")))
+		}))
+		for s.Pending() < int64(n+2) && waits {
+			waits = b.waits(1)
+		}
+	}
+	release()
+	_, _ = first() // unavailable if the machine is slow
+	repetitions := 0
+	for _, wait := range copies {
+		saved, err := wait()
+		if must(t, saved, err).Now.IsZero() {
+			repetitions++
+		}
+	}
+	equal(t, "repetitions", repetitions, 1)
+	equal(t, "splits", counter(t, registry, "progressor_flush_splits_total"), 0)
+	b.is("p", "RUNNING e1: INIT FINISHED, TIMEOUT runs#1")
 }

@@ -135,7 +135,7 @@ func (l *lane) run() {
 			return
 		}
 		l.lockFailures = 0
-		l.flush(l.deferSecondEnds(ops), mode)
+		l.flush(l.deferRepetitions(ops), mode)
 		l.aside.Store(l.contention.count())
 	}
 }
@@ -214,20 +214,29 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferSecondEnds returns ops without a second end of the same attempt, which it defers. The engine
-// and the collector may both end an attempt. A statement with both ends would store both.
-func (l *lane) deferSecondEnds(ops []operation) []operation {
-	ended := make(map[int64]struct{}, len(ops))
+// deferRepetitions returns ops without a second end of the same attempt, which it defers. The engine
+// and the collector may both end an attempt. A statement with both ends would store both. It also
+// defers a second checkpoint of an attempt, because a worker may repeat its request.
+func (l *lane) deferRepetitions(ops []operation) []operation {
+	type part struct {
+		fencingToken int64
+		checkpoint   bool
+	}
+	seen := make(map[part]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
-		c := completionOf(op)
-		if c == nil {
+		var p part
+		if c := completionOf(op); c != nil {
+			p.fencingToken = c.FencingToken
+		} else if item, ok := op.(*checkpointItem); ok {
+			p = part{item.completion.FencingToken, true}
+		} else {
 			return false
 		}
-		_, second := ended[c.FencingToken]
+		_, second := seen[p]
 		if second {
 			l.held = append(l.held, op)
 		}
-		ended[c.FencingToken] = struct{}{}
+		seen[p] = struct{}{}
 		return second
 	})
 }

@@ -127,8 +127,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "two-ends-together", breaks: "one flush stores one end of an attempt",
-		file: "storage/lane.go", old: "l.flush(l.deferSecondEnds(ops), mode)", planted: "l.flush(ops, mode)",
+		file: "storage/lane.go", old: "l.flush(l.deferRepetitions(ops), mode)", planted: "l.flush(ops, mode)",
 		packages: "./storage", run: "OneFlushStoresOneEnd",
+	},
+	{
+		name: "two-checkpoints-together", breaks: "one flush stores one checkpoint of an attempt",
+		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return false",
+		packages: "./storage", run: "TestRepeatedCheckpoints",
 	},
 	{
 		name: "same-process-fast", breaks: "two calls of one process in a flush are stored in their order",

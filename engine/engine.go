@@ -168,12 +168,13 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // takers returns the loops that take new tasks. They run until the node drains.
 func (e *Engine) takers() []func(context.Context) error {
-	takers := []func(context.Context) error{e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
+	takers := []func(context.Context) error{
+		e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen, e.mergeMetadataIndex,
+	}
 	if e.cfg.RequestsOnly {
 		return takers
 	}
-	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, e.mergeMetadataIndex,
-		newNamespaceRemover(e).Run)
+	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, newNamespaceRemover(e).Run)
 }
 
 // RequestsOnly reports whether this node takes requests but runs no tasks.

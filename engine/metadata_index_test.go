@@ -1,12 +1,13 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// An engine merges the index of metadata again and again.
+// An engine merges the index of metadata again and again while it stores results.
 func TestMetadataIndexIsMerged(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsIndexLists(t)
@@ -16,7 +17,11 @@ func TestMetadataIndexIsMerged(t *testing.T) {
 	storagetest.Exec(t, rows, `CREATE OR REPLACE FUNCTION progressor.merge_metadata_index() RETURNS void
 		LANGUAGE sql AS 'INSERT INTO public.merges VALUES (1)'`)
 	n := start(t, dsn, by{})
+	calls := 0
+	n.started(t, "p")
 	eventually(t, "the index is merged twice", func() bool {
+		calls++
+		n.called(t, "p", fmt.Sprint(calls))
 		return n.Count(t, "SELECT count(*) FROM public.merges") > 1
 	})
 }

@@ -39,7 +39,7 @@ func TestEngineRoleOnlyAddsAudit(t *testing.T) {
 		b.exec(right[1] + " " + name)
 	}
 	s := open(t, regexp.MustCompile(`user=\S+`).ReplaceAllString(b.dsn, "user="+name), storage.Config{})
-	must(t, 0, s.MergeMetadataIndex(t.Context()))
+	must(t, 0, second(role.Exec(t.Context(), "SELECT progressor.merge_metadata_index()")))
 	ada := process.Actor{Name: "ada", Source: "10.0.0.1"}
 	for range 2 {
 		_, err := s.PutNamespace(t.Context(), "other", json.RawMessage(`{"maxWaiting": 5}`), ada)

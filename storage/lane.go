@@ -472,6 +472,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 		return ops, err
 	}
 	l.contention.locked(ops)
+	l.store.hasFlushed.Store(true)
 	l.store.changeReaders.flushed(ops)
 	l.store.notifyTargets(b.outgoing.targets, b.outgoing.lowPriority)
 	return ops, nil

@@ -20,4 +20,7 @@ func TestMergeMetadataIndex(t *testing.T) {
 	b.start("q", withMetadata)
 	must(t, 0, b.MergeMetadataIndex(t.Context()))
 	equal(t, "pages of the list after the engine has merged it", merged(), 0)
+	storagetest.Exec(t, b.db, `UPDATE processes SET metadata = '{"a": 2}'`)
+	must(t, 0, b.MergeMetadataIndex(t.Context())) // this store has stored nothing since
+	equal(t, "pages of the list that others have written", merged(), 1)
 }

@@ -80,12 +80,20 @@ func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 }
 
 // MergeMetadataIndex moves new entries of the index of metadata from their list into the index, so
-// that no flush has to and searches have less to read. In a portable database, it does nothing.
+// that no flush has to and searches have less to read. It does nothing in a portable database, and
+// if this store has not flushed since the last merge.
 func (s *Store) MergeMetadataIndex(ctx context.Context) error {
 	if s.portable {
 		return nil
 	}
-	return mapped("merge the index of metadata", s.q.MergeMetadataIndex(ctx, s.general))
+	if !s.hasFlushed.Swap(false) {
+		return nil
+	}
+	err := s.q.MergeMetadataIndex(ctx, s.general)
+	if err != nil {
+		s.hasFlushed.Store(true)
+	}
+	return mapped("merge the index of metadata", err)
 }
 
 // ListNodes lists all nodes in the database.

@@ -106,6 +106,8 @@ type Store struct {
 	// portable is the setting progressor.portable: the database may lack NOTIFY, advisory locks and
 	// what the fast path uses.
 	portable bool
+	// hasFlushed is set if this store has flushed since it merged the index of metadata.
+	hasFlushed atomic.Bool
 	// waitsForLocks makes flushes wait for the locks of their processes, for tests in which two
 	// transactions meet.
 	waitsForLocks bool

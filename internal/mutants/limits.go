@@ -6,7 +6,7 @@ const metadataList = "migrations/00154_metadata_pending_list.sql"
 var limitMutants = []mutant{
 	{
 		name: "metadata-list-grows", breaks: "engines merge the list of new entries of the index of metadata",
-		file: "engine/engine.go", old: "e.forgetKeys, e.mergeMetadataIndex,", planted: "e.forgetKeys,",
+		file: "engine/engine.go", old: "e.listen, e.mergeMetadataIndex,", planted: "e.listen,",
 		packages: "./engine", run: "TestMetadataIndexIsMerged",
 	},
 	{
@@ -20,6 +20,11 @@ var limitMutants = []mutant{
 		file: "storage/nodes.go", old: "	if s.portable {\n		return nil",
 		planted:  "	if false {\n		return nil",
 		packages: "./storage", run: "TestPortable",
+	},
+	{
+		name: "metadata-list-merged-idle", breaks: "a node that stores nothing does not merge the index of metadata",
+		file: "storage/nodes.go", old: "if !s.hasFlushed.Swap(false) {", planted: "if false {",
+		packages: "./storage", run: "TestMergeMetadataIndex",
 	},
 	{
 		name: "metadata-list-public", breaks: "only roles of engines merge the index of metadata",

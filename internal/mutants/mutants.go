@@ -132,7 +132,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "two-checkpoints-together", breaks: "one flush stores one checkpoint of an attempt",
-		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return false",
+		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return item == nil",
 		packages: "./storage", run: "TestRepeatedCheckpoints",
 	},
 	{

@@ -106,8 +106,10 @@ func (d *denyingTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		if len(a.GetResponse().GetResult().GetCommands()) > 0 {
 			d.denied.Add(1)
 			return &http.Response{
-				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
-				Body: io.NopCloser(strings.NewReader(`{"code":"permission_denied","message":"it may not call other"}`)),
+				StatusCode: http.StatusForbidden, Request: req,
+				Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(
+					`{"code":"permission_denied","message":"it may not call other"}`)),
 			}, nil
 		}
 	}

@@ -214,9 +214,9 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferRepetitions returns ops without a second end of the same attempt, which it defers. The engine
-// and the collector may both end an attempt. A statement with both ends would store both. It also
-// defers a second checkpoint of an attempt, because a worker may repeat its request.
+// deferRepetitions returns ops without a second end of the same attempt, which it defers. The
+// engine and the collector may both end an attempt. A statement with both ends would store both. It
+// also defers a second checkpoint of an attempt, because a worker may repeat its request.
 func (l *lane) deferRepetitions(ops []operation) []operation {
 	type part struct {
 		fencingToken int64

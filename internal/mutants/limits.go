@@ -5,6 +5,11 @@ const metadataList = "migrations/00154_metadata_pending_list.sql"
 // limitMutants remove bounds of fields and of responses.
 var limitMutants = []mutant{
 	{
+		name: "two-checkpoints-together", breaks: "one flush stores one checkpoint of an attempt",
+		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return item == nil",
+		packages: "./storage", run: "TestRepeatedCheckpoints",
+	},
+	{
 		name: "metadata-list-grows", breaks: "engines merge the list of new entries of the index of metadata",
 		file: "engine/engine.go", old: "e.listen, e.mergeMetadataIndex,", planted: "e.listen,",
 		packages: "./engine", run: "TestMetadataIndexIsMerged",

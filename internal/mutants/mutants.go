@@ -131,11 +131,6 @@ var mutants = []mutant{
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
 	{
-		name: "two-checkpoints-together", breaks: "one flush stores one checkpoint of an attempt",
-		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return item == nil",
-		packages: "./storage", run: "TestRepeatedCheckpoints",
-	},
-	{
 		name: "same-process-fast", breaks: "two calls of one process in a flush are stored in their order",
 		file: "storage/prepare_call.go", old: "!it.general && calls[it.key] == 1", planted: "!it.general",
 		packages: "./storage", run: "TestCallsOfOneProcess",

@@ -11,7 +11,8 @@ const (
 var sdkMutants = []mutant{
 	{
 		name: "denied-command-blocks-answers", breaks: "a denied command of one answer does not block other answers",
-		file: "client/answers.go", old: "isBad = hasCommands", planted: "isBad = func(*heldLease) bool { return false }",
+		file: "client/answers.go", old: "isBad = hasCommands",
+		planted:  "isBad = func(*heldLease) bool { return false }",
 		packages: "./client", run: "TestDeniedCommand",
 	},
 	{

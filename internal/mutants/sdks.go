@@ -5,6 +5,7 @@ const (
 	workerOfPython = "sdk/python/src/progressor/worker.py"
 	clientOfNode   = "sdk/typescript/dist/client.js"
 	workerOfNode   = "sdk/typescript/dist/worker.js"
+	leaseOfNode    = "sdk/typescript/dist/lease.js"
 )
 
 // sdkMutants break rules of the SDKs for other languages. The tests run the embedded copies.
@@ -32,7 +33,7 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",
-		file: workerOfNode, old: "if (!held.answering)\n                lose(",
+		file: leaseOfNode, old: "if (!held.answering)\n                lose(",
 		planted:  "if (false)\n                lose(",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},

@@ -2,14 +2,15 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import type {
-  CompleteRequest, Failure as FailedAttempt, Json, JsonObject, Lease, LeaseDirective, PollRequest, ProcessResponse, Progress,
+  CompleteRequest, Failure as FailedAttempt, Json, JsonObject, Lease, PollRequest, ProcessResponse, Progress,
   WorkerDirective,
 } from "./api.js";
 import { interval, maxTimer, type Client } from "./client.js";
 import {
-  AttemptTimeout, JobCancelled, LeaseLost, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped,
+  AttemptTimeout, JobCancelled, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped,
 } from "./errors.js";
 import { decode, encode } from "./json.js";
+import { ActiveLease, applyDirective, lose, now, progressEvery } from "./lease.js";
 import {
   duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, type Task, type TaskHandlers,
 } from "./processor.js";
@@ -76,44 +77,11 @@ const pollMargin = 2000; // for the last poll to end when the worker stops
 const requestTimeout = 30_000;
 const quietPause = 1000; // between two polls of a worker that takes no new tasks
 const stopMargin = 2000; // for handlers to return after their signal was aborted
-const progressEvery = 1000;
 const beatRetry = 250;
 const maxSummary = 4096;
 const maxProgress = 64 << 10; // bytes of JSON
 const maxBeat = 8 << 20; // bytes of progress in one heartbeat
 const outageRetry = { initial: 100, max: 5000 }; // the waits while the engine cannot be reached
-
-const now = () => performance.now();
-
-/** A lease, from the poll that returned it until its answer is settled. */
-class ActiveLease {
-  readonly began = now();
-  readonly ending = new AbortController();
-  expires: number;
-  interval: number;
-  lastBeat = this.began;
-  progress: Progress | undefined; // not sent yet
-  progressSent = -progressEvery;
-  answering = false; // the handler has returned
-  lost = false;
-
-  /** undecodable is what the handler would throw for a lease that cannot be decoded. */
-  constructor(readonly lease: Lease, readonly undecodable?: Error) {
-    this.expires = this.localTime(lease.expiresTime!);
-    this.interval = milliseconds(lease.heartbeatInterval);
-  }
-
-  /** Converts a time of the engine's clock to the clock of now(). */
-  localTime(time: string): number {
-    return this.began + Date.parse(time) - Date.parse(this.lease.leasedTime!);
-  }
-
-  /** Identifies the attempt in logs. */
-  get name(): object {
-    const { namespace, request } = this.lease;
-    return { namespace, processId: request?.process?.processId, taskId: request?.taskId, attempt: request?.attempt };
-  }
-}
 
 /**
  * A worker leases tasks of namespaces whose processor is `pull`, runs them and sends their answers
@@ -449,29 +417,6 @@ export class Worker {
   }
 }
 
-function applyDirective(held: ActiveLease, directive: LeaseDirective, sent: Progress | undefined): void {
-  held.lastBeat = now();
-  if (sent) {
-    held.progressSent = held.lastBeat;
-    if (held.progress === sent) held.progress = undefined;
-  }
-  switch (directive.directive) {
-    case "DIRECTIVE_LOST":
-      // An answer in flight may already be stored. The response to it decides.
-      if (!held.answering) lose(held, "another worker has the task, or it has ended");
-      return;
-    case "DIRECTIVE_CANCEL":
-      held.ending.abort(new JobCancelled(directive.cancelReason || "the job was cancelled"));
-  }
-  if (directive.expiresTime) held.expires = held.localTime(directive.expiresTime);
-  if (directive.heartbeatInterval) held.interval = milliseconds(directive.heartbeatInterval);
-}
-
-function lose(held: ActiveLease, why: string): void {
-  held.lost = true;
-  held.ending.abort(new LeaseLost(`the lease was lost: ${why}`));
-}
-
 function jobOf(held: ActiveLease, changed: () => void): Job {
   const { job, request, namespace } = held.lease;
   return {
@@ -512,9 +457,4 @@ function isRefused(error: unknown): error is ProgressorError {
 
 function sizeOf(progress: Progress): number {
   return Buffer.byteLength(JSON.stringify(progress));
-}
-
-/** Returns a duration of the API in milliseconds, at least 10. */
-function milliseconds(text: string | undefined): number {
-  return Math.max(10, 1000 * Number.parseFloat(text ?? "10s"));
 }

@@ -1,0 +1,66 @@
+import type { Lease, LeaseDirective, Progress } from "./api.js";
+import { JobCancelled, LeaseLost } from "./errors.js";
+
+export const progressEvery = 1000;
+
+export const now = () => performance.now();
+
+/** A lease, from the poll that returned it until its answer is settled. */
+export class ActiveLease {
+  readonly began = now();
+  readonly ending = new AbortController();
+  expires: number;
+  interval: number;
+  lastBeat = this.began;
+  progress: Progress | undefined; // not sent yet
+  progressSent = -progressEvery;
+  answering = false; // the handler has returned
+  lost = false;
+
+  /** undecodable is what the handler would throw for a lease that cannot be decoded. */
+  constructor(readonly lease: Lease, readonly undecodable?: Error) {
+    this.expires = this.localTime(lease.expiresTime!);
+    this.interval = milliseconds(lease.heartbeatInterval);
+  }
+
+  /** Converts a time of the engine's clock to the clock of now(). */
+  localTime(time: string): number {
+    return this.began + Date.parse(time) - Date.parse(this.lease.leasedTime!);
+  }
+
+  /** Identifies the attempt in logs. */
+  get name(): object {
+    const { namespace, request } = this.lease;
+    return { namespace, processId: request?.process?.processId, taskId: request?.taskId, attempt: request?.attempt };
+  }
+}
+
+/** Applies the response to a heartbeat. sent is the progress that it contained. */
+export function applyDirective(held: ActiveLease, directive: LeaseDirective, sent: Progress | undefined): void {
+  held.lastBeat = now();
+  if (sent) {
+    held.progressSent = held.lastBeat;
+    if (held.progress === sent) held.progress = undefined;
+  }
+  switch (directive.directive) {
+    case "DIRECTIVE_LOST":
+      // An answer in flight may already be stored. The response to it decides.
+      if (!held.answering) lose(held, "another worker has the task, or it has ended");
+      return;
+    case "DIRECTIVE_CANCEL":
+      held.ending.abort(new JobCancelled(directive.cancelReason || "the job was cancelled"));
+  }
+  if (directive.expiresTime) held.expires = held.localTime(directive.expiresTime);
+  if (directive.heartbeatInterval) held.interval = milliseconds(directive.heartbeatInterval);
+}
+
+/** Ends the attempt of a lease that the worker no longer has. */
+export function lose(held: ActiveLease, why: string): void {
+  held.lost = true;
+  held.ending.abort(new LeaseLost(`the lease was lost: ${why}`));
+}
+
+/** Returns a duration of the API in milliseconds, at least 10. */
+function milliseconds(text: string | undefined): number {
+  return Math.max(10, 1000 * Number.parseFloat(text ?? "10s"));
+}

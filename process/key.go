@@ -59,8 +59,9 @@ func DerivedProcessID(requestID uuid.UUID, idempotencyKey string) string {
 	return ShortID(requestID)
 }
 
-// DerivedUUID returns such an ID for a run or a bulk, as a UUIDv8. The request ID of the process
-// contains this ID, so nodes of all versions must derive the same.
+// DerivedUUID returns the ID of a run or a bulk whose request has an idempotency key and no ID. It
+// is a UUIDv8. The request ID of the process contains it, so nodes of all versions must derive the
+// same ID.
 func DerivedUUID(requestID uuid.UUID) string {
 	id := requestID
 	id[6] = id[6]&0x0f | 0x80

@@ -63,7 +63,7 @@ func (s *Server) EndPolls(ctx context.Context, workerID string) {
 	defer cancel()
 	err := s.store.SendNotices(limit, pollChannel, []string{s.pollNotice(worker)})
 	if err != nil {
-		s.log.WarnContext(ctx, "other nodes not notified that a worker stops", "worker_id", workerID, "error", err)
+		s.log.WarnContext(ctx, "cannot notify other nodes that a worker stops", "worker_id", workerID, "error", err)
 	}
 }
 

@@ -30,6 +30,6 @@
 // task can run many. If the engine pushes the tasks, each step takes one task, because a result
 // ends a task.
 //
-// The namespace must have history_mode FULL, which is the default. docs/functions.md describes the
+// The namespace must have history_mode FULL, which is the default. docs/journal.md describes the
 // journal. Package durabletest tests functions. Start with function.go, then run.go.
 package durable

@@ -10,16 +10,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// docs/functions.md has all kinds of entries.
+// docs/journal.md has all kinds of entries.
 func TestDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/functions.md")
+	page, err := os.ReadFile("../../docs/journal.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{kindStart, kindStep, kindTry, kindValue, kindTimer, kindFired, kindStopped, kindCall,
 		kindFirst, kindEnd, kindFail, kindUndo, kindChild, kindEnded, kindCancel} {
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
-			t.Errorf("docs/functions.md does not have the kind %s", kind)
+			t.Errorf("docs/journal.md does not have the kind %s", kind)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (a *attempt) Checkpoint(ctx context.Context, result *progressorv1.Result) (
 	return yield, nil
 }
 
-// entry is an entry of the journal: see docs/functions.md.
+// entry is an entry of the journal: see docs/journal.md.
 type entry struct {
 	Kind  string          `json:"k"`
 	Name  string          `json:"n"`

@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 GO ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
+# The results of the compiler do not depend on the directory, so that clones share its cache.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Passed to the program by run and bench, for example: make bench ARGS='--workload start --clients 128'
@@ -36,8 +38,10 @@ run: postgres build ## Start everything on this machine: private PostgreSQL, eng
 
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)
-	@# verify runs vet. Test programs are linked faster without debug information.
-	$(GO) test -vet=off -ldflags=-w -timeout 20m $(PKG)
+	@# verify runs vet. Test programs are linked faster without debug information. Results of earlier
+	@# runs are not used, because most tests depend on PostgreSQL. As tests often wait, one package
+	@# more than there are processors is tested at a time.
+	$(GO) test -vet=off -ldflags=-w -count=1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m $(PKG)
 
 .PHONY: race
 race: postgres ## Run all tests with the race detector

@@ -63,7 +63,7 @@ func TestTypeScriptSDK(t *testing.T) {
 	t.Parallel()
 	dir := sdkCopy(t, sdk.TypeScript, "typescript", "node")
 	env := sdkEngine(t)
-	for _, file := range []string{"client", "worker", "faults"} {
+	for _, file := range []string{"client", "worker", "faults", "durable"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			run(t, dir, env, "node", "--test", "--test-reporter=spec", "test/"+file+".test.mjs")
@@ -96,6 +96,32 @@ func TestTypeScriptSDKPackage(t *testing.T) {
 		`import { Client, Worker, processor, verify } from "@progressor-engine/sdk"; `+
 			`console.log(new Client("http://x").url)`)
 	clitest.WantLines(t, out, "http://x")
+}
+
+// The SDK stays small: without the generated types, blank lines and comments, it has at most 2,000
+// lines.
+func TestTypeScriptSDKSize(t *testing.T) {
+	files, err := filepath.Glob("../../sdk/typescript/src/*.ts")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	lines := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			isComment := strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/**") || strings.HasPrefix(line, "*")
+			if filepath.Base(file) != "api.ts" && line != "" && !isComment {
+				lines++
+			}
+		}
+	}
+	if lines > 2000 {
+		t.Errorf("the SDK has %d lines of code, at most 2000", lines)
+	}
 }
 
 // The tests of sdk/python pass with an engine.

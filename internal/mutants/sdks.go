@@ -6,6 +6,8 @@ const (
 	clientOfNode   = "sdk/typescript/dist/client.js"
 	workerOfNode   = "sdk/typescript/dist/worker.js"
 	leaseOfNode    = "sdk/typescript/dist/lease.js"
+	durableOfNode  = "sdk/typescript/dist/durable.js"
+	functionOfNode = "sdk/typescript/dist/function.js"
 )
 
 // sdkMutants break rules of the SDKs for other languages. The tests run the embedded copies.
@@ -30,6 +32,21 @@ var sdkMutants = []mutant{
 		name: "sdk-python-random-runs", breaks: "IDs of runs grow with time",
 		file: clientOfPython, old: `request["run_id"] = request["idempotency_key"]`, planted: "pass",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
+	},
+	{
+		name: "sdk-node-awaits-anything", breaks: "a function that waits for I/O fails",
+		file: durableOfNode, old: "if (!branch.ended && !branch.wait && !this.failure)", planted: "if (false)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-allows-races", breaks: "a context has one operation at a time",
+		file: durableOfNode, old: "&& !body && !this.wait && !run.failure)", planted: "&& !body && !run.failure)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-undoes-forward", breaks: "steps are undone newest first",
+		file: functionOfNode, old: "steps.map(({ n }) => n).reverse()", planted: "steps.map(({ n }) => n)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",

@@ -9,6 +9,13 @@ export type Task = ProcessRequest & {
 export interface TaskContext {
     /** Aborted when the attempt is over: an answer would be ignored. */
     signal: AbortSignal;
+    /** When the attempt times out, by performance.now(). Missing if it is unknown. */
+    deadline?: number;
+    /**
+     * Stores events, state and metadata before the result. Returns whether the attempt should end
+     * soon. Missing if the attempt cannot store checkpoints.
+     */
+    checkpoint?: (stored: Pick<Result, "events" | "auxState" | "metadata">) => Promise<boolean>;
 }
 /** Returns what changes. Nothing, for a result that changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
@@ -39,7 +46,7 @@ export declare function processor(handlers: TaskHandlers, options?: ProcessorOpt
 /** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
 export declare function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void;
 /** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
-export declare function runTask(handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void): Promise<ProcessResponse>;
+export declare function runTask(handlers: TaskHandlers, task: Task, context: TaskContext, log: (error: unknown) => void): Promise<ProcessResponse>;
 /** Returns why a signal was aborted if an error only says that it was. */
 export declare function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined;
 export declare const maxMessage: number;

@@ -29,7 +29,7 @@ export function processor(handlers, options = {}) {
         catch (error) {
             return [400, `the request is not a task in JSON: ${error.message}`];
         }
-        return [200, JSON.stringify(encode("ProcessResponse", await runTask(handlers, task, signal, log)))];
+        return [200, JSON.stringify(encode("ProcessResponse", await runTask(handlers, task, { signal }, log)))];
     };
     return (request, response) => {
         const closed = new AbortController();
@@ -70,15 +70,15 @@ async function read(request) {
     return Buffer.concat(chunks);
 }
 /** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
-export async function runTask(handlers, task, signal, log) {
+export async function runTask(handlers, task, context, log) {
     try {
-        return { result: (await handlerOf(handlers, task)(task, { signal })) ?? {} };
+        return { result: (await handlerOf(handlers, task)(task, context)) ?? {} };
     }
     catch (error) {
         if (error instanceof Rejection) {
             return { rejection: { reason: error.reason, message: error.message, details: error.details } };
         }
-        if (endedBy(error, signal))
+        if (endedBy(error, context.signal))
             throw error;
         if (!(error instanceof Failure))
             log(error);

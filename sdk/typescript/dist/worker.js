@@ -243,7 +243,7 @@ export class Worker {
             return { jobResult: { result: (await handler(job.args, jobOf(held, () => this.schedule()))) } };
         if (this.rest) {
             const log = (error) => this.log("handler failed", { ...held.name, error });
-            return { response: await runTask(this.rest, request, signal, log) };
+            return { response: await runTask(this.rest, request, { signal }, log) };
         }
         throw new Failure("not_handled", `this worker handles only jobs named ${[...this.handlers.keys()].join(", ")}`);
     }

@@ -10,6 +10,13 @@ export type Task = ProcessRequest & { process: NonNullable<ProcessRequest["proce
 export interface TaskContext {
   /** Aborted when the attempt is over: an answer would be ignored. */
   signal: AbortSignal;
+  /** When the attempt times out, by performance.now(). Missing if it is unknown. */
+  deadline?: number;
+  /**
+   * Stores events, state and metadata before the result. Returns whether the attempt should end
+   * soon. Missing if the attempt cannot store checkpoints.
+   */
+  checkpoint?: (stored: Pick<Result, "events" | "auxState" | "metadata">) => Promise<boolean>;
 }
 
 /** Returns what changes. Nothing, for a result that changes nothing. */
@@ -60,7 +67,7 @@ export function processor(handlers: TaskHandlers, options: ProcessorOptions = {}
     } catch (error) {
       return [400, `the request is not a task in JSON: ${(error as Error).message}`];
     }
-    return [200, JSON.stringify(encode("ProcessResponse", await runTask(handlers, task, signal, log)))];
+    return [200, JSON.stringify(encode("ProcessResponse", await runTask(handlers, task, { signal }, log)))];
   };
   return (request, response) => {
     const closed = new AbortController();
@@ -102,15 +109,15 @@ async function read(request: IncomingMessage): Promise<Buffer | undefined> {
 
 /** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
 export async function runTask(
-  handlers: TaskHandlers, task: Task, signal: AbortSignal, log: (error: unknown) => void,
+  handlers: TaskHandlers, task: Task, context: TaskContext, log: (error: unknown) => void,
 ): Promise<ProcessResponse> {
   try {
-    return { result: (await handlerOf(handlers, task)(task, { signal })) ?? {} };
+    return { result: (await handlerOf(handlers, task)(task, context)) ?? {} };
   } catch (error) {
     if (error instanceof Rejection) {
       return { rejection: { reason: error.reason, message: error.message, details: error.details } };
     }
-    if (endedBy(error, signal)) throw error;
+    if (endedBy(error, context.signal)) throw error;
     if (!(error instanceof Failure)) log(error);
     return { failure: failureOf(error) };
   }

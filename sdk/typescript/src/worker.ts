@@ -292,7 +292,7 @@ export class Worker {
     if (handler) return { jobResult: { result: (await handler(job.args, jobOf(held, () => this.schedule()))) as Json } };
     if (this.rest) {
       const log = (error: unknown) => this.log("handler failed", { ...held.name, error });
-      return { response: await runTask(this.rest, request as Task, signal, log) };
+      return { response: await runTask(this.rest, request as Task, { signal }, log) };
     }
     throw new Failure("not_handled", `this worker handles only jobs named ${[...this.handlers.keys()].join(", ")}`);
   }

@@ -1,0 +1,203 @@
+import type { Command, JsonObject, Process } from "./api.js";
+import { Failure } from "./errors.js";
+import { type Entry, type Journal } from "./journal.js";
+export declare const maxCommands = 100;
+/** What the body of a step gets. */
+export interface StepContext {
+    /** The same each time the body runs, and different from all other steps: a key for idempotent requests. */
+    readonly key: string;
+    /** Aborted when the attempt is over. */
+    readonly signal: AbortSignal;
+}
+export interface StepOptions<T> {
+    /** How often the body may run until it succeeds. The default is 1. */
+    tries?: number;
+    /** Milliseconds before the second try. The wait doubles with each try, up to 100 times. The default is 0. */
+    wait?: number;
+    /** Undoes the step, with its value, if the function fails or the process is cancelled. */
+    undo?: (value: T, step: StepContext) => unknown;
+}
+/** A step that is not in the journal yet. */
+export interface StepRun {
+    name: string;
+    tries: number;
+    wait: number;
+    undo: boolean;
+    body: (step: StepContext) => unknown;
+}
+/** What a branch waits for. flush: that the new entries are stored. */
+interface Wait {
+    ready: () => boolean;
+    step?: StepRun;
+    flush?: boolean;
+    resolve: () => void;
+}
+export interface ProcessKey {
+    namespace: string;
+    processId: string;
+}
+/** How a body ended. */
+export interface Ended {
+    value?: unknown;
+    error?: unknown;
+}
+/**
+ * One run of the function, from its start to the point where it waits. The function and the items
+ * of each are branches. advance lets one of them run at a time.
+ */
+export declare class Run {
+    journal: Journal;
+    readonly process: Process;
+    readonly cancelled: boolean;
+    /** What the run changes besides the journal. Waits of timers are in milliseconds. */
+    effects: {
+        timers: Map<string, number>;
+        unset: Set<string>;
+        commands: Command[];
+        published: {
+            state: any;
+        } | undefined;
+        metadata: JsonObject | undefined;
+    };
+    readonly undos: Map<string, (step: StepContext) => unknown>;
+    readonly queues: Map<string, Queue<any>>;
+    readonly due: Set<string>;
+    branches: Branch[];
+    current: Branch | undefined;
+    failure: Failure | undefined;
+    over: boolean;
+    constructor(journal: Journal, process: Process, cancelled: boolean);
+    setTimer(name: string, wait: number): void;
+    unsetTimer(name: string): void;
+    mergeMetadata(fields: JsonObject): void;
+    addBranch(scope: string, body: (ctx: Ctx) => Promise<void>, ready?: () => boolean): void;
+    /** Runs the branches until each of them waits for something that the journal does not contain. */
+    advance(): Promise<void>;
+    private resume;
+    /** Records an operation at a wrong place. It fails the task. */
+    misuse(message: string, at?: string, reason?: string): Failure;
+    /** Records an error that says that the program is wrong. Returns any other one. */
+    caught(error: unknown): unknown;
+    /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
+    body(what: string, run: () => unknown): Promise<Ended>;
+}
+/** The function, or an item of each. */
+export declare class Branch {
+    readonly run: Run;
+    private readonly scope;
+    wait: Wait | undefined;
+    ended: boolean;
+    last: string;
+    private readonly names;
+    constructor(run: Run, scope: string);
+    /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
+    operation<T>(begin: () => T | Promise<T>): Promise<T>;
+    /** Begins an operation, or throws if it is not allowed here. */
+    enter(): void;
+    /** Runs an operation with a name. begin gets its name in the journal. */
+    named<T>(kind: string, name: string, begin: (full: string, run: Run) => T | Promise<T>): Promise<T>;
+    /** Returns the name of an operation in the journal. */
+    name(kind: string, name: string): string;
+    /** Waits until the journal contains what the branch needs. */
+    until(ready: () => boolean, more?: {
+        step?: StepRun;
+        flush?: boolean;
+    }): Promise<void>;
+    /** Adds an entry to the journal. If too many are new, it first waits until they are stored. */
+    record(entry: Entry): Promise<void>;
+    /** Adds an entry, and a command to the result that stores it. A function that has failed does not continue here. */
+    send(entry: Entry, command: Command): Promise<void>;
+    /** Returns a copy of a value of the program. */
+    copy(value: unknown, what: string): any;
+}
+/** Something that first can wait for. */
+export declare abstract class Source {
+    readonly branch: Branch;
+    readonly id: string;
+    /** @internal */
+    constructor(branch: Branch, id: string);
+    /** @internal Returns the position of its entry in the journal. */
+    abstract position(): number | undefined;
+    protected get journal(): Journal;
+}
+/** A timer that after has set. */
+export declare class Timer extends Source {
+    private readonly name;
+    /** @internal */
+    constructor(branch: Branch, name: string);
+    position(): number | undefined;
+    /** Waits until the timer has fired or was stopped. */
+    wait(): Promise<void>;
+    /** Stops the timer. Returns whether it had not fired yet. */
+    stop(): Promise<boolean>;
+}
+/** The calls that were accepted, in order. */
+export declare class Queue<Args> extends Source {
+    private readonly name;
+    readonly accept?: ((args: Args) => unknown) | undefined;
+    /** @internal */
+    taken: number;
+    /** @internal */
+    constructor(branch: Branch, name: string, accept?: ((args: Args) => unknown) | undefined);
+    position(): number | undefined;
+    /** Waits for the next call, and returns its args. */
+    next(): Promise<Args>;
+}
+/** A child process that child has started. */
+export declare class Child<Response> extends Source {
+    private readonly name;
+    readonly process: ProcessKey;
+    /** @internal */
+    constructor(branch: Branch, name: string, process: ProcessKey);
+    position(): number | undefined;
+    /** Waits until the child has ended for the first time, and returns its response. */
+    get(): Promise<Response>;
+    /** Asks the child to end, and does not wait for this. */
+    cancel(reason: string): Promise<void>;
+}
+export declare function cancelOf(parent: Process, { namespace, processId }: ProcessKey, reason: string): Command;
+/** Returns the child that an entry has started. */
+export declare function childOf({ v }: Entry): ProcessKey;
+/** The context of a function or of an item of each. It has one operation at a time: await each one. */
+export declare class Ctx {
+    private readonly branch;
+    /** @internal */
+    constructor(branch: Branch);
+    /** The namespace and the ID of the process. */
+    get process(): ProcessKey;
+    /** Runs body once, and returns its value or throws a StepError. */
+    step<T>(name: string, body: (step: StepContext) => T | Promise<T>, options?: StepOptions<T>): Promise<T>;
+    /** Calls f for each item, in branches that run concurrently. If some of them throw, it throws an AggregateError. */
+    each<Item, Out>(name: string, items: Iterable<Item>, f: (ctx: Ctx, item: Item, index: number) => Promise<Out>, { limit }?: {
+        limit?: number;
+    }): Promise<Out[]>;
+    /** Sets a timer that fires after a number of milliseconds, and does not wait for it. */
+    after(name: string, milliseconds: number): Promise<Timer>;
+    /** Waits for a number of milliseconds. */
+    sleep(name: string, milliseconds: number): Promise<void>;
+    /**
+     * Opens a queue of calls: clients may now call the process with { NAME: args }. accept returns the
+     * response, or throws to reject the call. Without it, every call is accepted.
+     */
+    calls<Args = any>(name: string, accept?: (args: Args) => unknown): Queue<Args>;
+    /** Starts a process, by default in the namespace of the function, and does not wait for its end. */
+    child<Response = any>(name: string, args?: unknown, options?: {
+        namespace?: string;
+    }): Promise<Child<Response>>;
+    /** Waits until a timer has fired, a call has arrived or a child has ended, and returns the first of them. */
+    first<S extends Source>(name: string, ...sources: S[]): Promise<S>;
+    /** Returns the time of the first run of this line, by the clock of this machine. */
+    now(name: string): Promise<Date>;
+    /** Returns a random UUID, always the same one for this name. */
+    uuid(name: string): Promise<string>;
+    /** Returns a random integer from 0 to n-1, always the same one for this name. */
+    random(name: string, n: number): Promise<number>;
+    private value;
+    /** Returns the version of a change when the function started, or 0. */
+    version(change: string): number;
+    /** Sets the state of the process. Clients read it without the function. */
+    publish(state: unknown): void;
+    /** Sets fields of the metadata of the process. A null value removes a field. */
+    setMetadata(fields: JsonObject): void;
+}
+export {};

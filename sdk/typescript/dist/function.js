@@ -1,0 +1,490 @@
+import { maxTimer } from "./client.js";
+import { cancelOf, childOf, maxCommands, Run } from "./durable.js";
+import { AttemptTimeout, Failure, messageOf, Rejection } from "./errors.js";
+import { causeOf, copyOf, cut, isFinal, Journal, maxNewBytes, maxValueBytes, parsed, recorded, sizeOf } from "./journal.js";
+import { endedBy, failureOf } from "./processor.js";
+const maxSteps = 100; // that run in one task
+const maxPending = 99; // timers of after and of retries
+const maxStepBytes = 4 << 20; // values of the steps of one task
+const maxCalls = 500; // that the function has not taken
+const stepMargin = 1000; // ms before the end of an attempt at which the signals of steps are aborted
+const maxRunOn = 1000; // ms for which a task with checkpoints runs steps
+/** A function that returns it starts again, with this input and a new history. */
+export class Restart {
+    input;
+    constructor(input) {
+        this.input = input;
+    }
+}
+/** Returns the handlers of processes that run a durable function: for processor, and for Worker.processes. */
+export function func(name, f, options = {}) {
+    const handle = async (task, context) => {
+        const attempt = new FunctionTask(name, f, options.versions ?? {}, task, context);
+        try {
+            return await attempt.process();
+        }
+        finally {
+            attempt.run.over = true;
+        }
+    };
+    return { init: handle, call: handle, timeout: handle, repair: handle, cancel: handle };
+}
+const broken = (message) => new Failure("durable_journal", message, { nonRetryable: true });
+/** An attempt at a task of a process that runs a function. */
+class FunctionTask {
+    name;
+    f;
+    versions;
+    task;
+    context;
+    run;
+    result = {};
+    began = performance.now();
+    started = false;
+    returned; // what the function returned or threw
+    yields = false; // the engine has asked to end the task soon
+    constructor(name, f, versions, task, context) {
+        this.name = name;
+        this.f = f;
+        this.versions = versions;
+        this.task = task;
+        this.context = context;
+        const { process, taskId, type } = task;
+        const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId);
+        this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
+        try {
+            journal.read(process);
+        }
+        catch (error) {
+            if (type === "TASK_TYPE_TIMEOUT" || type === "TASK_TYPE_CANCEL")
+                throw broken(messageOf(error));
+            throw new Rejection("durable_journal", messageOf(error));
+        }
+    }
+    get journal() {
+        return this.run.journal;
+    }
+    async process() {
+        const { type, child } = this.task;
+        const isNew = this.journal.entries.length === 0;
+        if (type === "TASK_TYPE_INIT" || (type === "TASK_TYPE_REPAIR" && isNew)) {
+            this.addStart(this.input());
+            return this.advanceAndFinish();
+        }
+        if (isNew)
+            throw broken("the function was not started");
+        if (type === "TASK_TYPE_TIMEOUT")
+            return this.timeout();
+        if (type === "TASK_TYPE_CANCEL")
+            return this.cancel();
+        if (type === "TASK_TYPE_REPAIR")
+            return this.repair();
+        return child ? this.childEnded(child) : this.called();
+    }
+    /** Returns the args of a start. */
+    input() {
+        const args = decoded(this.task.args);
+        if (sizeOf(args) <= maxValueBytes)
+            return args;
+        throw new Rejection("bad_args", `the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
+    }
+    addStart(input) {
+        const versions = Object.keys(this.versions).length > 0 ? this.versions : undefined;
+        this.journal.add({ k: "start", n: this.name, v: input, versions });
+        if (versions)
+            this.run.mergeMetadata({ versions });
+    }
+    /** Runs the function until everything waits. */
+    async advance() {
+        if (!this.started) {
+            this.started = true;
+            this.run.addBranch("", async (ctx) => {
+                try {
+                    this.returned = { value: await this.f(ctx, copyOf(this.journal.start.v)) };
+                }
+                catch (error) {
+                    this.returned = { error: this.run.caught(error) ?? new Error(String(error)) };
+                }
+            });
+        }
+        await this.run.advance();
+        this.context.signal.throwIfAborted();
+    }
+    async advanceAndFinish(response) {
+        return (await this.advanceOn(response)) ?? this.finish(response);
+    }
+    /**
+     * Runs the function after the task has added entries. If the function then fails, it returns a
+     * result that stores the entries nevertheless. The function fails again in the next task, which
+     * changes nothing, so a repair can continue it.
+     */
+    async advanceOn(response) {
+        const effects = structuredClone(this.run.effects);
+        const { unsaved } = this.journal;
+        const due = [...this.run.due].filter((step) => !this.journal.has("step", step)); // their timers have fired
+        try {
+            await this.advance();
+            return undefined;
+        }
+        catch (error) {
+            if (this.context.signal.aborted)
+                throw error;
+            this.run.effects = effects;
+            for (const step of due)
+                this.run.setTimer(`retry:${step}`, 0);
+            this.continueSoon();
+            return this.store(response, unsaved);
+        }
+    }
+    /** Accepts a call. It does not run steps, because a CALL that fails is not retried. */
+    async called() {
+        const [name, args] = callOf(decoded(this.task.args));
+        if (name && this.journal.ended)
+            throw new Rejection("not_open", `call "${name}": the function has ended`);
+        await this.advance();
+        if (!name)
+            return this.finish();
+        const queue = this.run.queues.get(name);
+        if (!queue || this.returned) {
+            const open = [...this.run.queues.keys()].sort().join(", ");
+            throw new Rejection("not_open", `the function does not take the call "${name}" now (it takes: ${open})`);
+        }
+        const waiting = this.untakenCalls();
+        if (waiting.length >= maxCalls || waiting.reduce((sum, { v }) => sum + sizeOf(v), 0) >= maxNewBytes) {
+            throw new Rejection("too_many_calls", "the function has not taken earlier calls yet: try again later");
+        }
+        let response;
+        if (queue.accept) {
+            const { value, error } = await this.body(`the accept of call ${name}`, name, () => queue.accept(copyOf(args)));
+            if (error)
+                throw error instanceof Rejection ? error : new Rejection("error", messageOf(error));
+            response = copyOf(value) ?? null;
+        }
+        this.journal.add({ k: "call", n: name, v: args });
+        return this.advanceAndFinish(response);
+    }
+    /** Returns the calls that the function has not taken, in order. */
+    untakenCalls() {
+        const number = new Map();
+        return this.journal.entries.filter(({ k, n }) => {
+            if (k !== "call")
+                return false;
+            number.set(n, (number.get(n) ?? 0) + 1);
+            return number.get(n) > (this.run.queues.get(n)?.taken ?? 0);
+        });
+    }
+    async childEnded(end) {
+        const name = String(this.task.args);
+        const child = this.journal.find("child", name);
+        const { namespace, processId } = child ? childOf(child) : {};
+        if (!child || namespace !== end.namespace || processId !== end.processId || this.journal.has("ended", name)) {
+            throw new Rejection("not_handled", `the function does not wait for the process ${end.namespace}/${end.processId}`);
+        }
+        this.journal.add({ k: "ended", n: name, ...outcomeOf(end) });
+        return this.advanceAndFinish();
+    }
+    /** Records that a timer fired, and runs steps. */
+    async timeout() {
+        const { run, journal } = this;
+        const { timerName = "" } = this.task;
+        if (timerName.startsWith("retry:"))
+            run.due.add(timerName.slice("retry:".length));
+        else if (journal.has("timer", timerName) && !journal.has("fired", timerName))
+            journal.add({ k: "fired", n: timerName });
+        await this.advance();
+        while (!this.returned && !journal.ended) {
+            const steps = this.runnable();
+            if (steps.length === 0 && !this.isFlushing)
+                break;
+            // What a step depends on must be stored before the step has an effect.
+            if (journal.unsaved.length > 0 && !(await this.checkpoint()))
+                break;
+            await this.runSteps(steps);
+            if (run.failure && journal.unsaved.length === 0)
+                throw run.failure;
+            if (run.failure)
+                break; // the result stores the results of the other steps
+            const failed = await this.advanceOn();
+            if (failed)
+                return failed;
+        }
+        return this.finish();
+    }
+    /** Undoes the completed steps, in one task. */
+    async cancel() {
+        await this.advance();
+        this.run.effects.timers.clear(); // the process ends
+        this.run.effects.unset.clear();
+        for (const [i, name] of this.pendingUndos().entries()) {
+            if (i > 0)
+                await this.checkpoint();
+            await this.undo(name);
+        }
+        this.cancelChildren("the parent was cancelled");
+        return this.store();
+    }
+    /** Continues a function, or starts it again if it has ended with an error. */
+    async repair() {
+        const hasArgs = this.task.args !== undefined;
+        if (this.journal.ended) {
+            const input = hasArgs ? this.input() : this.journal.start.v;
+            await this.advance(); // to know which calls the function has taken
+            return this.restart(input);
+        }
+        if (hasArgs)
+            throw new Rejection("bad_args", "the function has not ended: a repair without args continues it");
+        this.continueSoon();
+        return this.result;
+    }
+    /** Begins a new history. The function starts in the next task. */
+    restart(input, response) {
+        const { run, journal: old } = this;
+        const calls = this.untakenCalls();
+        for (const name of [...old.pendingTimers, ...old.pendingRetries.map((step) => `retry:${step}`)])
+            run.unsetTimer(name);
+        run.effects.timers.clear();
+        run.journal = new Journal(old.first, old.origin);
+        this.addStart(input);
+        for (const call of calls)
+            this.journal.add(call);
+        this.result.restartHistory = true;
+        this.continueSoon();
+        return this.store(response);
+    }
+    /** Returns the result of the task, after the function has run as far as it can. */
+    async finish(response) {
+        if (this.journal.ended)
+            return this.finishFailed(this.journal.ended, response);
+        if (!this.returned) {
+            this.scheduleSteps();
+            return this.store(response);
+        }
+        let { value, error } = this.returned;
+        const cause = causeOf(error);
+        if (cause instanceof Rejection && this.task.type === "TASK_TYPE_INIT")
+            throw cause;
+        try {
+            if (value instanceof Restart)
+                return this.restart(copyOf(value.input), response);
+            value = copyOf(value);
+        }
+        catch (bad) {
+            error = new Failure("bad_value", `the value that function ${this.name} returned ${messageOf(bad)}`);
+        }
+        if (error)
+            this.journal.add({ k: "fail", n: this.journal.start.n, e: recorded(error) });
+        if (error || response !== undefined) { // the last task responds with the value
+            this.continueSoon();
+            return this.store(response);
+        }
+        this.journal.add({ k: "end", n: this.journal.start.n, v: value });
+        this.result.complete = {};
+        return this.store(value);
+    }
+    /** Cancels the children of a function that has ended with an error, undoes its steps, and then ends the process. */
+    async finishFailed(ended, response) {
+        const asked = ended.k === "fail" && this.cancelChildren("the parent has failed");
+        const pending = this.pendingUndos();
+        if (asked || pending.length > 0) {
+            const mayUndo = this.journal.unsaved.length === 0 && this.task.type === "TASK_TYPE_TIMEOUT";
+            for (const [i, name] of mayUndo ? pending.entries() : []) {
+                if (i > 0 && !(await this.checkpoint()))
+                    break;
+                await this.undo(name);
+            }
+            this.continueSoon();
+            return this.store(response);
+        }
+        if (ended.e && !ended.e.rejected)
+            throw new Failure(ended.e.reason, ended.e.message, { nonRetryable: true });
+        this.result.complete = {};
+        return this.store(ended); // a parent that is a function finds the reason in it
+    }
+    /** Returns the completed steps that must be undone, newest first. */
+    pendingUndos() {
+        const { run, journal } = this;
+        const steps = journal.entries.filter(({ k, n, e, u }) => k === "step" && !e && (u || run.undos.has(n)) && !journal.has("undo", n));
+        return steps.map(({ n }) => n).reverse();
+    }
+    async undo(name) {
+        const undo = this.run.undos.get(name);
+        if (!undo)
+            throw broken(`step ${name} must be undone, but the function no longer contains it, or it has no undo`);
+        const { error } = await this.body(`the undo of step ${name}`, `undo:${name}`, undo);
+        if (error)
+            throw new Failure(failureOf(error).reason, `undo of step ${name}: ${messageOf(error)}`, { cause: error });
+        this.journal.add({ k: "undo", n: name });
+    }
+    /** Asks children that still run to end, as many as the result can have commands. Reports whether there were any. */
+    cancelChildren(reason) {
+        const { run, journal } = this;
+        const { commands } = run.effects;
+        const running = journal.entries.filter(({ k, n }) => k === "child" && !journal.has("ended", n) && !journal.has("cancel", n));
+        for (const child of running.slice(0, maxCommands - commands.length)) {
+            journal.add({ k: "cancel", n: child.n });
+            commands.push(cancelOf(run.process, childOf(child), reason));
+        }
+        return running.length > 0;
+    }
+    /** Returns the steps that wait to be run, without those that wait for their next try. */
+    get steps() {
+        const steps = this.run.branches.flatMap(({ wait }) => wait?.step ?? []);
+        return steps.filter(({ name }) => !this.journal.tries.has(name) || this.run.due.has(name));
+    }
+    /** Returns the steps that the next task can run. A step that may be retried needs a timer. */
+    runnable() {
+        let room = maxPending - this.journal.pendingTimers.length - this.journal.pendingRetries.length;
+        return this.steps.filter(({ name, tries }) => tries === 1 || this.run.due.has(name) || room-- > 0).slice(0, maxSteps);
+    }
+    /** Whether the function waits until its new entries are stored. */
+    get isFlushing() {
+        return this.run.branches.some(({ wait }) => wait?.flush);
+    }
+    /** Sets the timers of the tasks that run the steps for which the function waits. */
+    scheduleSteps() {
+        const { due } = this.run;
+        for (const { name } of this.steps)
+            if (due.has(name))
+                this.run.setTimer(`retry:${name}`, 0); // only its task may run it
+        if (this.isFlushing || this.runnable().some(({ name }) => !due.has(name)))
+            this.continueSoon();
+    }
+    /** Runs the bodies of steps in parallel, and adds their results to the journal. */
+    async runSteps(steps) {
+        const run = ({ name, body }) => this.body(`the body of step ${name}`, name, body).catch(() => undefined);
+        const results = await Promise.all(steps.map(run));
+        this.context.signal.throwIfAborted(); // nothing can be stored
+        steps.forEach((step, i) => results[i] && this.stepEnded(step, results[i]));
+    }
+    stepEnded({ name, tries, wait, undo }, { value, error }) {
+        const { run, journal } = this;
+        let v;
+        try {
+            v = copyOf(value);
+            if (journal.bytes + sizeOf(v) > maxStepBytes)
+                throw new Error(`and those of the other steps of its task have more than ${maxStepBytes} bytes`);
+        }
+        catch (bad) { // trying again would repeat the effect
+            error = new Failure("bad_value", `the value ${messageOf(bad)}`, { nonRetryable: true });
+        }
+        const failures = (journal.tries.get(name) ?? 0) + 1;
+        if (!error)
+            return journal.add({ k: "step", n: name, v, u: undo || undefined });
+        if (failures >= tries || isFinal(error))
+            return journal.add({ k: "step", n: name, e: recorded(error) });
+        journal.add({ k: "try", n: name, e: recorded(error) });
+        run.due.delete(name);
+        run.setTimer(`retry:${name}`, wait * Math.min(2 ** (failures - 1), 100));
+    }
+    /** Runs the body of a step or undo, or an accept. Throws only after misuse, and when the attempt is over. */
+    async body(what, name, f) {
+        const { process, journal } = this.run;
+        const { signal, deadline = Infinity } = this.context;
+        const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}`;
+        const ending = new AbortController();
+        const expire = () => ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
+        const left = deadline - performance.now();
+        const timer = setTimeout(expire, Math.min(left - Math.min(stepMargin, left / 10), maxTimer));
+        let abort = () => { };
+        const aborted = new Promise((_, reject) => {
+            abort = () => {
+                ending.abort(signal.reason);
+                reject(signal.reason);
+            };
+            signal.addEventListener("abort", abort);
+        });
+        try {
+            const { value, error } = await Promise.race([this.run.body(what, () => f({ key, signal: ending.signal })), aborted]);
+            return { value, error: error && (endedBy(error, ending.signal) ?? error) };
+        }
+        finally {
+            clearTimeout(timer);
+            signal.removeEventListener("abort", abort);
+        }
+    }
+    /** Stores the new entries now, so that more steps may run in this task. Returns false if the task must end instead. */
+    async checkpoint() {
+        const { timers, unset, commands } = this.run.effects;
+        const { checkpoint, deadline = Infinity } = this.context;
+        if (!checkpoint || timers.size + unset.size + commands.length > 0)
+            return false; // a checkpoint cannot store them
+        const limit = Math.min(maxRunOn, (deadline - this.began) / 10);
+        const isLate = this.task.attempt > 1 || this.yields || performance.now() - this.began >= limit;
+        if (isLate && !this.run.cancelled)
+            return false;
+        const { events, auxState, metadata } = this.store();
+        this.yields = await checkpoint({ events, auxState, metadata });
+        this.journal.markSaved();
+        for (const field of ["events", "auxState", "metadata"])
+            delete this.result[field];
+        this.run.process.metadata = this.run.effects.metadata ?? this.run.process.metadata;
+        this.run.effects.published = this.run.effects.metadata = undefined;
+        return !this.yields;
+    }
+    continueSoon() {
+        this.result.setTimer = { after: "0s" };
+    }
+    /** Adds entries and effects to the result. */
+    store(response, entries = this.journal.unsaved) {
+        const { timers, unset, commands, published, metadata } = this.run.effects;
+        const namedTimers = [...timers].map(([name, wait]) => ({ name, after: `${(Math.max(wait, 0) / 1000).toFixed(3)}s` }));
+        const stored = { events: entries.map((payload) => ({ payload: payload })), namedTimers, unsetNamedTimers: [...unset], commands, metadata };
+        return Object.assign(this.result, stored, { response }, published && { auxState: published.state });
+    }
+}
+/** Returns args or a response as JSON. */
+function decoded(payload) {
+    try {
+        return parsed(payload);
+    }
+    catch {
+        throw new Rejection("bad_args", "the args are not JSON");
+    }
+}
+/** Splits args such as {"pay":{"amount":200}}. The name is empty for {}, which only wakes the function. */
+function callOf(args) {
+    const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
+    const [name = ""] = names ?? [];
+    if (!names || names.length > 1) {
+        throw new Rejection("bad_args", 'the args must be an object with one field, the name of the call, as in {"pay":{}}');
+    }
+    if (names.length === 1 && !name)
+        throw new Rejection("bad_args", "the name of the call must not be empty");
+    if (sizeOf(args) > maxValueBytes)
+        throw new Rejection("bad_args", "the args are too large");
+    return [name, args[name]];
+}
+/** Returns the response of a child, or its error. */
+function outcomeOf({ status, response, detail = "" }) {
+    const failed = (reason, message) => ({ e: { reason: cut(reason), message: cut(message) } });
+    const rejected = (reason, message) => ({ e: { ...failed(reason, message).e, rejected: true } });
+    if (status === "PROCESS_STATUS_CANCELLED")
+        return failed("child_cancelled", "the process was cancelled");
+    if (status === "PROCESS_STATUS_ERROR")
+        return failed("child_failed", detail);
+    if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
+        const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
+        if (reason !== undefined)
+            return rejected(reason, message || reason);
+        if (detail.startsWith("not started: "))
+            return failed("child_failed", detail);
+        if (response === undefined)
+            return failed("child_removed", "the process was removed");
+    }
+    try {
+        const v = parsed(response);
+        if (v?.k === "fail" && v.e?.rejected)
+            return rejected(v.e.reason, v.e.message);
+        if (sizeOf(v) <= maxValueBytes)
+            return { v };
+        return failed("bad_value", `the response has ${sizeOf(v)} bytes, at most ${maxValueBytes} are allowed`);
+    }
+    catch {
+        return failed("bad_value", "the response is not JSON");
+    }
+}
+/** Returns a time of the API in microseconds since 1970. */
+function microseconds(time = "") {
+    const [seconds, fraction = ""] = time.replace("Z", "").split(".");
+    return Date.parse(`${seconds}Z`) * 1000 + Number(fraction.padEnd(6, "0").slice(0, 6));
+}

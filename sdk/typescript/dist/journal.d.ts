@@ -1,0 +1,79 @@
+import type { Json, Payload, Process } from "./api.js";
+type Kind = "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo" | "child" | "ended" | "cancel";
+/** An entry of the journal: the payload of one event. docs/journal.md describes it. */
+export interface Entry {
+    k: Kind;
+    n: string;
+    v?: Json;
+    e?: RecordedError;
+    u?: boolean;
+    versions?: {
+        [change: string]: number;
+    };
+}
+export interface RecordedError {
+    reason: string;
+    message: string;
+    rejected?: true;
+}
+export declare const maxValueBytes: number;
+export declare const maxNewBytes: number;
+/**
+ * An error that the journal contains: of a step, a child or the function. The function gets it
+ * instead of the original error, so that the first run and a replay get the same.
+ */
+export declare class StepError extends Error {
+    name: string;
+    readonly reason: string;
+    /** The step or the child rejected its work: an expected "no". */
+    readonly rejected: boolean;
+    constructor(what: string, { reason, message, rejected }: RecordedError);
+}
+/** Converts an error of the program for the journal. */
+export declare function recorded(error: unknown): RecordedError;
+/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+export declare function causeOf(error: unknown): unknown;
+/** Reports whether an error of a step is final, without a retry. */
+export declare function isFinal(error: unknown): boolean;
+/** Shortens a text to what an entry may contain. */
+export declare function cut(text: string): string;
+/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+export declare function copyOf(value: unknown): any;
+/** Returns the size of a value as JSON. */
+export declare function sizeOf(value: unknown): number;
+/** Decodes a payload that may be the bytes of JSON. */
+export declare function parsed(payload: Payload | undefined): any;
+/** The entries of a process, in order. Those from index saved on are new. */
+export declare class Journal {
+    readonly first: number;
+    readonly origin: number;
+    readonly entries: Entry[];
+    readonly tries: Map<string, number>;
+    saved: number;
+    bytes: number;
+    private readonly index;
+    private readonly calls;
+    /** origin is the number of the task that stored the first entry. */
+    constructor(first: number, origin: number);
+    /** Reads the history of a process. */
+    read({ history, lastEventId }: Process): void;
+    add(entry: Entry): void;
+    /** Returns the index of an entry that is neither a try nor a call. */
+    position(kind: Kind, name: string): number | undefined;
+    find(kind: Kind, name: string): Entry | undefined;
+    has(kind: Kind, name: string): boolean;
+    /** Returns the index of a call. The first call of a name has the number 0. */
+    call(name: string, number: number): number | undefined;
+    get start(): Entry;
+    /** The entry for the end of the function. */
+    get ended(): Entry | undefined;
+    get unsaved(): Entry[];
+    markSaved(): void;
+    /** Whether a result should store the new entries before more are added. */
+    get isFull(): boolean;
+    /** The names of the timers of after that may be set. */
+    get pendingTimers(): string[];
+    /** The names of the steps that may wait for their next try. */
+    get pendingRetries(): string[];
+}
+export {};

@@ -1,0 +1,166 @@
+import { Failure, messageOf, Rejection } from "./errors.js";
+import { failureOf, maxMessage } from "./processor.js";
+export const maxValueBytes = (1 << 20) - 4096;
+export const maxNewBytes = 2 << 20; // new entries after which a result is stored before more are added
+const maxNewEntries = 500;
+/**
+ * An error that the journal contains: of a step, a child or the function. The function gets it
+ * instead of the original error, so that the first run and a replay get the same.
+ */
+export class StepError extends Error {
+    name = "StepError";
+    reason;
+    /** The step or the child rejected its work: an expected "no". */
+    rejected;
+    constructor(what, { reason, message, rejected = undefined }) {
+        super(`${what}: ${message}`);
+        this.reason = reason;
+        this.rejected = Boolean(rejected);
+    }
+}
+/** Converts an error of the program for the journal. */
+export function recorded(error) {
+    const cause = causeOf(error);
+    if (cause instanceof Rejection)
+        return { reason: cut(cause.reason), message: cut(cause.message), rejected: true };
+    const message = cut(messageOf(error));
+    if (!(cause instanceof StepError))
+        return { reason: cut(failureOf(cause).reason), message };
+    return cause.rejected ? { reason: cause.reason, message, rejected: true } : { reason: cause.reason, message };
+}
+/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+export function causeOf(error) {
+    if (!(error instanceof AggregateError) || error.errors.length === 0)
+        return error;
+    const causes = error.errors.map(causeOf);
+    return causes.find((cause) => !(cause instanceof Rejection || (cause instanceof StepError && cause.rejected))) ?? causes[0];
+}
+/** Reports whether an error of a step is final, without a retry. */
+export function isFinal(error) {
+    return error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
+}
+/** Shortens a text to what an entry may contain. */
+export function cut(text) {
+    const bytes = Buffer.from(text);
+    return bytes.length <= maxMessage ? text : `${bytes.subarray(0, maxMessage).toString().replace(/\ufffd$/, "")}…`;
+}
+/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+export function copyOf(value) {
+    let text;
+    try {
+        text = JSON.stringify(value);
+    }
+    catch (error) {
+        throw new Error(`cannot be encoded as JSON: ${messageOf(error)}`);
+    }
+    if (text === undefined)
+        return undefined;
+    const size = Buffer.byteLength(text);
+    if (size > maxValueBytes)
+        throw new Error(`has ${size} bytes as JSON, at most ${maxValueBytes} are allowed`);
+    return JSON.parse(text);
+}
+/** Returns the size of a value as JSON. */
+export function sizeOf(value) {
+    return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
+}
+/** Decodes a payload that may be the bytes of JSON. */
+export function parsed(payload) {
+    return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
+}
+/** The entries of a process, in order. Those from index saved on are new. */
+export class Journal {
+    first;
+    origin;
+    entries = [];
+    tries = new Map();
+    saved = 0;
+    bytes = 0; // of the new entries, about
+    index = new Map();
+    calls = new Map();
+    /** origin is the number of the task that stored the first entry. */
+    constructor(first, origin) {
+        this.first = first;
+        this.origin = origin;
+    }
+    /** Reads the history of a process. */
+    read({ history = [], lastEventId = 0 }) {
+        const want = lastEventId - this.first + 1;
+        if (history.length !== want) {
+            throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
+                "history_mode FULL, and calls without a range");
+        }
+        for (const event of history)
+            this.add(entryOf(event));
+        if (history.length > 0 && this.start.k !== "start") {
+            throw new Error("the journal does not begin with the start of the function: the history was restarted by someone else");
+        }
+        this.markSaved();
+    }
+    add(entry) {
+        const at = this.entries.push(entry) - 1;
+        this.bytes += 100 + sizeOf(entry.v) + sizeOf(entry.e);
+        const key = `${entry.k} ${entry.n}`;
+        if (entry.k === "try")
+            this.tries.set(entry.n, (this.tries.get(entry.n) ?? 0) + 1);
+        else if (entry.k === "call" && this.calls.has(entry.n))
+            this.calls.get(entry.n).push(at);
+        else if (entry.k === "call")
+            this.calls.set(entry.n, [at]);
+        else if (!this.index.has(key))
+            this.index.set(key, at);
+    }
+    /** Returns the index of an entry that is neither a try nor a call. */
+    position(kind, name) {
+        return this.index.get(`${kind} ${name}`);
+    }
+    find(kind, name) {
+        return this.entries[this.position(kind, name) ?? -1];
+    }
+    has(kind, name) {
+        return this.index.has(`${kind} ${name}`);
+    }
+    /** Returns the index of a call. The first call of a name has the number 0. */
+    call(name, number) {
+        return this.calls.get(name)?.[number];
+    }
+    get start() {
+        return this.entries[0];
+    }
+    /** The entry for the end of the function. */
+    get ended() {
+        return this.find("end", this.start.n) ?? this.find("fail", this.start.n);
+    }
+    get unsaved() {
+        return this.entries.slice(this.saved);
+    }
+    markSaved() {
+        this.saved = this.entries.length;
+        this.bytes = 0;
+    }
+    /** Whether a result should store the new entries before more are added. */
+    get isFull() {
+        return this.entries.length - this.saved >= maxNewEntries || this.bytes >= maxNewBytes;
+    }
+    /** The names of the timers of after that may be set. */
+    get pendingTimers() {
+        const timers = this.entries.filter(({ k, n }) => k === "timer" && !this.has("fired", n) && !this.has("stopped", n));
+        return timers.map((entry) => entry.n);
+    }
+    /** The names of the steps that may wait for their next try. */
+    get pendingRetries() {
+        return [...this.tries.keys()].filter((name) => !this.has("step", name));
+    }
+}
+function entryOf({ eventId, payload }) {
+    let entry;
+    try {
+        entry = parsed(payload);
+    }
+    catch {
+        // refused below
+    }
+    if (entry?.k && (entry.k !== "fail" || entry.e))
+        return entry;
+    throw new Error(`event ${eventId} is not an entry of a journal`);
+}

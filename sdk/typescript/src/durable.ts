@@ -1,0 +1,531 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { randomInt, randomUUID } from "node:crypto";
+import type { Command, JsonObject, Process } from "./api.js";
+import { Failure, messageOf } from "./errors.js";
+import { copyOf, StepError, type Entry, type Journal } from "./journal.js";
+
+const maxTimers = 80; // of after at a time; the others are for retries
+const maxWait = 100 * 365 * 24 * 3600_000;
+const maxName = 200; // with scope and number
+export const maxCommands = 100; // of one result
+
+/** What the body of a step gets. */
+export interface StepContext {
+  /** The same each time the body runs, and different from all other steps: a key for idempotent requests. */
+  readonly key: string;
+  /** Aborted when the attempt is over. */
+  readonly signal: AbortSignal;
+}
+
+export interface StepOptions<T> {
+  /** How often the body may run until it succeeds. The default is 1. */
+  tries?: number;
+  /** Milliseconds before the second try. The wait doubles with each try, up to 100 times. The default is 0. */
+  wait?: number;
+  /** Undoes the step, with its value, if the function fails or the process is cancelled. */
+  undo?: (value: T, step: StepContext) => unknown;
+}
+
+/** A step that is not in the journal yet. */
+export interface StepRun {
+  name: string;
+  tries: number;
+  wait: number;
+  undo: boolean;
+  body: (step: StepContext) => unknown;
+}
+
+/** What a branch waits for. flush: that the new entries are stored. */
+interface Wait {
+  ready: () => boolean;
+  step?: StepRun;
+  flush?: boolean;
+  resolve: () => void;
+}
+
+export interface ProcessKey {
+  namespace: string;
+  processId: string;
+}
+
+/** How a body ended. */
+export interface Ended {
+  value?: unknown;
+  error?: unknown;
+}
+
+/** The body of a step or an undo, or an accept, that runs. */
+const bodies = new AsyncLocalStorage<{ what: string; misuse: () => void }>();
+
+const never = new Promise<never>(() => {});
+
+/**
+ * Resolves when every promise that can be settled without an event of the system has been settled:
+ * Node runs a function of nextTick after the queue of microtasks is empty, and before any timer or
+ * I/O. A branch that has neither ended nor waits for an operation then waits for something else.
+ */
+async function drained(): Promise<void> {
+  await undefined; // so that a microtask calls nextTick
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+}
+
+const ownFiles = new URL(".", import.meta.url).href;
+
+/** Returns the file and line of the program that called an operation, as in "shop/order.js:42". */
+function caller(): string {
+  const frames = (new Error().stack ?? "").split("\n").slice(1);
+  const frame = frames.find((line) => !line.includes(ownFiles) && !line.includes("node:"));
+  return /([^/\\(]+[/\\][^/\\]+:\d+):\d+\)?$/.exec(frame ?? "")?.[1] ?? "an unknown line";
+}
+
+/**
+ * One run of the function, from its start to the point where it waits. The function and the items
+ * of each are branches. advance lets one of them run at a time.
+ */
+export class Run {
+  /** What the run changes besides the journal. Waits of timers are in milliseconds. */
+  effects = {
+    timers: new Map<string, number>(), unset: new Set<string>(), commands: [] as Command[],
+    published: undefined as { state: any } | undefined, metadata: undefined as JsonObject | undefined,
+  };
+  readonly undos = new Map<string, (step: StepContext) => unknown>();
+  readonly queues = new Map<string, Queue<any>>();
+  readonly due = new Set<string>(); // steps whose wait before the next try is over
+  branches: Branch[] = [];
+  current: Branch | undefined;
+  failure: Failure | undefined; // the first misuse or error of the program
+  over = false;
+
+  constructor(public journal: Journal, readonly process: Process, readonly cancelled: boolean) {}
+
+  setTimer(name: string, wait: number): void {
+    this.effects.unset.delete(name);
+    this.effects.timers.set(name, wait);
+  }
+
+  unsetTimer(name: string): void {
+    if (!this.effects.timers.delete(name)) this.effects.unset.add(name);
+  }
+
+  mergeMetadata(fields: JsonObject): void {
+    const merged = Object.entries({ ...(this.effects.metadata ?? this.process.metadata), ...fields });
+    this.effects.metadata = Object.fromEntries(merged.filter(([, value]) => value !== null && value !== undefined));
+  }
+
+  addBranch(scope: string, body: (ctx: Ctx) => Promise<void>, ready = () => true): void {
+    const branch = new Branch(this, scope);
+    this.branches.push(branch);
+    const end = () => {
+      if (branch.wait) this.misuse("the function ended before an operation that it did not await", "");
+      branch.ended = true;
+    };
+    branch.wait = { ready, resolve: () => void body(new Ctx(branch)).then(end) };
+  }
+
+  /** Runs the branches until each of them waits for something that the journal does not contain. */
+  async advance(): Promise<void> {
+    for (let progress = true; progress; ) {
+      progress = false;
+      for (let i = 0; i < this.branches.length; i++) { // a branch may add branches
+        if (!this.branches[i]!.wait?.ready()) continue;
+        await this.resume(this.branches[i]!);
+        progress = true;
+      }
+      this.branches = this.branches.filter((branch) => !branch.ended);
+    }
+  }
+
+  private async resume(branch: Branch): Promise<void> {
+    const { resolve } = branch.wait!;
+    [branch.wait, this.current] = [undefined, branch];
+    resolve();
+    await drained();
+    this.current = undefined;
+    if (!branch.ended && !branch.wait && !this.failure) {
+      this.misuse(`the function waits for something that is not a durable operation${branch.last}: ` +
+        "do all I/O in the bodies of steps", "");
+    }
+    if (this.failure) throw this.failure;
+  }
+
+  /** Records an operation at a wrong place. It fails the task. */
+  misuse(message: string, at = `${caller()}: `, reason = "durable_misuse"): Failure {
+    return (this.failure ??= new Failure(reason, at + message, { nonRetryable: true }));
+  }
+
+  /** Records an error that says that the program is wrong. Returns any other one. */
+  caught(error: unknown): unknown {
+    if (![TypeError, ReferenceError, RangeError, SyntaxError].some((type) => error instanceof type)) return error;
+    return (this.failure ??= new Failure("panic", `the function threw ${(error as Error).stack}`, { cause: error }));
+  }
+
+  /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
+  body(what: string, run: () => unknown): Promise<Ended> {
+    return new Promise((resolve, reject) => {
+      const result = bodies.run({ what, misuse: () => reject(this.failure) }, async () => run());
+      result.then((value) => resolve({ value }), (error) => resolve({ error: error ?? new Error(String(error)) }));
+    });
+  }
+}
+
+/** The function, or an item of each. */
+export class Branch {
+  wait: Wait | undefined;
+  ended = false;
+  last = ""; // the last operation
+  private readonly names = new Map<string, number>();
+
+  constructor(readonly run: Run, private readonly scope: string) {}
+
+  /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
+  operation<T>(begin: () => T | Promise<T>): Promise<T> {
+    const result = (async () => {
+      try {
+        this.enter();
+        return await begin();
+      } catch (error) {
+        if (this.run.failure) await never;
+        throw error;
+      }
+    })();
+    result.catch(() => {}); // the function may not await it
+    return result;
+  }
+
+  /** Begins an operation, or throws if it is not allowed here. */
+  enter(): void {
+    const { run } = this;
+    const body = bodies.getStore();
+    if (run.current === this && !body && !this.wait && !run.failure) return;
+    let message = "a durable operation before the last one has ended: await each one, or use each or first";
+    if (body) message = `a durable operation in ${body.what}: call it in the function instead`;
+    else if (!run.current) message = "a durable operation after a wait for something else: do all I/O in the bodies of steps";
+    else if (run.current !== this) message = "a durable operation with the context of another branch";
+    const failure = run.misuse(message);
+    if (run.over) console.error(`durable function misused: ${caller()}: ${message}`); // no task is left that could fail
+    body?.misuse();
+    throw failure;
+  }
+
+  /** Runs an operation with a name. begin gets its name in the journal. */
+  named<T>(kind: string, name: string, begin: (full: string, run: Run) => T | Promise<T>): Promise<T> {
+    return this.operation(() => begin(this.name(kind, name), this.run));
+  }
+
+  /** Returns the name of an operation in the journal. */
+  name(kind: string, name: string): string {
+    if (!/^[A-Za-z0-9._-]{1,100}$/.test(name)) {
+      throw this.run.misuse(`the name "${name}" must have 1 to 100 letters, digits, dots, underscores and hyphens`);
+    }
+    const number = (this.names.get(`${kind} ${name}`) ?? 0) + 1;
+    this.names.set(`${kind} ${name}`, number);
+    const full = `${this.scope}${name}${number > 1 ? `#${number}` : ""}`;
+    if (full.length > maxName) {
+      throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
+    }
+    this.last = `, after ${kind} ${full}`;
+    return full;
+  }
+
+  /** Waits until the journal contains what the branch needs. */
+  async until(ready: () => boolean, more: { step?: StepRun; flush?: boolean } = {}): Promise<void> {
+    if (!ready()) await new Promise<void>((resolve) => (this.wait = { ...more, ready, resolve }));
+  }
+
+  /** Adds an entry to the journal. If too many are new, it first waits until they are stored. */
+  async record(entry: Entry): Promise<void> {
+    await this.until(() => !this.run.journal.isFull, { flush: true });
+    this.run.journal.add(entry);
+  }
+
+  /** Adds an entry, and a command to the result that stores it. A function that has failed does not continue here. */
+  async send(entry: Entry, command: Command): Promise<void> {
+    const { run } = this;
+    const isReady = () => !run.cancelled && !run.journal.ended && run.effects.commands.length < maxCommands;
+    await this.until(() => isReady() && !run.journal.isFull, { flush: true });
+    run.journal.add(entry);
+    run.journal.bytes += JSON.stringify(command).length;
+    run.effects.commands.push(command);
+  }
+
+  /** Returns a copy of a value of the program. */
+  copy(value: unknown, what: string): any {
+    try {
+      return copyOf(value);
+    } catch (error) {
+      throw this.run.misuse(`${what} ${messageOf(error)}`);
+    }
+  }
+}
+
+/** Something that first can wait for. */
+export abstract class Source {
+  /** @internal */
+  constructor(readonly branch: Branch, readonly id: string) {}
+
+  /** @internal Returns the position of its entry in the journal. */
+  abstract position(): number | undefined;
+
+  protected get journal(): Journal {
+    return this.branch.run.journal;
+  }
+}
+
+/** A timer that after has set. */
+export class Timer extends Source {
+  /** @internal */
+  constructor(branch: Branch, private readonly name: string) {
+    super(branch, `timer ${name}`);
+  }
+
+  override position(): number | undefined {
+    return this.journal.position("fired", this.name);
+  }
+
+  /** Waits until the timer has fired or was stopped. */
+  wait(): Promise<void> {
+    const isOver = () => this.journal.has("fired", this.name) || this.journal.has("stopped", this.name);
+    return this.branch.operation(() => this.branch.until(isOver));
+  }
+
+  /** Stops the timer. Returns whether it had not fired yet. */
+  stop(): Promise<boolean> {
+    return this.branch.operation(async () => {
+      if (this.journal.has("stopped", this.name)) return true;
+      if (this.journal.has("fired", this.name)) return false;
+      await this.branch.record({ k: "stopped", n: this.name });
+      this.branch.run.unsetTimer(this.name);
+      return true;
+    });
+  }
+}
+
+/** The calls that were accepted, in order. */
+export class Queue<Args> extends Source {
+  /** @internal */
+  taken = 0;
+  /** @internal */
+  constructor(branch: Branch, private readonly name: string, readonly accept?: (args: Args) => unknown) {
+    super(branch, `call ${name}`);
+  }
+
+  override position(): number | undefined {
+    return this.journal.call(this.name, this.taken);
+  }
+
+  /** Waits for the next call, and returns its args. */
+  next(): Promise<Args> {
+    return this.branch.operation(async () => {
+      await this.branch.until(() => this.position() !== undefined);
+      const { v } = this.journal.entries[this.position()!]!;
+      this.taken++;
+      return copyOf(v);
+    });
+  }
+}
+
+/** A child process that child has started. */
+export class Child<Response> extends Source {
+  /** @internal */
+  constructor(branch: Branch, private readonly name: string, readonly process: ProcessKey) {
+    super(branch, `child ${name}`);
+  }
+
+  override position(): number | undefined {
+    return this.journal.position("ended", this.name);
+  }
+
+  /** Waits until the child has ended for the first time, and returns its response. */
+  get(): Promise<Response> {
+    return this.branch.operation(async () => {
+      await this.branch.until(() => this.journal.has("ended", this.name));
+      const { v, e } = this.journal.find("ended", this.name)!;
+      if (e) throw new StepError(`child ${this.name}`, e);
+      return copyOf(v);
+    });
+  }
+
+  /** Asks the child to end, and does not wait for this. */
+  cancel(reason: string): Promise<void> {
+    return this.branch.operation(async () => {
+      if (this.journal.has("ended", this.name) || this.journal.has("cancel", this.name)) return;
+      await this.branch.send({ k: "cancel", n: this.name }, cancelOf(this.branch.run.process, this.process, reason));
+    });
+  }
+}
+
+export function cancelOf(parent: Process, { namespace, processId }: ProcessKey, reason: string): Command {
+  return { cancel: { namespace: namespace === parent.namespace ? "" : namespace, processId, reason } };
+}
+
+/** Returns the child that an entry has started. */
+export function childOf({ v }: Entry): ProcessKey {
+  const { namespace, process_id: processId } = v as { namespace: string; process_id: string };
+  return { namespace, processId };
+}
+
+/** The context of a function or of an item of each. It has one operation at a time: await each one. */
+export class Ctx {
+  /** @internal */
+  constructor(private readonly branch: Branch) {}
+
+  /** The namespace and the ID of the process. */
+  get process(): ProcessKey {
+    const { namespace, processId } = this.branch.run.process;
+    return { namespace: namespace!, processId: processId! };
+  }
+
+  /** Runs body once, and returns its value or throws a StepError. */
+  step<T>(name: string, body: (step: StepContext) => T | Promise<T>, options: StepOptions<T> = {}): Promise<T> {
+    return this.branch.named("step", name, async (full, run) => {
+      const { tries = 1, wait = 0, undo } = options;
+      if (!(tries >= 1 && wait >= 0)) throw run.misuse(`step ${full}: at least 1 try and a wait of 0 or more`);
+      const step = { name: full, tries, wait, undo: undo !== undefined, body };
+      await this.branch.until(() => run.journal.has("step", full), { step });
+      const { v, e } = run.journal.find("step", full)!;
+      if (e) throw new StepError(`step ${full}`, e);
+      if (undo) run.undos.set(full, (context) => undo(copyOf(v), context));
+      return copyOf(v);
+    });
+  }
+
+  /** Calls f for each item, in branches that run concurrently. If some of them throw, it throws an AggregateError. */
+  each<Item, Out>(
+    name: string, items: Iterable<Item>, f: (ctx: Ctx, item: Item, index: number) => Promise<Out>,
+    { limit = Infinity }: { limit?: number } = {},
+  ): Promise<Out[]> {
+    return this.branch.named("each", name, async (full, run) => {
+      if (!(limit >= 1)) throw run.misuse(`the limit of ${full} must be at least 1`);
+      const list = [...items];
+      const values: Out[] = new Array(list.length);
+      const errors: { message: string; error: unknown }[] = [];
+      let [running, left] = [0, list.length];
+      list.forEach((item, i) => {
+        const body = async (ctx: Ctx) => {
+          running++;
+          try {
+            values[i] = await f(ctx, item, i);
+          } catch (error) {
+            errors[i] = { message: `${full}[${i}]: ${messageOf(error)}`, error: run.caught(error) };
+          }
+          running--;
+          left--;
+        };
+        run.addBranch(`${full}[${i}]/`, body, () => running < limit);
+      });
+      await this.branch.until(() => left === 0);
+      const failed = errors.filter(Boolean); // in the order of the items
+      if (failed.length === 0) return values;
+      throw new AggregateError(failed.map(({ error }) => error), failed.map(({ message }) => message).join("\n"));
+    });
+  }
+
+  /** Sets a timer that fires after a number of milliseconds, and does not wait for it. */
+  after(name: string, milliseconds: number): Promise<Timer> {
+    return this.branch.named("timer", name, async (full, run) => {
+      if (!(milliseconds <= maxWait)) throw run.misuse(`timer ${full}: a number of milliseconds, at most 100 years`);
+      if (!run.journal.has("timer", full)) {
+        if (run.journal.pendingTimers.length >= maxTimers) {
+          throw run.misuse(`timer ${full}: ${maxTimers} timers are pending, and more are not allowed`);
+        }
+        await this.branch.record({ k: "timer", n: full, v: milliseconds / 1000 });
+        run.setTimer(full, milliseconds);
+      }
+      return new Timer(this.branch, full);
+    });
+  }
+
+  /** Waits for a number of milliseconds. */
+  async sleep(name: string, milliseconds: number): Promise<void> {
+    await (await this.after(name, milliseconds)).wait();
+  }
+
+  /**
+   * Opens a queue of calls: clients may now call the process with { NAME: args }. accept returns the
+   * response, or throws to reject the call. Without it, every call is accepted.
+   */
+  calls<Args = any>(name: string, accept?: (args: Args) => unknown): Queue<Args> {
+    this.branch.enter();
+    const full = this.branch.name("call", name);
+    const queue = new Queue<Args>(this.branch, full, accept);
+    this.branch.run.queues.set(full, queue);
+    return queue;
+  }
+
+  /** Starts a process, by default in the namespace of the function, and does not wait for its end. */
+  child<Response = any>(name: string, args?: unknown, options: { namespace?: string } = {}): Promise<Child<Response>> {
+    return this.branch.named("child", name, async (full, run) => {
+      const started = run.journal.find("child", full);
+      if (started) return new Child<Response>(this.branch, full, childOf(started));
+      const copy = this.branch.copy(args, `the args of child ${full}: the value`);
+      const namespace = options.namespace || this.process.namespace;
+      const processId = `${this.process.processId}/${full}~${run.journal.origin}`;
+      const target = namespace === this.process.namespace ? "" : namespace;
+      const start = { namespace: target, processId, args: copy, notifyParentArgs: full };
+      await this.branch.send({ k: "child", n: full, v: { namespace, process_id: processId } }, { start });
+      return new Child<Response>(this.branch, full, { namespace, processId });
+    });
+  }
+
+  /** Waits until a timer has fired, a call has arrived or a child has ended, and returns the first of them. */
+  first<S extends Source>(name: string, ...sources: S[]): Promise<S> {
+    return this.branch.named("first", name, async (full, run) => {
+      if (sources.length === 0) throw run.misuse(`first ${full} has no sources`);
+      const foreign = sources.find((source) => source.branch !== this.branch);
+      if (foreign) throw run.misuse(`first ${full}: ${foreign.id} belongs to another branch`);
+      const id = run.journal.find("first", full)?.v;
+      if (id !== undefined) {
+        const message = `first ${full} has chosen ${id}, which is not one of its sources now`;
+        const chosen = sources.find((source) => source.id === id);
+        if (!chosen) throw run.misuse(message, undefined, "durable_journal");
+        return chosen;
+      }
+      const position = (source: S) => source.position() ?? Infinity;
+      const earliest = () => sources.reduce((a, b) => (position(b) < position(a) ? b : a));
+      await this.branch.until(() => position(earliest()) < Infinity);
+      const first = earliest();
+      await this.branch.record({ k: "first", n: full, v: first.id });
+      return first;
+    });
+  }
+
+  /** Returns the time of the first run of this line, by the clock of this machine. */
+  now(name: string): Promise<Date> {
+    return this.value(name, () => new Date().toISOString(), (text) => new Date(text));
+  }
+
+  /** Returns a random UUID, always the same one for this name. */
+  uuid(name: string): Promise<string> {
+    return this.value(name, randomUUID, String);
+  }
+
+  /** Returns a random integer from 0 to n-1, always the same one for this name. */
+  random(name: string, n: number): Promise<number> {
+    return this.value(name, () => randomInt(n), Number);
+  }
+
+  private value<T extends string | number, Out>(name: string, make: () => T, convert: (value: T) => Out): Promise<Out> {
+    return this.branch.named("value", name, async (full, run) => {
+      if (!run.journal.has("value", full)) await this.branch.record({ k: "value", n: full, v: make() });
+      return convert(run.journal.find("value", full)!.v as T);
+    });
+  }
+
+  /** Returns the version of a change when the function started, or 0. */
+  version(change: string): number {
+    this.branch.enter();
+    return this.branch.run.journal.start.versions?.[change] ?? 0;
+  }
+
+  /** Sets the state of the process. Clients read it without the function. */
+  publish(state: unknown): void {
+    this.branch.enter();
+    this.branch.run.effects.published = { state: this.branch.copy(state, "the published value") ?? null };
+  }
+
+  /** Sets fields of the metadata of the process. A null value removes a field. */
+  setMetadata(fields: JsonObject): void {
+    this.branch.enter();
+    this.branch.run.mergeMetadata(this.branch.copy(fields, "the metadata"));
+  }
+}

@@ -1,0 +1,195 @@
+import type { Event, Json, Payload, Process } from "./api.js";
+import { Failure, messageOf, Rejection } from "./errors.js";
+import { failureOf, maxMessage } from "./processor.js";
+
+type Kind =
+  | "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo"
+  | "child" | "ended" | "cancel";
+
+/** An entry of the journal: the payload of one event. docs/journal.md describes it. */
+export interface Entry {
+  k: Kind;
+  n: string;
+  v?: Json;
+  e?: RecordedError;
+  u?: boolean;
+  versions?: { [change: string]: number };
+}
+
+export interface RecordedError {
+  reason: string;
+  message: string;
+  rejected?: true;
+}
+
+export const maxValueBytes = (1 << 20) - 4096;
+export const maxNewBytes = 2 << 20; // new entries after which a result is stored before more are added
+const maxNewEntries = 500;
+
+/**
+ * An error that the journal contains: of a step, a child or the function. The function gets it
+ * instead of the original error, so that the first run and a replay get the same.
+ */
+export class StepError extends Error {
+  override name = "StepError";
+  readonly reason: string;
+  /** The step or the child rejected its work: an expected "no". */
+  readonly rejected: boolean;
+
+  constructor(what: string, { reason, message, rejected = undefined }: RecordedError) {
+    super(`${what}: ${message}`);
+    this.reason = reason;
+    this.rejected = Boolean(rejected);
+  }
+}
+
+/** Converts an error of the program for the journal. */
+export function recorded(error: unknown): RecordedError {
+  const cause = causeOf(error);
+  if (cause instanceof Rejection) return { reason: cut(cause.reason), message: cut(cause.message), rejected: true };
+  const message = cut(messageOf(error));
+  if (!(cause instanceof StepError)) return { reason: cut(failureOf(cause).reason!), message };
+  return cause.rejected ? { reason: cause.reason, message, rejected: true } : { reason: cause.reason, message };
+}
+
+/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+export function causeOf(error: unknown): unknown {
+  if (!(error instanceof AggregateError) || error.errors.length === 0) return error;
+  const causes = error.errors.map(causeOf);
+  return causes.find((cause) => !(cause instanceof Rejection || (cause instanceof StepError && cause.rejected))) ?? causes[0];
+}
+
+/** Reports whether an error of a step is final, without a retry. */
+export function isFinal(error: unknown): boolean {
+  return error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
+}
+
+/** Shortens a text to what an entry may contain. */
+export function cut(text: string): string {
+  const bytes = Buffer.from(text);
+  return bytes.length <= maxMessage ? text : `${bytes.subarray(0, maxMessage).toString().replace(/\ufffd$/, "")}…`;
+}
+
+/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+export function copyOf(value: unknown): any {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (error) {
+    throw new Error(`cannot be encoded as JSON: ${messageOf(error)}`);
+  }
+  if (text === undefined) return undefined;
+  const size = Buffer.byteLength(text);
+  if (size > maxValueBytes) throw new Error(`has ${size} bytes as JSON, at most ${maxValueBytes} are allowed`);
+  return JSON.parse(text);
+}
+
+/** Returns the size of a value as JSON. */
+export function sizeOf(value: unknown): number {
+  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
+}
+
+/** Decodes a payload that may be the bytes of JSON. */
+export function parsed(payload: Payload | undefined): any {
+  return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
+}
+
+/** The entries of a process, in order. Those from index saved on are new. */
+export class Journal {
+  readonly entries: Entry[] = [];
+  readonly tries = new Map<string, number>();
+  saved = 0;
+  bytes = 0; // of the new entries, about
+  private readonly index = new Map<string, number>();
+  private readonly calls = new Map<string, number[]>();
+
+  /** origin is the number of the task that stored the first entry. */
+  constructor(readonly first: number, readonly origin: number) {}
+
+  /** Reads the history of a process. */
+  read({ history = [], lastEventId = 0 }: Process): void {
+    const want = lastEventId - this.first + 1;
+    if (history.length !== want) {
+      throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
+        "history_mode FULL, and calls without a range");
+    }
+    for (const event of history) this.add(entryOf(event));
+    if (history.length > 0 && this.start.k !== "start") {
+      throw new Error("the journal does not begin with the start of the function: the history was restarted by someone else");
+    }
+    this.markSaved();
+  }
+
+  add(entry: Entry): void {
+    const at = this.entries.push(entry) - 1;
+    this.bytes += 100 + sizeOf(entry.v) + sizeOf(entry.e);
+    const key = `${entry.k} ${entry.n}`;
+    if (entry.k === "try") this.tries.set(entry.n, (this.tries.get(entry.n) ?? 0) + 1);
+    else if (entry.k === "call" && this.calls.has(entry.n)) this.calls.get(entry.n)!.push(at);
+    else if (entry.k === "call") this.calls.set(entry.n, [at]);
+    else if (!this.index.has(key)) this.index.set(key, at);
+  }
+
+  /** Returns the index of an entry that is neither a try nor a call. */
+  position(kind: Kind, name: string): number | undefined {
+    return this.index.get(`${kind} ${name}`);
+  }
+
+  find(kind: Kind, name: string): Entry | undefined {
+    return this.entries[this.position(kind, name) ?? -1];
+  }
+
+  has(kind: Kind, name: string): boolean {
+    return this.index.has(`${kind} ${name}`);
+  }
+
+  /** Returns the index of a call. The first call of a name has the number 0. */
+  call(name: string, number: number): number | undefined {
+    return this.calls.get(name)?.[number];
+  }
+
+  get start(): Entry {
+    return this.entries[0]!;
+  }
+
+  /** The entry for the end of the function. */
+  get ended(): Entry | undefined {
+    return this.find("end", this.start.n) ?? this.find("fail", this.start.n);
+  }
+
+  get unsaved(): Entry[] {
+    return this.entries.slice(this.saved);
+  }
+
+  markSaved(): void {
+    this.saved = this.entries.length;
+    this.bytes = 0;
+  }
+
+  /** Whether a result should store the new entries before more are added. */
+  get isFull(): boolean {
+    return this.entries.length - this.saved >= maxNewEntries || this.bytes >= maxNewBytes;
+  }
+
+  /** The names of the timers of after that may be set. */
+  get pendingTimers(): string[] {
+    const timers = this.entries.filter(({ k, n }) => k === "timer" && !this.has("fired", n) && !this.has("stopped", n));
+    return timers.map((entry) => entry.n);
+  }
+
+  /** The names of the steps that may wait for their next try. */
+  get pendingRetries(): string[] {
+    return [...this.tries.keys()].filter((name) => !this.has("step", name));
+  }
+}
+
+function entryOf({ eventId, payload }: Event): Entry {
+  let entry: any;
+  try {
+    entry = parsed(payload);
+  } catch {
+    // refused below
+  }
+  if (entry?.k && (entry.k !== "fail" || entry.e)) return entry;
+  throw new Error(`event ${eventId} is not an entry of a journal`);
+}

@@ -1,0 +1,244 @@
+// Durable functions with an engine.
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import test from "node:test";
+import { func, processor, Rejection, Restart, StepError } from "../dist/index.js";
+import { client, eventually, listen, namespace } from "./world.mjs";
+
+/** Serves a function, starts a process of it with the args, and returns functions for the test. */
+async function begin(t, f, args = {}, { versions, more } = {}) {
+  const handlers = func("f", f, { versions });
+  const url = await listen(t, processor(handlers, { log: () => {} }));
+  const ns = await namespace({ connect: { url, encoding: "ENCODING_JSON" } }, {
+    retryPolicy: { initialInterval: "0.02s", maxInterval: "0.1s", maxAttempts: 3 }, ...more,
+  });
+  const key = { namespace: ns, processId: "p" };
+  const start = () => client.process.start({ ...key, args });
+  const call = async (name, args) => (await client.process.call({ ...key, args: { [name]: args } })).response;
+  const get = async () => (await client.process.getProcess(key)).process;
+  const until = (status) => eventually(async () => {
+    const process = await get();
+    assert.equal(process.status, `PROCESS_STATUS_${status}`, process.detail);
+    return process;
+  });
+  const journal = async () => (await get()).history.map((event) => event.payload);
+  return { key, start, call, get, until, journal };
+}
+
+const kinds = (journal) => journal.map(({ k, n }) => `${k} ${n}`);
+
+test("a function runs from its start to its end", async (t) => {
+  const effects = [];
+  const { start, call, until, journal } = await begin(t, async (ctx, order) => {
+    const pays = ctx.calls("pay", ({ amount }) => {
+      if (amount !== order.price) throw new Rejection("wrong_amount", `the price is ${order.price}`);
+      return { state: "paying" };
+    });
+    const id = await ctx.uuid("id");
+    const hold = await ctx.step("reserve", async ({ key, signal }) => {
+      signal.throwIfAborted();
+      await sleep(1);
+      effects.push(key);
+      return `R ${order.item}`;
+    });
+    ctx.publish({ state: "reserved", hold });
+    ctx.setMetadata({ item: order.item });
+    const late = await ctx.after("late", 3600_000);
+    const first = await ctx.first("paid-or-late", pays, late);
+    assert.equal(first, pays);
+    await late.stop();
+    const { card } = await pays.next();
+    const labels = await ctx.each("parcel", order.parcels, (ctx, parcel) => ctx.step("label", () => `L ${parcel}`), { limit: 2 });
+    await ctx.sleep("return-period", 10);
+    return { id, card, labels, fees: ctx.version("fees") };
+  }, { item: "tea", price: 200, parcels: ["cup", "pot", "can"] }, { versions: { fees: 2 } });
+  await start();
+  await assert.rejects(call("pay", { amount: 1 }), (error) => error.rejection.reason === "wrong_amount");
+  await assert.rejects(call("sell", {}), (error) => error.rejection.reason === "not_open");
+  assert.deepEqual(await call("pay", { amount: 200, card: "visa" }), { state: "paying" });
+  const process = await until("COMPLETED");
+  assert.deepEqual(process.auxState, { state: "reserved", hold: "R tea" });
+  assert.deepEqual(process.metadata, { item: "tea", versions: { fees: 2 } });
+  const entries = await journal();
+  assert.deepEqual(entries.at(-1).v, { id: entries[1].v, card: "visa", labels: ["L cup", "L pot", "L can"], fees: 2 });
+  const sorted = kinds(entries).sort();
+  assert.deepEqual(sorted, [
+    "call pay", "end f", "fired return-period", "first paid-or-late", "start f", "step parcel[0]/label",
+    "step parcel[1]/label", "step parcel[2]/label", "step reserve", "stopped late", "timer late", "timer return-period",
+    "value id",
+  ]);
+  assert.equal(effects.length, 1);
+  assert.match(effects[0], /^sdk-.*\/p\/\d{16}\.1\/reserve$/);
+});
+
+test("steps are retried, and undone when the function fails", async (t) => {
+  const effects = [];
+  let calls = 0;
+  const { start, until, journal } = await begin(t, async (ctx) => {
+    await ctx.step("a", () => "A", { undo: (value, { key }) => effects.push(`undo ${value} ${key.split("/").at(-1)}`) });
+    await ctx.step("b", () => {
+      if (++calls < 3) throw new Error(`failure ${calls}`);
+      return "B";
+    }, { tries: 3, wait: 5, undo: async (value) => effects.push(`undo ${value}`) });
+    const failed = await ctx.step("c", () => Promise.reject(new Rejection("sold_out", "none left"))).catch((error) => error);
+    assert.ok(failed instanceof StepError && failed.rejected);
+    assert.equal(failed.reason, "sold_out");
+    throw failed;
+  });
+  await start();
+  const process = await until("COMPLETED");
+  assert.equal(process.detail, undefined);
+  assert.deepEqual(effects, ["undo B", "undo A undo:a"]);
+  const entries = await journal();
+  assert.deepEqual(kinds(entries), ["start f", "step a", "try b", "try b", "step b", "step c", "fail f", "undo b", "undo a"]);
+  assert.deepEqual(entries[2].e, { reason: "error", message: "failure 1" });
+  assert.deepEqual(entries[6].e, { reason: "sold_out", message: "step c: none left", rejected: true });
+});
+
+test("a rejection before the first wait rejects the start", async (t) => {
+  const { start, get } = await begin(t, async () => {
+    throw new Rejection("bad_price", "no");
+  });
+  await assert.rejects(start(), (error) => error.rejection.reason === "bad_price");
+  await assert.rejects(get(), { reason: "REASON_PROCESS_NOT_FOUND" });
+});
+
+test("an error that is a bug fails the task, and a repair continues the function", async (t) => {
+  let broken = true;
+  const { key, start, until, journal } = await begin(t, async (ctx) => {
+    await ctx.step("a", () => 1, { undo: () => {} });
+    return broken ? undefined.x : "fine";
+  });
+  await start();
+  assert.match((await until("ERROR")).detail, /TypeError/);
+  assert.deepEqual(kinds(await journal()), ["start f", "step a"]);
+  broken = false;
+  await client.process.repair({ ...key, simple: {} });
+  await until("COMPLETED");
+});
+
+test("a function that failed starts again after a repair", async (t) => {
+  const { key, start, until, journal } = await begin(t, async (ctx, { fail }) => {
+    await ctx.step("a", () => 1);
+    if (fail) throw new Error("as asked");
+    return "fine";
+  }, { fail: true });
+  await start();
+  assert.match((await until("ERROR")).detail, /as asked/);
+  await client.process.repair({ ...key, processor: { args: { fail: false } } });
+  await until("COMPLETED");
+  assert.deepEqual(kinds(await journal()), ["start f", "step a", "end f"]);
+});
+
+test("a function restarts with a fresh history and the calls that it has not taken", async (t) => {
+  const { start, call, until, journal } = await begin(t, async (ctx, { sum = 0, rounds = 0 }) => {
+    const adds = ctx.calls("add");
+    await ctx.sleep("pause", 1);
+    for (let i = 0; i < 2; i++) sum += await adds.next();
+    return rounds === 1 ? sum : new Restart({ sum, rounds: rounds + 1 });
+  }, {});
+  await start();
+  await Promise.all([1, 2, 3, 4].map((n) => call("add", n)));
+  await until("COMPLETED");
+  const entries = await journal();
+  assert.equal(entries.at(-1).v, 10);
+  assert.equal(kinds(entries).filter((entry) => entry === "call add").length, 2);
+});
+
+test("a function starts children, and cancels those that still run when it fails", async (t) => {
+  const parent = await begin(t, async (ctx, { child, deep }) => {
+    if (child) {
+      if (child.wait) await ctx.sleep("wait", 3600_000);
+      if (child.reject) throw new Rejection("odd", "no");
+      return `label of ${await ctx.step("label", () => child.name)}`;
+    }
+    const slow = await ctx.child("slow", { child: { wait: true } });
+    const rest = await ctx.each("item", ["cup", "pot"], async (ctx, name) => {
+      const kid = await ctx.child("kid", { child: { name, reject: name === "pot" } });
+      return kid.get().catch((error) => [error.reason, error.rejected]);
+    });
+    ctx.publish({ rest, slow: slow.process });
+    throw new Error("over");
+  });
+  await parent.start();
+  const { auxState } = await parent.until("ERROR");
+  assert.deepEqual(auxState.rest, ["label of cup", ["odd", true]]);
+  await eventually(async () => {
+    assert.equal((await client.process.getProcess(auxState.slow)).process.status, "PROCESS_STATUS_CANCELLED");
+  });
+  assert.match(auxState.slow.processId, /^p\/slow~\d+$/);
+});
+
+test("a cancelled process undoes its steps", async (t) => {
+  const undone = [];
+  const { key, start, until } = await begin(t, async (ctx) => {
+    for (const name of ["a", "b"]) await ctx.step(name, () => name, { undo: (value) => undone.push(value) });
+    ctx.publish("waits");
+    await ctx.sleep("long", 3600_000);
+  });
+  await start();
+  await eventually(async () => assert.equal((await client.process.getProcess(key)).process.auxState, "waits"));
+  await client.process.cancelProcess({ ...key, reason: "no more" });
+  await until("CANCELLED");
+  assert.deepEqual(undone, ["b", "a"]);
+});
+
+test("more operations than one result can store", async (t) => {
+  const { start, until } = await begin(t, async (ctx) => {
+    let sum = 0;
+    for (let i = 0; i < 1200; i++) sum += await ctx.random("r", 1);
+    return sum;
+  });
+  await start();
+  const { lastEventId, history } = await until("COMPLETED");
+  assert.equal(lastEventId, 1202);
+  assert.deepEqual(history.at(-2)?.payload.n, "r#1200");
+});
+
+const misuses = {
+  "an operation in the body of a step": [async (ctx) => ctx.step("a", () => ctx.uuid("b")), /durable.test.mjs:\d+: .*in the body of step a/],
+  "an operation in accept": [async (ctx) => {
+    ctx.calls("x", () => ctx.uuid("b"));
+    await ctx.sleep("s", 3600_000);
+  }, /in the accept of call x/, "x"],
+  "a wait for something else": [async (ctx) => {
+    await ctx.uuid("a");
+    await sleep(1);
+    await ctx.uuid("b");
+  }, /waits for something that is not a durable operation, after value a/],
+  "two operations at a time": [(ctx) => Promise.all([ctx.step("a", () => 1), ctx.step("b", () => 2)]),
+    /durable.test.mjs:\d+: a durable operation before the last one has ended/],
+  "a race": [(ctx) => Promise.race([ctx.sleep("a", 5), ctx.calls("x").next()]), /before the last one has ended/],
+  "an operation that is not awaited": [async (ctx) => void ctx.step("a", () => 1), /before an operation that it did not await/],
+  "the context of another branch": [(ctx) => ctx.each("e", [1], () => ctx.uuid("a")), /context of another branch/],
+  "a bad name": [(ctx) => ctx.step("a b", () => 1), /the name "a b" must have/],
+  "a value that is no JSON": [async (ctx) => ctx.publish(1n), /the published value cannot be encoded as JSON/],
+};
+for (const [name, [f, message, call]] of Object.entries(misuses)) {
+  test(`misuse: ${name}`, async (t) => {
+    const run = await begin(t, async (ctx) => {
+      if (!call) await ctx.step("first", () => 1);
+      return f(ctx);
+    });
+    await run.start();
+    if (call) await assert.rejects(run.call(call, {}), message);
+    const { detail } = await run.until("ERROR");
+    assert.match(detail, message);
+    if (!call) assert.deepEqual(kinds(await run.journal()), ["start f", "step first"]);
+  });
+}
+
+test("an operation after the end of its task does not change anything", async (t) => {
+  const logged = [];
+  t.mock.method(console, "error", (message) => logged.push(message));
+  const { start, until, journal } = await begin(t, async (ctx) => {
+    await ctx.step("a", () => {
+      setTimeout(() => ctx.uuid("b"), 20);
+    });
+    return 1;
+  });
+  await start();
+  await until("COMPLETED");
+  await eventually(() => assert.match(logged.join(), /durable function misused: .*in the body of step a/));
+  assert.deepEqual(kinds(await journal()), ["start f", "step a", "end f"]);
+});

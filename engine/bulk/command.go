@@ -129,13 +129,30 @@ type progress struct {
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
-	Again   []postponed   `json:"again,omitempty"` // to be retried
+	Again   []postponed   `json:"again,omitempty"` // found, and to be handled
 }
 
-// postponed is a process for which the verb failed temporarily.
+// postponed is a process for which the verb failed temporarily, or that a page has found but had no
+// time for.
 type postponed struct {
 	search.Cursor
-	Tries int `json:"tries"`
+	Tries int `json:"tries"` // how often the verb failed
+}
+
+// due returns the postponed processes that the next page handles: those for which the verb has not
+// failed, or all others after a pause. later are the rest.
+func (p *progress) due() (due, later []postponed) {
+	for _, a := range p.Again {
+		if a.Tries == 0 {
+			due = append(due, a)
+		} else {
+			later = append(later, a)
+		}
+	}
+	if len(due) == 0 {
+		return later, nil
+	}
+	return due, later
 }
 
 // progressOf decodes the progress of a bulk with unmarshal. Readers that only show it use

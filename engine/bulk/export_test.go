@@ -39,3 +39,6 @@ func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failure
 
 // EndEarly makes pages of up to ten processes, handled one at a time, end early.
 func (b *Bulks) EndEarly() { b.limits.concurrent, b.limits.pageTime = 1, time.Millisecond }
+
+// NeverRetry makes a bulk wait for an hour before it retries.
+func (b *Bulks) NeverRetry() { b.limits.pause = time.Hour }

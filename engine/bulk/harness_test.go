@@ -42,9 +42,15 @@ type node struct {
 // and completes for "complete".
 func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 	t.Helper()
+	return startWith(t, dsn, nil, change...)
+}
+
+// startWith does what start does, with targets.
+func startWith(t testing.TB, dsn string, targets []bulk.Target, change ...func(*bulk.Bulks)) *node {
+	t.Helper()
 	n := &node{}
 	n.Node = enginetest.Start(t, dsn, processor.Func(obey), enginetest.Add(func(e *enginetest.Node) []engine.Kind {
-		n.Bulks = bulk.New(e.Engine)
+		n.Bulks = bulk.New(e.Engine, targets...)
 		for _, f := range change {
 			f(n.Bulks)
 		}

@@ -17,7 +17,8 @@ import (
 
 // limits are the limits of a bulk.
 type limits struct {
-	page int // processes of a page
+	page  int // processes of a page
+	found int // jobs or runs found at a time: those that the page has no time for are looked up again
 	// pageTime is how long a page takes up further processes. It is short, because a cancel waits
 	// for the end of the page.
 	pageTime   time.Duration
@@ -31,7 +32,7 @@ type limits struct {
 
 // Sixteen concurrent operations share commits, and are a small part of a flush.
 var defaultLimits = limits{
-	page: 500, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, events: 5_000,
+	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, events: 5_000,
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
@@ -100,30 +101,48 @@ func (w *work) page() error {
 	return nil
 }
 
-// run applies the verb to the processes to retry, then to the next ones. finished reports that none
-// are left.
+// run applies the verb to the processes that were found before, then to the next ones. finished
+// reports that none are left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
-	waiting := w.progress.Again
-	room := w.size() - len(waiting)
-	w.progress.Again = nil
+	room := w.size() - len(w.progress.Again)
+	waiting, later := w.progress.due()
+	w.progress.Again = later
 	did := w.forEach(waiting, func(a postponed) error { return w.retry(ctx, a) })
 	w.progress.Again = append(w.progress.Again, waiting[did:]...)
-	switch {
-	case w.progress.Walked:
-		return len(w.progress.Again) == 0, nil
-	case room <= 0 || w.ends():
-		return false, nil
+	for {
+		switch {
+		case w.progress.Walked:
+			return len(w.progress.Again) == 0, nil
+		case room <= 0 || w.ends():
+			return false, nil
+		}
+		did, more, err := w.next(ctx, room)
+		if err != nil {
+			return false, w.keep(err)
+		}
+		if !more {
+			return len(w.progress.Again) == 0, nil
+		}
+		room -= did
+	}
+}
+
+// next applies the verb to up to limit further processes, and returns how many it found. more
+// reports that processes of the walk may be left.
+func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error) {
+	if w.command.Kind != "" {
+		limit = min(limit, w.bulks.limits.found)
 	}
 	at := place{w.progress.Cursor, w.progress.Token}
-	found, next, more, err := w.bulks.find(ctx, w.Key.Namespace, w.command, w.created, at, room)
+	found, next, more, err := w.bulks.find(ctx, w.Key.Namespace, w.command, w.created, at, limit)
 	if err != nil {
-		return false, w.keep(err)
+		return 0, true, err
 	}
 	fresh := make([]postponed, len(found))
 	for n, s := range found {
 		fresh[n] = postponed{Cursor: s.Cursor}
 	}
-	did = w.forEach(fresh, func(a postponed) error { return w.verb(ctx, a) })
+	did := w.forEach(fresh, func(a postponed) error { return w.verb(ctx, a) })
 	if w.command.Kind != "" { // a position within a page cannot be stored
 		w.progress.Again = append(w.progress.Again, fresh[did:]...)
 		did = len(fresh)
@@ -131,10 +150,10 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 	w.progress.Matched += int64(did)
 	if did < len(fresh) {
 		w.progress.Cursor = found[did-1].Cursor
-		return false, nil
+		return did, true, nil
 	}
 	w.advance(found, next, more)
-	return !more && len(w.progress.Again) == 0, nil
+	return did, more, nil
 }
 
 // advance records the position of the walk.
@@ -265,7 +284,7 @@ func (w *work) wait() time.Duration {
 		return 0
 	}
 	wait := time.Duration(float64(w.acted)/w.command.Rate*float64(time.Second)) - time.Since(w.began)
-	if len(w.progress.Again) > 0 {
+	if due, _ := w.progress.due(); len(due) > 0 && due[0].Tries > 0 {
 		wait = max(wait, w.bulks.limits.pause)
 	}
 	return max(wait, 0)

@@ -2,6 +2,8 @@ package bulk_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -266,5 +269,52 @@ func TestPageEndsEarly(t *testing.T) {
 	if got := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
 		"~bulk/"+b.GetBulkId()); got <= many/10+1 {
 		t.Errorf("only %d pages: none has ended early", got)
+	}
+}
+
+// Items that a page has found but had no time for have not failed: the next page handles them at
+// once.
+func TestPageOfItemsEndsEarly(t *testing.T) {
+	t.Parallel()
+	const many = 60
+	var mu sync.Mutex
+	did := map[string]int{}
+	things := bulk.Target{
+		Kind: "thing", Plural: "things", IDField: "thing_id",
+		Check: func(string) error { return nil },
+		Find: func(_ context.Context, _, filter, token string, limit int) (found []bulk.Item, next string, err error) {
+			for _, id := range ids("t", many) {
+				if id <= token || strings.Contains(filter, `= "t-`) && !strings.Contains(filter, id) {
+					continue
+				}
+				if len(found) == limit {
+					return found, next, nil
+				}
+				found = append(found, bulk.Item{Cursor: search.Cursor{ProcessID: id, CreatedTime: time.Unix(1, 0)}})
+				next = id
+			}
+			return found, "", nil
+		},
+		Verbs: map[progressorv1.BulkVerb]bulk.Verb{cancel: {
+			Do: func(_ context.Context, key process.Key, _ string, _ process.Actor) error {
+				<-time.After(2 * time.Millisecond) // longer than a page
+				mu.Lock()
+				defer mu.Unlock()
+				did[key.ProcessID]++
+				return nil
+			},
+		}},
+	}
+	n := startWith(t, storagetest.DSN(t), []bulk.Target{things}, (*bulks).EndEarly, (*bulks).NeverRetry)
+	r := request(cancel, `thing_id = "*"`)
+	r.Kind = "thing"
+	b := n.ended(t, n.begun(t, r))
+	if b.GetDone() != many || len(did) != many {
+		t.Errorf("%v; %d were handled", b, len(did))
+	}
+	pages := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
+		"~bulk/"+b.GetBulkId())
+	if pages <= many/10+1 {
+		t.Errorf("only %d pages: none has ended early", pages)
 	}
 }

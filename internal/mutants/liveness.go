@@ -138,4 +138,9 @@ var livenessMutants = []mutant{
 		planted:  "a.effects = nil",
 		packages: "./engine", run: "TestRepeatedTryOfAKind",
 	},
+	{
+		name: "bulk-pauses-without-failure", breaks: "a bulk does not pause after a page that ends early",
+		file: "engine/bulk/run.go", old: "len(due) > 0 && due[0].Tries > 0", planted: "len(due) > 0",
+		packages: "./engine/bulk", run: "EndsEarly",
+	},
 }

@@ -475,8 +475,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-forgets-retries", breaks: "a bulk ends after the processes that could not be changed were retried",
-		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil",
-		planted:  "return !more, nil",
+		file: "engine/bulk/run.go", old: "if !more {\n\t\t\treturn len(w.progress.Again) == 0, nil",
+		planted:  "if !more {\n\t\t\treturn true, nil",
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",
 	},
 	{

@@ -34,6 +34,23 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{
+		name: "sdk-node-runs-steps-too-early", breaks: "what a step depends on is stored before it runs",
+		file: functionOfNode, old: "if (journal.unsaved.length > 0 && !(await this.checkpoint()))",
+		planted:  "if (false)",
+		packages: "./cmd/progressor", run: "TestNodeConforms",
+	},
+	{
+		name: "conformance-kills-nothing", breaks: "the kit loses each result once",
+		file: "internal/conformance/kit.go", old: "len(e.results) == e.kill", planted: "false",
+		packages: "./internal/conformance", run: "TestDifferences",
+	},
+	{
+		name: "conformance-ignores-timers", breaks: "the kit compares timers",
+		file: "internal/conformance/describe.go", old: "range r.GetNamedTimers()",
+		planted:  "range r.GetNamedTimers()[:0]",
+		packages: "./internal/conformance", run: "TestDifferences",
+	},
+	{
 		name: "sdk-node-awaits-anything", breaks: "a function that waits for I/O fails",
 		file: durableOfNode, old: "if (!branch.ended && !branch.wait && !this.failure)", planted: "if (false)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",

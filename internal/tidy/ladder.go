@@ -32,7 +32,7 @@ var groupLevels = map[string]int{
 	"client": 2, "processor/remote": 2,
 	"storage/changes": 2, "storage/crons": 2, "storage/jobs": 2, "storage/flows": 2, "storage/insight": 2,
 	"storage/erasure": 2, "storage/pull": 2,
-	"wire": 3, "storage/search": 3, "engine/secrets": 3,
+	"wire": 3, "storage/search": 3, "engine/secrets": 3, "internal/conformance": 3,
 	"engine":       4,
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5, "engine/insight": 5, "engine/pull": 5,
 	"engine/sinks": 5, "engine/streams": 5, "engine/auth": 5,

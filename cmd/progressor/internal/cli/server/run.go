@@ -51,6 +51,8 @@ type Commands struct {
 	Secret  secretCmd       `cmd:"" group:"access" help:"Manage the secrets that headers of requests use."`
 	Config  configCmd       `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd        `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
+
+	Conformance conformanceCmd `cmd:"" group:"engine" help:"Check the SDK of a language."`
 }
 
 // readyPoll is the interval at which a starting engine is checked for readiness.

@@ -40,6 +40,16 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestNodeConforms",
 	},
 	{
+		name: "sdk-node-forgets-checkpoints", breaks: "the result follows the last checkpoint",
+		file: workerOfNode, old: "held.lastEventId = response.lastEventId;", planted: "",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-answers-uncertainly", breaks: "an attempt without a response to a checkpoint is not answered",
+		file: workerOfNode, old: "lose(held, `a checkpoint is not stored", planted: "void (`a checkpoint is not stored",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
 		name: "conformance-kills-nothing", breaks: "the kit loses each result once",
 		file: "internal/conformance/kit.go", old: "len(e.results) == e.kill", planted: "false",
 		packages: "./internal/conformance", run: "TestDifferences",

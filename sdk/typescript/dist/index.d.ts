@@ -6,6 +6,6 @@ export { AttemptTimeout, HandlerStopped, JobCancelled, LeaseLost, ProgressorErro
 export { func, Restart, type Versions } from "./function.js";
 export { StepError } from "./journal.js";
 export type { Payloads } from "./json.js";
-export { processor, type ProcessorOptions, type Task, type TaskContext, type TaskHandler, type TaskHandlers, } from "./processor.js";
+export { processor, type Checkpoint, type ProcessorOptions, type Task, type TaskContext, type TaskHandler, type TaskHandlers, } from "./processor.js";
 export { verify } from "./signature.js";
 export { Worker, type Attempt, type Job, type JobHandler, type Outcome, type WorkerOptions } from "./worker.js";

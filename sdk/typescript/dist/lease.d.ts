@@ -14,6 +14,8 @@ export declare class ActiveLease {
     progressSent: number;
     answering: boolean;
     lost: boolean;
+    lastEventId: number | undefined;
+    uncertain: boolean;
     /** undecodable is what the handler would throw for a lease that cannot be decoded. */
     constructor(lease: Lease, undecodable?: Error | undefined);
     /** Converts a time of the engine's clock to the clock of now(). */

@@ -14,6 +14,8 @@ export class ActiveLease {
     progressSent = -progressEvery;
     answering = false; // the handler has returned
     lost = false;
+    lastEventId; // of the last checkpoint
+    uncertain = false; // it is unknown whether the last checkpoint is stored
     /** undecodable is what the handler would throw for a lease that cannot be decoded. */
     constructor(lease, undecodable) {
         this.lease = lease;

@@ -103,6 +103,11 @@ export declare class Worker {
     private execute;
     /** Calls the handler of a lease. */
     private handle;
+    /**
+     * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
+     * the engine does not answer, the attempt is over, because the checkpoint may be stored.
+     */
+    private checkpoint;
     /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
     private complete;
     /** Sends the progress of an attempt that has failed or is released, so that the next attempt gets it. */

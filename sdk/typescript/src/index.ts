@@ -10,7 +10,7 @@ export { func, Restart, type Versions } from "./function.js";
 export { StepError } from "./journal.js";
 export type { Payloads } from "./json.js";
 export {
-  processor, type ProcessorOptions, type Task, type TaskContext, type TaskHandler, type TaskHandlers,
+  processor, type Checkpoint, type ProcessorOptions, type Task, type TaskContext, type TaskHandler, type TaskHandlers,
 } from "./processor.js";
 export { verify } from "./signature.js";
 export { Worker, type Attempt, type Job, type JobHandler, type Outcome, type WorkerOptions } from "./worker.js";

@@ -16,6 +16,8 @@ export class ActiveLease {
   progressSent = -progressEvery;
   answering = false; // the handler has returned
   lost = false;
+  lastEventId: number | undefined; // of the last checkpoint
+  uncertain = false; // it is unknown whether the last checkpoint is stored
 
   /** undecodable is what the handler would throw for a lease that cannot be decoded. */
   constructor(readonly lease: Lease, readonly undecodable?: Error) {

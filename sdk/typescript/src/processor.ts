@@ -13,11 +13,14 @@ export interface TaskContext {
   /** When the attempt times out, by performance.now(). Missing if it is unknown. */
   deadline?: number;
   /**
-   * Stores events, state and metadata before the result. Returns whether the attempt should end
-   * soon. Missing if the attempt cannot store checkpoints.
+   * Stores events, state and metadata before the result, one checkpoint at a time. Returns whether
+   * the attempt should end soon. Missing if the attempt cannot store checkpoints.
    */
-  checkpoint?: (stored: Pick<Result, "events" | "auxState" | "metadata">) => Promise<boolean>;
+  checkpoint?: (stored: Checkpoint) => Promise<boolean>;
 }
+
+/** What a checkpoint stores. It has at least one event. */
+export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
 
 /** Returns what changes. Nothing, for a result that changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;

@@ -12,7 +12,8 @@ import {
 import { decode, encode } from "./json.js";
 import { ActiveLease, applyDirective, lose, now, progressEvery } from "./lease.js";
 import {
-  duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, type Task, type TaskHandlers,
+  duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, type Checkpoint, type Task, type TaskContext,
+  type TaskHandlers,
 } from "./processor.js";
 
 /** The job that a handler runs. */
@@ -277,6 +278,7 @@ export class Worker {
     clearTimeout(timer);
     held.answering = true;
     if (held.progress && !held.lost && outcome !== "done") await this.sendProgress(held);
+    if (held.uncertain) await this.release([held.lease.leaseToken!]); // an answer may not fit to what is stored
     if (held.lost) outcome = "lost";
     else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // by drain
     else if (answer) outcome = await this.complete(held, answer, outcome);
@@ -292,15 +294,38 @@ export class Worker {
     if (handler) return { jobResult: { result: (await handler(job.args, jobOf(held, () => this.schedule()))) as Json } };
     if (this.rest) {
       const log = (error: unknown) => this.log("handler failed", { ...held.name, error });
-      return { response: await runTask(this.rest, request as Task, { signal }, log) };
+      const context: TaskContext = { signal, deadline: held.localTime(request!.deadline!) };
+      if (held.lease.mayCheckpoint) context.checkpoint = (stored) => this.checkpoint(held, stored);
+      return { response: await runTask(this.rest, request as Task, context, log) };
     }
     throw new Failure("not_handled", `this worker handles only jobs named ${[...this.handlers.keys()].join(", ")}`);
+  }
+
+  /**
+   * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
+   * the engine does not answer, the attempt is over, because the checkpoint may be stored.
+   */
+  private async checkpoint(held: ActiveLease, stored: Checkpoint): Promise<boolean> {
+    const { leaseToken, request } = held.lease;
+    const { signal } = held.ending;
+    const lastEventId = held.lastEventId ?? request!.process!.lastEventId ?? 0;
+    const options = { timeout: requestTimeout, maxAttempts: Infinity, signal };
+    try {
+      const response = await this.client.worker.checkpoint({ leaseToken, lastEventId, ...stored }, options);
+      held.lastEventId = response.lastEventId!;
+      return Boolean(response.yield) || this.stopping.signal.aborted;
+    } catch (error) {
+      if (isRefused(error)) throw new Failure("bad_response", `the engine refused the checkpoint: ${error.message}`, { nonRetryable: true });
+      held.uncertain = !isLost(error);
+      lose(held, `a checkpoint is not stored: ${messageOf(error)}`);
+      throw signal.reason;
+    }
   }
 
   /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */
   private async complete(held: ActiveLease, answer: CompleteRequest, outcome: Outcome): Promise<Outcome> {
     const leaseToken = held.lease.leaseToken!;
-    const encoded = (value: CompleteRequest) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken }));
+    const encoded = (value: CompleteRequest) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken, lastEventId: held.lastEventId }));
     let replaced = false;
     // Otherwise the lease would expire, and the next worker would run into the same error.
     const replacement = (why: string) => {

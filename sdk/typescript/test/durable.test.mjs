@@ -1,9 +1,10 @@
 // Durable functions with an engine.
 import assert from "node:assert/strict";
-import { setTimeout as sleep } from "node:timers/promises";
+import { once } from "node:events";
 import test from "node:test";
-import { func, processor, Rejection, Restart, StepError } from "../dist/index.js";
-import { client, eventually, listen, namespace } from "./world.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Client, func, processor, Rejection, Restart, StepError } from "../dist/index.js";
+import { client, eventually, listen, losing, namespace, proxy, work } from "./world.mjs";
 
 /** Serves a function, starts a process of it with the args, and returns functions for the test. */
 async function begin(t, f, args = {}, { versions, more } = {}) {
@@ -193,6 +194,96 @@ test("more operations than one result can store", async (t) => {
   const { lastEventId, history } = await until("COMPLETED");
   assert.equal(lastEventId, 1202);
   assert.deepEqual(history.at(-2)?.payload.n, "r#1200");
+});
+
+/** Runs a function in workers, and returns what the test needs. */
+async function pulled(t, f, of) {
+  const ns = await namespace({ pull: {} });
+  const worker = (options, client) => work(t, ns, (worker) => worker.processes(func("f", f)), options, client);
+  const running = worker({}, of);
+  const key = { namespace: ns, processId: "p" };
+  await client.process.start(key);
+  const completed = () => eventually(async () => {
+    const { process } = await client.process.getProcess(key);
+    assert.equal(process.status, "PROCESS_STATUS_COMPLETED", process.detail);
+    return process;
+  });
+  return { key, running, worker, completed };
+}
+
+const steps = async (ctx) => {
+  for (const name of ["a", "b", "c"]) await ctx.step(name, () => name);
+  ctx.publish({ done: await ctx.uuid("id") });
+  ctx.setMetadata({ steps: 3 });
+  await ctx.step("d", () => "d");
+  return "end";
+};
+
+test("a worker runs many steps in one task", async (t) => {
+  const { completed } = await pulled(t, steps);
+  const { history, auxState, metadata } = await completed();
+  const tasks = new Set(history.slice(1).map((event) => event.taskId));
+  assert.equal(tasks.size, 1);
+  assert.equal(auxState.done, history[4].payload.v);
+  assert.deepEqual(metadata, { steps: 3 });
+});
+
+test("a checkpoint whose response is lost is sent again and stored once", async (t) => {
+  const { url, requests } = await losing(t, "Checkpoint");
+  const { completed } = await pulled(t, steps, new Client(url));
+  const entries = (await completed()).history.map((event) => event.payload);
+  assert.deepEqual(kinds(entries), ["start f", "step a", "step b", "step c", "value id", "step d", "end f"]);
+  assert.deepEqual(requests[0], requests[1]);
+});
+
+test("another worker continues after the last checkpoint", async (t) => {
+  const ran = [];
+  let stop;
+  const blocked = new Promise((resolve) => (stop = resolve));
+  const { running, worker, completed } = await pulled(t, async (ctx) => {
+    await ctx.step("a", () => ran.push("a"));
+    await ctx.step("b", async ({ signal }) => {
+      ran.push("b");
+      if (ran.length > 2) return "B";
+      stop();
+      await once(signal, "abort");
+      throw signal.reason;
+    });
+    return "end";
+  });
+  await blocked;
+  running.worker.stop();
+  await running.over;
+  assert.equal(running.attempts.at(-1).outcome, "released");
+  worker();
+  const entries = (await completed()).history.map((event) => event.payload);
+  assert.deepEqual(kinds(entries), ["start f", "step a", "step b", "end f"]);
+  assert.deepEqual(ran, ["a", "b", "b"]);
+});
+
+test("an attempt without the response to a checkpoint is released", async (t) => {
+  let lost = 0;
+  const url = await proxy(t, (method) => !(method === "Checkpoint" && ++lost < 3));
+  const engine = new Client(url, { retry: { maxAttempts: 1 } });
+  const checkpoint = engine.worker.checkpoint.bind(engine.worker);
+  engine.worker.checkpoint = (request, options) => checkpoint(request, { ...options, maxAttempts: 1 });
+  const { running, completed } = await pulled(t, steps, engine);
+  const entries = (await completed()).history.map((event) => event.payload);
+  assert.deepEqual(kinds(entries), ["start f", "step a", "step b", "step c", "value id", "step d", "end f"]);
+  assert.equal(running.attempts.filter(({ outcome }) => outcome === "lost").length, 2);
+});
+
+test("the signal of a step is aborted before its attempt times out", async () => {
+  const f = func("f", (ctx) => ctx.step("slow", (step) => new Promise((_, reject) => {
+    step.signal.addEventListener("abort", () => reject(step.signal.reason));
+  })));
+  const payload = { k: "start", n: "f" };
+  const history = [{ eventId: 1, taskId: 1, payload }];
+  const process = { namespace: "ns", processId: "p", createdTime: "2026-01-01T00:00:00Z", lastEventId: 1, history };
+  const context = { signal: new AbortController().signal, deadline: performance.now() + 200 };
+  const { events } = await f.timeout({ type: "TASK_TYPE_TIMEOUT", process, taskId: 2, attempt: 1 }, context);
+  assert.equal(events[0].payload.e.reason, "timeout");
+  assert.ok(performance.now() < context.deadline);
 });
 
 const misuses = {

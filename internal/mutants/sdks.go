@@ -45,8 +45,8 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
-		name: "sdk-node-answers-uncertainly", breaks: "an attempt without a response to a checkpoint is not answered",
-		file: workerOfNode, old: "lose(held, `a checkpoint is not stored", planted: "void (`a checkpoint is not stored",
+		name: "sdk-node-keeps-uncertain-leases", breaks: "an attempt without a response to a checkpoint is released",
+		file: workerOfNode, old: "held.uncertain = !isLost(error);", planted: "",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{

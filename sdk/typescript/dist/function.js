@@ -174,7 +174,7 @@ class FunctionTask {
         });
     }
     async childEnded(end) {
-        const name = String(this.task.args);
+        const name = String(decoded(this.task.args));
         const child = this.journal.find("child", name);
         const { namespace, processId } = child ? childOf(child) : {};
         if (!child || namespace !== end.namespace || processId !== end.processId || this.journal.has("ended", name)) {

@@ -57,7 +57,9 @@ export declare class Journal {
     constructor(first: number, origin: number);
     /** Reads the history of a process. */
     read({ history, lastEventId }: Process): void;
+    /** Adds a new entry. */
     add(entry: Entry): void;
+    private insert;
     /** Returns the index of an entry that is neither a try nor a call. */
     position(kind: Kind, name: string): number | undefined;
     find(kind: Kind, name: string): Entry | undefined;

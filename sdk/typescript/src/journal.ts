@@ -113,16 +113,21 @@ export class Journal {
       throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
         "history_mode FULL, and calls without a range");
     }
-    for (const event of history) this.add(entryOf(event));
+    for (const event of history) this.insert(entryOf(event));
     if (history.length > 0 && this.start.k !== "start") {
       throw new Error("the journal does not begin with the start of the function: the history was restarted by someone else");
     }
     this.markSaved();
   }
 
+  /** Adds a new entry. */
   add(entry: Entry): void {
-    const at = this.entries.push(entry) - 1;
     this.bytes += 100 + sizeOf(entry.v) + sizeOf(entry.e);
+    this.insert(entry);
+  }
+
+  private insert(entry: Entry): void {
+    const at = this.entries.push(entry) - 1;
     const key = `${entry.k} ${entry.n}`;
     if (entry.k === "try") this.tries.set(entry.n, (this.tries.get(entry.n) ?? 0) + 1);
     else if (entry.k === "call" && this.calls.has(entry.n)) this.calls.get(entry.n)!.push(at);

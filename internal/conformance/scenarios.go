@@ -49,9 +49,28 @@ func scenarios() []scenario {
 			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), repair(`{"item":"milk","price":1}`),
 			call(`{"pay":{"card":"visa","amount":1}}`), advance(15 * day),
 		}},
+		{"a payment fails, and a repair skips it", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["charge"]}`),
+			advance(15 * day),
+		}},
+		{"a payment fails, and a repair sets it", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["chrge"]}`),
+			byStep(`{"skip":["reserve","charge"],"set":{"charge":"R7"}}`), byStep(`{}`),
+			byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
+		}},
+		{"a payment fails, and repairs rewind", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"rewind":["pay-within"]}`),
+			advance(time.Hour), byStep(`{"rewind":["return-period"]}`), byStep(`{"rewind":["charge"]}`),
+			advance(time.Hour),
+			byStep(`{"rewind":["reserve"],"set":{"charge":"by hand"}}`), advance(15 * day),
+		}},
 		{"an order is cancelled", "order", teaForTwo, []action{visa, advance(time.Hour), cancel("no more")}},
 		{"names are used again", "names", `{"rounds":2}`, []action{advance(time.Hour)}},
 		{"a step is retried, and Each fails", "retries", `{"failures":3,"tries":5}`, []action{advance(time.Hour)}},
+		{"a step fails, and repairs run it again", "retries", `{"failures":3,"tries":2}`, []action{
+			advance(time.Hour), byStep(`{"rewind":["a"]}`), advance(time.Hour), byStep(`{"rewind":["a"]}`),
+			advance(time.Hour), byStep(`{"skip":["a"]}`), byStep(`{"set":{"a":"by hand"}}`), advance(time.Hour),
+		}},
 		{"a step fails", "retries", `{"failures":9,"tries":2}`, []action{advance(time.Hour)}},
 		{"a function rejects after a step", "retries", `{"tries":1,"reject":true}`, []action{advance(time.Hour)}},
 		{"children end", "family", teaForTwo, []action{
@@ -61,6 +80,11 @@ func scenarios() []scenario {
 		{"a child fails", "family", teaForTwo, []action{
 			endChild("parcel[1]/label", `"pot label"`), failChild("parcel[0]/label", "no paper"),
 			endChild("parcel[2]/label", `"can label"`), advance(time.Minute), repair(``),
+		}},
+		{"a child fails, and a repair rewinds", "family", teaForTwo, []action{
+			endChild("parcel[1]/label", `"pot label"`), failChild("parcel[0]/label", "no paper"),
+			endChild("parcel[2]/label", `"can label"`), advance(time.Minute), byStep(`{"rewind":["parcel[0]/label"]}`),
+			endChild("parcel[0]/label", `"cup label"`), endChild("invoice", `"R7"`),
 		}},
 		{"a child is late", "family", `{"parcels":[]}`, []action{advance(2 * day)}},
 		{"a parent is cancelled", "family", teaForTwo, []action{cancel("no more")}},
@@ -99,6 +123,9 @@ func repair(args string) action {
 		return outcome("repair "+args, response, err)
 	}
 }
+
+// byStep repairs a process by step.
+func byStep(args string) action { return repair(`{"durable_repair":` + args + `}`) }
 
 func repairSimple(ctx context.Context, p *processortest.Process) string {
 	return outcome("repair", nil, p.RepairSimple(ctx))

@@ -121,6 +121,53 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestMisuse",
 	},
 	{
+		name: "durable-repairs-without-undo-again", breaks: "a step that was undone runs again after a repair",
+		file: "processor/durable/forget.go", old: "reverted[entryKey{kindStep, e.Name}] = true", planted: "_ = e",
+		packages: "./processor/durable", run: "TestRepairByStep",
+	},
+	{
+		name: "durable-rewinds-other-branches", breaks: "a rewind in a branch of Each keeps the other branches",
+		file: "processor/durable/forget.go", old: "eachOf(as[i]) == eachOf(bs[i])", planted: "as[i] == bs[i]",
+		packages: "./processor/durable", run: "TestRewind$",
+	},
+	{
+		name: "durable-rewinds-ends-of-kept-timers", breaks: "a rewind keeps the ends of timers that it keeps",
+		file: "processor/durable/forget.go", old: "ok && f.marked[of]", planted: "ok && of >= 0",
+		packages: "./processor/durable", run: "TestRewind$",
+	},
+	{
+		name: "durable-undoes-skipped-steps", breaks: "a skipped step is not undone",
+		file: "processor/durable/saga.go", old: "e.Error == nil && !e.Skipped &&", planted: "e.Error == nil &&",
+		packages: "./processor/durable", run: "TestRepairByStep",
+	},
+	{
+		name: "durable-repeats-keys-after-a-rewind", breaks: "a completed step that runs again has a new key",
+		file: "processor/durable/step.go", old: "r.journal.reruns[name]; n > 0",
+		planted:  "r.journal.reruns[name]; n > 9",
+		packages: "./processor/durable", run: "TestRepairByStep",
+	},
+	{
+		name: "durable-repeats-children-of-a-rewind", breaks: "a child that is started again has a new ID",
+		file: "processor/durable/journal.go", old: "j.origin = event.GetTaskId()\n\t\t}", planted: "_ = event\n\t\t}",
+		packages: "./processor/durable", run: "TestRewindChild",
+	},
+	{
+		name: "durable-forgets-running-children", breaks: "a forgotten child that runs is cancelled",
+		file: "processor/durable/repair.go", old: "t.effects.commands = cancels", planted: "_ = cancels",
+		packages: "./processor/durable", run: "TestRewindChild",
+	},
+	{
+		name: "durable-leaves-timers-of-a-rewind", breaks: "a forgotten timer is removed",
+		file: "processor/durable/repair.go", old: "t.effects.unsetTimer(name)", planted: "_ = name",
+		packages: "./processor/durable", run: "TestRepairOfRetry",
+	},
+	{
+		name: "durable-repairs-blindly", breaks: "a repair after which the function would fail is rejected",
+		file: "processor/durable/repair.go", old: "if err == nil || t.ctx.Err() != nil {",
+		planted:  "if err != nil || true {",
+		packages: "./processor/durable", run: "TestRepairImpossible",
+	},
+	{
 		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",
 		file: "storage/prepare_init.go", old: "c.FirstEventID = r.Now, r.Now, 1",
 		planted:  "c.FirstEventID = r.Now, r.Now, 0",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -27,6 +28,7 @@ const (
 	kindChild   = "child"   // a child was started; the value is its namespace and ID
 	kindEnded   = "ended"   // a child ended with a response or an error
 	kindCancel  = "cancel"  // a child was asked to end
+	kindRepair  = "repair"  // an operator has repaired the function by step
 )
 
 // entry is an entry of the journal: the payload of one event.
@@ -35,11 +37,32 @@ type entry struct {
 	Name     string          `json:"n"`
 	Value    json.RawMessage `json:"v,omitempty"`
 	Error    *StepError      `json:"e,omitempty"`
-	Undo     bool            `json:"u,omitempty"` // a step has an undo function
+	Undo     bool            `json:"u,omitempty"`       // a step has an undo function
+	Skipped  bool            `json:"skipped,omitempty"` // an operator has skipped the step
 	Versions Versions        `json:"versions,omitempty"`
 }
 
-func (e *entry) isValid() bool { return e.Kind != "" && (e.Kind != kindFail || e.Error != nil) }
+// isValid reports whether an entry may be the one with this index.
+func (e *entry) isValid(index int) bool {
+	switch e.Kind {
+	case "":
+		return false
+	case kindFail:
+		return e.Error != nil
+	case kindRepair:
+		forget, err := e.forgets()
+		return err == nil && !slices.ContainsFunc(forget, func(at int) bool { return at < 1 || at >= index })
+	default:
+		return true
+	}
+}
+
+// forgets returns the indexes of the entries that do not count after a repair.
+func (e *entry) forgets() ([]int, error) {
+	var record repairRecord
+	err := json.Unmarshal(e.Value, &record)
+	return record.Forget, err
+}
 
 // encode returns the payload of an event.
 func (e *entry) encode() []byte {
@@ -101,14 +124,15 @@ func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 // may look up entries at the same time, and mu prevents that this ends the program.
 type journal struct {
 	mu      sync.Mutex // guards changes of entries, index and calls, and what a Ctx looks up in them
-	entries []entry
+	entries []entry    // those that a repair has forgotten are empty
 	saved   int
 	bytes   int   // size of the new entries, about
 	first   int64 // the number of the first event
-	origin  int64 // the number of the task that stored it
+	origin  int64 // the number of the task that stored it, or that made the last repair by step
 	index   map[entryKey]int
 	tries   map[string]int
 	calls   map[string][]int
+	reruns  map[string]int // how often a completed step was forgotten
 }
 
 // readJournal decodes the events of a process.
@@ -125,8 +149,11 @@ func readJournal(p *progressorv1.Process) (*journal, error) {
 	j.entries, j.index = make([]entry, 0, len(events)+1), make(map[entryKey]int, len(events)+1)
 	for _, event := range events {
 		e, err := parseEntry(event.GetPayload())
-		if err != nil || !e.isValid() {
+		if err != nil || !e.isValid(len(j.entries)) {
 			return nil, fmt.Errorf("event %d is not an entry of a journal", event.GetEventId())
+		}
+		if e.Kind == kindRepair {
+			j.origin = event.GetTaskId()
 		}
 		j.add(e)
 	}
@@ -141,7 +168,8 @@ func readJournal(p *progressorv1.Process) (*journal, error) {
 type entryKey struct{ kind, name string }
 
 func newJournal(first int64) *journal {
-	return &journal{first: first, index: map[entryKey]int{}, tries: map[string]int{}, calls: map[string][]int{}}
+	return &journal{first: first, index: map[entryKey]int{}, tries: map[string]int{}, calls: map[string][]int{},
+		reruns: map[string]int{}}
 }
 
 // add appends an entry.
@@ -154,7 +182,15 @@ func (j *journal) add(e entry) {
 	if e.Error != nil {
 		j.bytes += len(e.Error.Reason) + len(e.Error.Message)
 	}
-	switch e.Kind {
+	if e.Kind == kindRepair {
+		j.forget(&e)
+	}
+	j.register(at)
+}
+
+// register makes an entry known by its name.
+func (j *journal) register(at int) {
+	switch e := &j.entries[at]; e.Kind {
 	case kindTry:
 		j.tries[e.Name]++
 	case kindCall:
@@ -166,6 +202,29 @@ func (j *journal) add(e entry) {
 		}
 	}
 }
+
+// forget empties the entries that a repair forgets. The others keep their places, because First
+// compares them.
+func (j *journal) forget(repair *entry) {
+	forget, _ := repair.forgets() // isValid has checked it
+	for _, at := range forget {
+		if e := &j.entries[at]; e.Kind == kindStep && e.Error == nil && !e.Skipped {
+			j.reruns[e.Name]++
+		}
+		j.entries[at] = entry{}
+	}
+	clear(j.index)
+	clear(j.tries)
+	clear(j.calls)
+	for at := range j.entries[:len(j.entries)-1] {
+		if j.entries[at].Kind != "" {
+			j.register(at)
+		}
+	}
+}
+
+// snapshot returns a copy of the entries.
+func (j *journal) snapshot() []entry { return slices.Clone(j.entries) }
 
 // position returns the index of an entry. The kind must be neither a try nor a call.
 func (j *journal) position(kind, name string) (int, bool) {

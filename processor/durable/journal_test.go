@@ -17,7 +17,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{kindStart, kindStep, kindTry, kindValue, kindTimer, kindFired, kindStopped, kindCall,
-		kindFirst, kindEnd, kindFail, kindUndo, kindChild, kindEnded, kindCancel} {
+		kindFirst, kindEnd, kindFail, kindUndo, kindChild, kindEnded, kindCancel, kindRepair} {
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
 			t.Errorf("docs/journal.md does not have the kind %s", kind)
 		}
@@ -38,7 +38,11 @@ func TestReadJournal(t *testing.T) {
 		"restarted": {2, 2, []string{`{"k":"step","n":"a"}`}, "does not begin with the start"},
 		"foreign":   {1, 1, []string{`{"paid":1}`}, "event 1 is not an entry"},
 		"no error":  {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"fail","n":"f"}`}, "event 2 is not an entry"},
-		"no JSON":   {1, 1, []string{`paid`}, "event 1 is not an entry"},
+		"repaired": {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[1]}}`},
+			"event 2 is not an entry"},
+		"no start": {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[0]}}`},
+			"event 2 is not an entry"},
+		"no JSON": {1, 1, []string{`paid`}, "event 1 is not an entry"},
 	} {
 		p := &progressorv1.Process{FirstEventId: test.first, LastEventId: test.last}
 		for i, payload := range test.events {

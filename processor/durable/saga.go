@@ -74,7 +74,7 @@ func (r *run) pendingUndos() []string {
 	var names []string
 	for _, e := range slices.Backward(r.journal.entries) {
 		_, known := r.undoOf(e.Name)
-		if e.Kind == kindStep && e.Error == nil && (e.Undo || known) && !r.journal.has(kindUndo, e.Name) {
+		if e.Kind == kindStep && e.Error == nil && !e.Skipped && (e.Undo || known) && !r.journal.has(kindUndo, e.Name) {
 			names = append(names, e.Name)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *run) undo(name string) error {
 		return processor.Fail(ReasonJournal, "step %s must be undone, but the function no longer contains it, "+
 			"or it has no Undo", name).NonRetryable()
 	}
-	ctx, cancel := r.stepContext("undo:" + name)
+	ctx, cancel := r.stepContext("undo:", name)
 	defer cancel()
 	var err error
 	if failed := r.bodyAlone("Undo of step "+name, func() { err = f(ctx) }); failed != nil {

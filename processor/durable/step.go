@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ type stepKey struct{}
 
 // StepKey returns a key for the effects of the step or undo whose body has this context. It is the
 // same each time the body runs, and differs from the keys of all other steps and processes, also of
-// one that had the same ID before.
+// one that had the same ID before. A completed step that a repair runs again has a new key.
 //
 //	charge, err := bank.Charge(c, amount, bank.IdempotencyKey(durable.StepKey(c)))
 //
@@ -136,11 +137,15 @@ func StepKey(ctx context.Context) string {
 	return key
 }
 
-// stepContext returns the context of a body.
-func (r *run) stepContext(name string) (context.Context, context.CancelFunc) {
+// stepContext returns the context of a body. The prefix of the step's name in its key is empty or
+// "undo:".
+func (r *run) stepContext(prefix, name string) (context.Context, context.CancelFunc) {
 	p := r.request.GetProcess()
-	key := fmt.Sprintf("%s/%s/%d.%d/%s", p.GetNamespace(), p.GetProcessId(), p.GetCreatedTime().AsTime().UnixMicro(),
-		r.journal.first, name) // a removed process may be created again, with the same event numbers
+	key := fmt.Sprintf("%s/%s/%d.%d/%s%s", p.GetNamespace(), p.GetProcessId(), p.GetCreatedTime().AsTime().UnixMicro(),
+		r.journal.first, prefix, name) // a removed process may be created again, with the same event numbers
+	if n := r.journal.reruns[name]; n > 0 { // otherwise services would return the result of the forgotten run
+		key += "~" + strconv.Itoa(n+1)
+	}
 	ctx := context.WithValue(r.ctx, stepKey{}, key)
 	deadline, ok := r.ctx.Deadline()
 	if !ok {
@@ -158,7 +163,7 @@ func (r *run) runSteps(steps []*stepRun) error {
 	var running sync.WaitGroup
 	for i, step := range steps {
 		running.Add(1)
-		ctx, cancel := r.stepContext(step.name)
+		ctx, cancel := r.stepContext("", step.name)
 		r.body("the body of step "+step.name, func() {
 			values[i], errs[i] = step.body(ctx)
 			ended[i] = true

@@ -209,12 +209,15 @@ func (t *task) stepsFailed(err error) (*progressorv1.ProcessResponse, error) {
 }
 
 // repair continues a function after a failure that was not an error of the function. If the
-// function had ended with an error, it starts again.
+// function had ended with an error, it starts again. A repair by step continues it in both cases.
 func (t *task) repair() (*progressorv1.ProcessResponse, error) {
+	if request, ok := isByStep(t.request.GetArgs()); ok {
+		return t.repairSteps(request)
+	}
 	if t.journal.ended() == nil {
 		if len(t.request.GetArgs()) > 0 {
 			return nil, processor.Reject(processor.ReasonBadArgs,
-				"the function has not ended: a repair without args continues it")
+				"the function has not ended: a repair without args continues it, and one by step changes its steps")
 		}
 		return t.result.SetTimerAfter(0).Done()
 	}

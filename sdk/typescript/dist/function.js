@@ -2,6 +2,7 @@ import { maxTimer } from "./client.js";
 import { cancelOf, childOf, maxCommands, Run } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, Rejection } from "./errors.js";
 import { causeOf, copyOf, cut, isFinal, Journal, maxNewBytes, maxValueBytes, parsed, recorded, sizeOf } from "./journal.js";
+import { nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
 import { endedBy, failureOf } from "./processor.js";
 const maxSteps = 100; // that run in one task
 const maxPending = 99; // timers of after and of retries
@@ -225,6 +226,9 @@ class FunctionTask {
     }
     /** Continues a function, or starts it again if it has ended with an error. */
     async repair() {
+        const steps = repairOf(decoded(this.task.args));
+        if (steps)
+            return this.repairSteps(steps);
         const hasArgs = this.task.args !== undefined;
         if (this.journal.ended) {
             const input = hasArgs ? this.input() : this.journal.start.v;
@@ -232,9 +236,77 @@ class FunctionTask {
             return this.restart(input);
         }
         if (hasArgs)
-            throw new Rejection("bad_args", "the function has not ended: a repair without args continues it");
+            throw new Rejection("bad_args", "the function has not ended: a repair without args continues it, and one by step changes its steps");
         this.continueSoon();
         return this.result;
+    }
+    /** Changes the journal as an operator has asked, if the function can then continue. It continues in the next task. */
+    async repairSteps(repair) {
+        const { run, journal } = this;
+        const old = [...journal.entries];
+        const forget = toForget(journal, repair);
+        const isRunning = ({ k, n }) => k === "child" && !journal.has("ended", n) && !journal.has("cancel", n);
+        const running = forget.map((at) => old[at]).filter(isRunning);
+        if (running.length > maxCommands) {
+            throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
+        }
+        const timers = () => [...journal.pendingTimers, ...journal.pendingRetries.map((step) => `retry:${step}`)];
+        const before = timers();
+        const effects = structuredClone(run.effects); // those of the function follow in the next task
+        const made = [{ k: "repair", n: journal.start.n, v: recordOf(repair, forget) }];
+        journal.add(made[0]);
+        made.push(...(await this.endSteps(repair, old)));
+        run.effects = effects;
+        const after = timers();
+        for (const name of before)
+            if (!after.includes(name))
+                run.unsetTimer(name);
+        for (const child of running)
+            effects.commands.push(cancelOf(run.process, childOf(child), "an operator has repaired the parent"));
+        this.continueSoon();
+        return this.store(responseOf(old, forget), made);
+    }
+    /** Adds the entries of the steps that a repair skips or sets, and returns them. Runs the function to find steps without an entry. */
+    async endSteps({ skip, set }, old) {
+        const { run, journal } = this;
+        const made = [];
+        const end = (n, u) => {
+            const entry = set.has(n) ? { k: "step", n, v: set.get(n), u } : { k: "step", n, skipped: true };
+            journal.add(entry);
+            made.push(entry);
+        };
+        const waiting = () => run.branches.flatMap(({ wait }) => wait?.step ?? []).filter(({ name }) => !journal.has("step", name));
+        for (let found; found === undefined || found.length > 0;) {
+            await this.rehearse();
+            found = waiting().filter(({ name }) => set.has(name) || skip.includes(name));
+            for (const { name, undo } of found)
+                end(name, undo || undefined);
+        }
+        const added = made.length;
+        const steps = old.filter(({ k }) => k === "step" || k === "try");
+        for (const name of [...skip, ...set.keys()]) {
+            if (journal.has("step", name))
+                continue;
+            const entry = steps.find(({ n }) => n === name);
+            const known = () => [...steps.map(({ n }) => n), ...waiting().map((step) => step.name)];
+            if (!entry)
+                throw new Rejection("bad_args", `the function has not reached a step ${name}: ${nearest(name, known())}`);
+            end(name, entry.u ? true : undefined);
+        }
+        if (made.length > added)
+            await this.rehearse();
+        return made;
+    }
+    /** Runs the function, to see that it does not fail after a repair. */
+    async rehearse() {
+        try {
+            await this.advance();
+        }
+        catch (error) {
+            if (this.context.signal.aborted)
+                throw error;
+            throw new Rejection(failureOf(error).reason, `the function would fail after this repair: ${messageOf(error)}`);
+        }
     }
     /** Begins a new history. The function starts in the next task. */
     restart(input, response) {
@@ -303,7 +375,7 @@ class FunctionTask {
     /** Returns the completed steps that must be undone, newest first. */
     pendingUndos() {
         const { run, journal } = this;
-        const steps = journal.entries.filter(({ k, n, e, u }) => k === "step" && !e && (u || run.undos.has(n)) && !journal.has("undo", n));
+        const steps = journal.entries.filter(({ k, n, e, u, skipped }) => k === "step" && !e && !skipped && (u || run.undos.has(n)) && !journal.has("undo", n));
         return steps.map(({ n }) => n).reverse();
     }
     async undo(name) {
@@ -380,7 +452,9 @@ class FunctionTask {
     async body(what, name, f) {
         const { process, journal } = this.run;
         const { signal, deadline = Infinity } = this.context;
-        const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}`;
+        const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
+        const again = reruns ? `~${reruns + 1}` : "";
+        const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
         const ending = new AbortController();
         const expire = () => ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
         const left = deadline - performance.now();

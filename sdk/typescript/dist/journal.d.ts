@@ -1,5 +1,5 @@
 import type { Json, Payload, Process } from "./api.js";
-type Kind = "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo" | "child" | "ended" | "cancel";
+type Kind = "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo" | "child" | "ended" | "cancel" | "repair" | "";
 /** An entry of the journal: the payload of one event. docs/journal.md describes it. */
 export interface Entry {
     k: Kind;
@@ -7,6 +7,7 @@ export interface Entry {
     v?: Json;
     e?: RecordedError;
     u?: boolean;
+    skipped?: true;
     versions?: {
         [change: string]: number;
     };
@@ -43,23 +44,31 @@ export declare function copyOf(value: unknown): any;
 export declare function sizeOf(value: unknown): number;
 /** Decodes a payload that may be the bytes of JSON. */
 export declare function parsed(payload: Payload | undefined): any;
-/** The entries of a process, in order. Those from index saved on are new. */
+/**
+ * The entries of a process, in order. Those from index saved on are new. Those that a repair has
+ * forgotten are empty: the others keep their places, because first compares them.
+ */
 export declare class Journal {
     readonly first: number;
-    readonly origin: number;
+    origin: number;
     readonly entries: Entry[];
     readonly tries: Map<string, number>;
+    readonly reruns: Map<string, number>;
     saved: number;
     bytes: number;
     private readonly index;
     private readonly calls;
-    /** origin is the number of the task that stored the first entry. */
+    /** origin is the number of the task that stored the first entry, or that made the last repair by step. */
     constructor(first: number, origin: number);
     /** Reads the history of a process. */
     read({ history, lastEventId }: Process): void;
     /** Adds a new entry. */
     add(entry: Entry): void;
     private insert;
+    /** Empties the entries that a repair forgets. */
+    private forget;
+    /** Makes an entry known by its name. */
+    private register;
     /** Returns the index of an entry that is neither a try nor a call. */
     position(kind: Kind, name: string): number | undefined;
     find(kind: Kind, name: string): Entry | undefined;

@@ -68,17 +68,21 @@ export function sizeOf(value) {
 export function parsed(payload) {
     return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
 }
-/** The entries of a process, in order. Those from index saved on are new. */
+/**
+ * The entries of a process, in order. Those from index saved on are new. Those that a repair has
+ * forgotten are empty: the others keep their places, because first compares them.
+ */
 export class Journal {
     first;
     origin;
     entries = [];
     tries = new Map();
+    reruns = new Map(); // how often a completed step was forgotten
     saved = 0;
     bytes = 0; // of the new entries, about
     index = new Map();
     calls = new Map();
-    /** origin is the number of the task that stored the first entry. */
+    /** origin is the number of the task that stored the first entry, or that made the last repair by step. */
     constructor(first, origin) {
         this.first = first;
         this.origin = origin;
@@ -90,8 +94,12 @@ export class Journal {
             throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
                 "history_mode FULL, and calls without a range");
         }
-        for (const event of history)
-            this.insert(entryOf(event));
+        for (const [at, event] of history.entries()) {
+            const entry = entryOf(event, at);
+            if (entry.k === "repair")
+                this.origin = event.taskId;
+            this.insert(entry);
+        }
         if (history.length > 0 && this.start.k !== "start") {
             throw new Error("the journal does not begin with the start of the function: the history was restarted by someone else");
         }
@@ -104,6 +112,24 @@ export class Journal {
     }
     insert(entry) {
         const at = this.entries.push(entry) - 1;
+        if (entry.k === "repair")
+            this.forget(entry.v.forget ?? []);
+        this.register(entry, at);
+    }
+    /** Empties the entries that a repair forgets. */
+    forget(forgotten) {
+        for (const at of forgotten) {
+            const { k, n, e, skipped } = this.entries[at];
+            if (k === "step" && !e && !skipped)
+                this.reruns.set(n, (this.reruns.get(n) ?? 0) + 1);
+            this.entries[at] = { k: "", n: "" };
+        }
+        for (const known of [this.tries, this.index, this.calls])
+            known.clear();
+        this.entries.slice(0, -1).forEach((entry, at) => entry.k && this.register(entry, at));
+    }
+    /** Makes an entry known by its name. */
+    register(entry, at) {
         const key = `${entry.k} ${entry.n}`;
         if (entry.k === "try")
             this.tries.set(entry.n, (this.tries.get(entry.n) ?? 0) + 1);
@@ -156,7 +182,7 @@ export class Journal {
         return [...this.tries.keys()].filter((name) => !this.has("step", name));
     }
 }
-function entryOf({ eventId, payload }) {
+function entryOf({ eventId, payload }, index) {
     let entry;
     try {
         entry = parsed(payload);
@@ -164,7 +190,9 @@ function entryOf({ eventId, payload }) {
     catch {
         // refused below
     }
-    if (entry?.k && (entry.k !== "fail" || entry.e))
+    const mayForget = (at) => Number.isInteger(at) && at >= 1 && at < index;
+    const isRepair = () => entry.v instanceof Object && (entry.v.forget ?? []).every(mayForget);
+    if (entry?.k && (entry.k !== "fail" || entry.e) && (entry.k !== "repair" || isRepair()))
         return entry;
     throw new Error(`event ${eventId} is not an entry of a journal`);
 }

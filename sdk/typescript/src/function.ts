@@ -3,6 +3,7 @@ import { maxTimer } from "./client.js";
 import { cancelOf, childOf, maxCommands, Run, type Ctx, type Ended, type StepContext, type StepRun } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, Rejection } from "./errors.js";
 import { causeOf, copyOf, cut, isFinal, Journal, maxNewBytes, maxValueBytes, parsed, recorded, sizeOf, type Entry } from "./journal.js";
+import { nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
 import { endedBy, failureOf, type Task, type TaskContext, type TaskHandlers } from "./processor.js";
 
 const maxSteps = 100; // that run in one task
@@ -215,15 +216,79 @@ class FunctionTask {
 
   /** Continues a function, or starts it again if it has ended with an error. */
   private async repair(): Promise<Result> {
+    const steps = repairOf(decoded(this.task.args));
+    if (steps) return this.repairSteps(steps);
     const hasArgs = this.task.args !== undefined;
     if (this.journal.ended) {
       const input = hasArgs ? this.input() : this.journal.start.v;
       await this.advance(); // to know which calls the function has taken
       return this.restart(input);
     }
-    if (hasArgs) throw new Rejection("bad_args", "the function has not ended: a repair without args continues it");
+    if (hasArgs) throw new Rejection("bad_args", "the function has not ended: a repair without args continues it, and one by step changes its steps");
     this.continueSoon();
     return this.result;
+  }
+
+  /** Changes the journal as an operator has asked, if the function can then continue. It continues in the next task. */
+  private async repairSteps(repair: StepRepair): Promise<Result> {
+    const { run, journal } = this;
+    const old = [...journal.entries];
+    const forget = toForget(journal, repair);
+    const isRunning = ({ k, n }: Entry) => k === "child" && !journal.has("ended", n) && !journal.has("cancel", n);
+    const running = forget.map((at) => old[at]!).filter(isRunning);
+    if (running.length > maxCommands) {
+      throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
+    }
+    const timers = () => [...journal.pendingTimers, ...journal.pendingRetries.map((step) => `retry:${step}`)];
+    const before = timers();
+    const effects = structuredClone(run.effects); // those of the function follow in the next task
+    const made: Entry[] = [{ k: "repair", n: journal.start.n, v: recordOf(repair, forget) }];
+    journal.add(made[0]!);
+    made.push(...(await this.endSteps(repair, old)));
+    run.effects = effects;
+    const after = timers();
+    for (const name of before) if (!after.includes(name)) run.unsetTimer(name);
+    for (const child of running) effects.commands.push(cancelOf(run.process, childOf(child), "an operator has repaired the parent"));
+    this.continueSoon();
+    return this.store(responseOf(old, forget) as any, made);
+  }
+
+  /** Adds the entries of the steps that a repair skips or sets, and returns them. Runs the function to find steps without an entry. */
+  private async endSteps({ skip, set }: StepRepair, old: Entry[]): Promise<Entry[]> {
+    const { run, journal } = this;
+    const made: Entry[] = [];
+    const end = (n: string, u?: true) => {
+      const entry: Entry = set.has(n) ? { k: "step", n, v: set.get(n), u } : { k: "step", n, skipped: true };
+      journal.add(entry);
+      made.push(entry);
+    };
+    const waiting = () => run.branches.flatMap(({ wait }) => wait?.step ?? []).filter(({ name }) => !journal.has("step", name));
+    for (let found: StepRun[] | undefined; found === undefined || found.length > 0; ) {
+      await this.rehearse();
+      found = waiting().filter(({ name }) => set.has(name) || skip.includes(name));
+      for (const { name, undo } of found) end(name, undo || undefined);
+    }
+    const added = made.length;
+    const steps = old.filter(({ k }) => k === "step" || k === "try");
+    for (const name of [...skip, ...set.keys()]) {
+      if (journal.has("step", name)) continue;
+      const entry = steps.find(({ n }) => n === name);
+      const known = () => [...steps.map(({ n }) => n), ...waiting().map((step) => step.name)];
+      if (!entry) throw new Rejection("bad_args", `the function has not reached a step ${name}: ${nearest(name, known())}`);
+      end(name, entry.u ? true : undefined);
+    }
+    if (made.length > added) await this.rehearse();
+    return made;
+  }
+
+  /** Runs the function, to see that it does not fail after a repair. */
+  private async rehearse(): Promise<void> {
+    try {
+      await this.advance();
+    } catch (error) {
+      if (this.context.signal.aborted) throw error;
+      throw new Rejection(failureOf(error).reason!, `the function would fail after this repair: ${messageOf(error)}`);
+    }
   }
 
   /** Begins a new history. The function starts in the next task. */
@@ -287,7 +352,7 @@ class FunctionTask {
   /** Returns the completed steps that must be undone, newest first. */
   private pendingUndos(): string[] {
     const { run, journal } = this;
-    const steps = journal.entries.filter(({ k, n, e, u }) => k === "step" && !e && (u || run.undos.has(n)) && !journal.has("undo", n));
+    const steps = journal.entries.filter(({ k, n, e, u, skipped }) => k === "step" && !e && !skipped && (u || run.undos.has(n)) && !journal.has("undo", n));
     return steps.map(({ n }) => n).reverse();
   }
 
@@ -364,7 +429,9 @@ class FunctionTask {
   private async body(what: string, name: string, f: (step: StepContext) => unknown): Promise<Ended> {
     const { process, journal } = this.run;
     const { signal, deadline = Infinity } = this.context;
-    const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}`;
+    const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
+    const again = reruns ? `~${reruns + 1}` : "";
+    const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
     const ending = new AbortController();
     const expire = () => ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
     const left = deadline - performance.now();

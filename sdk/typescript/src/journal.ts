@@ -4,7 +4,7 @@ import { failureOf, maxMessage } from "./processor.js";
 
 type Kind =
   | "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo"
-  | "child" | "ended" | "cancel";
+  | "child" | "ended" | "cancel" | "repair" | "";
 
 /** An entry of the journal: the payload of one event. docs/journal.md describes it. */
 export interface Entry {
@@ -13,6 +13,7 @@ export interface Entry {
   v?: Json;
   e?: RecordedError;
   u?: boolean;
+  skipped?: true;
   versions?: { [change: string]: number };
 }
 
@@ -94,17 +95,21 @@ export function parsed(payload: Payload | undefined): any {
   return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
 }
 
-/** The entries of a process, in order. Those from index saved on are new. */
+/**
+ * The entries of a process, in order. Those from index saved on are new. Those that a repair has
+ * forgotten are empty: the others keep their places, because first compares them.
+ */
 export class Journal {
   readonly entries: Entry[] = [];
   readonly tries = new Map<string, number>();
+  readonly reruns = new Map<string, number>(); // how often a completed step was forgotten
   saved = 0;
   bytes = 0; // of the new entries, about
   private readonly index = new Map<string, number>();
   private readonly calls = new Map<string, number[]>();
 
-  /** origin is the number of the task that stored the first entry. */
-  constructor(readonly first: number, readonly origin: number) {}
+  /** origin is the number of the task that stored the first entry, or that made the last repair by step. */
+  constructor(readonly first: number, public origin: number) {}
 
   /** Reads the history of a process. */
   read({ history = [], lastEventId = 0 }: Process): void {
@@ -113,7 +118,11 @@ export class Journal {
       throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
         "history_mode FULL, and calls without a range");
     }
-    for (const event of history) this.insert(entryOf(event));
+    for (const [at, event] of history.entries()) {
+      const entry = entryOf(event, at);
+      if (entry.k === "repair") this.origin = event.taskId!;
+      this.insert(entry);
+    }
     if (history.length > 0 && this.start.k !== "start") {
       throw new Error("the journal does not begin with the start of the function: the history was restarted by someone else");
     }
@@ -128,6 +137,23 @@ export class Journal {
 
   private insert(entry: Entry): void {
     const at = this.entries.push(entry) - 1;
+    if (entry.k === "repair") this.forget((entry.v as any).forget ?? []);
+    this.register(entry, at);
+  }
+
+  /** Empties the entries that a repair forgets. */
+  private forget(forgotten: number[]): void {
+    for (const at of forgotten) {
+      const { k, n, e, skipped } = this.entries[at]!;
+      if (k === "step" && !e && !skipped) this.reruns.set(n, (this.reruns.get(n) ?? 0) + 1);
+      this.entries[at] = { k: "", n: "" };
+    }
+    for (const known of [this.tries, this.index, this.calls]) known.clear();
+    this.entries.slice(0, -1).forEach((entry, at) => entry.k && this.register(entry, at));
+  }
+
+  /** Makes an entry known by its name. */
+  private register(entry: Entry, at: number): void {
     const key = `${entry.k} ${entry.n}`;
     if (entry.k === "try") this.tries.set(entry.n, (this.tries.get(entry.n) ?? 0) + 1);
     else if (entry.k === "call" && this.calls.has(entry.n)) this.calls.get(entry.n)!.push(at);
@@ -188,13 +214,15 @@ export class Journal {
   }
 }
 
-function entryOf({ eventId, payload }: Event): Entry {
+function entryOf({ eventId, payload }: Event, index: number): Entry {
   let entry: any;
   try {
     entry = parsed(payload);
   } catch {
     // refused below
   }
-  if (entry?.k && (entry.k !== "fail" || entry.e)) return entry;
+  const mayForget = (at: unknown) => Number.isInteger(at) && (at as number) >= 1 && (at as number) < index;
+  const isRepair = () => entry.v instanceof Object && (entry.v.forget ?? []).every(mayForget);
+  if (entry?.k && (entry.k !== "fail" || entry.e) && (entry.k !== "repair" || isRepair())) return entry;
   throw new Error(`event ${eventId} is not an entry of a journal`);
 }

@@ -30,7 +30,7 @@ const order = func("order", async (ctx, { item = "", price = 0, parcels }) => {
   const labels = await ctx.each("parcel", parcels ?? [], (ctx, parcel) => ctx.step("label", () => `label ${parcel}`), { limit: 2 });
   await ctx.sleep("return-period", 14 * 24 * hour);
   ctx.publish({ state: "done" });
-  return { charge: charged, labels };
+  return { charge: charged ?? "", labels };
 });
 
 const names = func("names", async (ctx, { rounds }) => {

@@ -156,6 +156,7 @@ type repairCmd struct {
 	cli.WaitFlags
 	cli.RangeFlags
 	cli.ClientFlags
+	stepRepairFlags
 	Simple bool `help:"Repair without the processor: the process becomes RUNNING. If the failed task was a timer, it runs again."`
 }
 
@@ -163,8 +164,15 @@ func (repairCmd) Help() string {
 	return `Repair takes a process out of ERROR with a REPAIR task, whose args only the processor understands,
 or with --simple without calling the processor.
 
+--skip-step, --set-step and --rewind repair a durable function by step: they change its journal, and
+the function continues. They can be combined and repeated. The response lists the entries of the
+journal that no longer count. See docs/functions.md.
+
     progressor repair demo order-1 --simple
-    progressor repair demo order-1 --args '{"refund":true}'`
+    progressor repair demo order-1 --args '{"refund":true}'
+    progressor repair orders A-7 --skip-step mail
+    progressor repair orders A-7 --set-step 'charge="by hand"'
+    progressor repair orders A-7 --rewind reserve`
 }
 
 func (c *repairCmd) Run(a *cli.App) error {
@@ -172,7 +180,15 @@ func (c *repairCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Simple && args != nil {
+	steps, err := c.stepArgs()
+	switch {
+	case err != nil:
+		return cli.UsageError(err)
+	case steps != nil && (c.Simple || args != nil):
+		return cli.UsageError(errors.New("--skip-step, --set-step and --rewind cannot be used with --simple or args"))
+	case steps != nil:
+		args = steps
+	case c.Simple && args != nil:
 		return cli.UsageError(errors.New("--simple cannot be used with args: the processor is not called"))
 	}
 	taskContext, err := c.ReadContext(a)

@@ -1,0 +1,143 @@
+package durable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// forgetting collects the entries that no longer count after a repair by step.
+type forgetting struct {
+	*journal
+	marked map[int]bool
+}
+
+// toForget returns the indexes of the entries that a repair forgets, in order.
+func (j *journal) toForget(r *stepRepair) ([]int, error) {
+	f := &forgetting{j, map[int]bool{}}
+	for _, name := range r.Rewind {
+		at := slices.IndexFunc(j.entries, func(e entry) bool { return e.Name == name && isRewindable(e.Kind) })
+		if at < 0 {
+			return nil, fmt.Errorf("the journal has no entry %s to rewind to: %s", name, nearest(name, j.rewindable()))
+		}
+		f.rewind(at)
+	}
+	if failed, ok := j.position(kindFail, j.start().Name); ok {
+		f.revive(failed)
+	}
+	for at, e := range j.entries {
+		if e.Kind == kindStep && !f.marked[at] && r.names(e.Name) {
+			if e.Error == nil && !e.Skipped && slices.Contains(r.Skip, e.Name) {
+				return nil, fmt.Errorf("step %s has completed and cannot be skipped: set its value, or rewind it",
+					e.Name)
+			}
+			f.marked[at] = true
+		}
+	}
+	for at, e := range j.entries { // a step that runs again must be undone again
+		if step, ok := j.position(kindStep, e.Name); e.Kind == kindUndo && ok && f.marked[step] {
+			f.marked[at] = true
+		}
+	}
+	var all []int
+	for at := range j.entries {
+		if f.marked[at] {
+			all = append(all, at)
+		}
+	}
+	return all, nil
+}
+
+// isRewindable reports whether a function can be rewound to entries of this kind.
+func isRewindable(kind string) bool {
+	switch kind {
+	case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst:
+		return true
+	default:
+		return false
+	}
+}
+
+func (j *journal) rewindable() (names []string) {
+	for _, e := range j.entries {
+		if isRewindable(e.Kind) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// rewind forgets an entry and what the function did afterwards. It keeps what happened meanwhile to
+// timers and children that it keeps, and all calls.
+func (f *forgetting) rewind(at int) {
+	scope := scopeOf(f.entries[at].Name)
+	for i, e := range f.entries[at:] {
+		switch e.Kind {
+		case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst:
+			if i == 0 || !areSiblings(scope, scopeOf(e.Name)) {
+				f.marked[at+i] = true
+			}
+		case kindFired, kindStopped:
+			f.markWith(at+i, kindTimer)
+		case kindEnded, kindCancel:
+			f.markWith(at+i, kindChild)
+		case kindFail, kindEnd:
+			f.marked[at+i] = true
+		}
+	}
+}
+
+// markWith marks an entry if the entry of the same name and this kind is marked.
+func (f *forgetting) markWith(at int, kind string) {
+	if of, ok := f.position(kind, f.entries[at].Name); ok && f.marked[of] {
+		f.marked[at] = true
+	}
+}
+
+// revive forgets the end of a function that has failed, and what this end has reverted: steps that
+// were undone and children that were cancelled run again.
+func (f *forgetting) revive(failed int) {
+	f.marked[failed] = true
+	reverted := map[entryKey]bool{}
+	for _, e := range f.entries[failed:] {
+		switch e.Kind {
+		case kindUndo:
+			reverted[entryKey{kindStep, e.Name}] = true
+		case kindCancel:
+			end, ok := f.find(kindEnded, e.Name)
+			reverted[entryKey{kindChild, e.Name}] = !ok || end.Error != nil && end.Error.Reason == ReasonChildCancelled
+		}
+	}
+	for at, e := range f.entries {
+		switch e.Kind {
+		case kindStep, kindTry, kindUndo:
+			f.mark(at, reverted[entryKey{kindStep, e.Name}])
+		case kindChild, kindEnded, kindCancel:
+			f.mark(at, reverted[entryKey{kindChild, e.Name}])
+		}
+	}
+}
+
+func (f *forgetting) mark(at int, reverted bool) {
+	if reverted {
+		f.marked[at] = true
+	}
+}
+
+// scopeOf returns the scope of a full name, such as "parcel[1]/".
+func scopeOf(name string) string { return name[:strings.LastIndexByte(name, '/')+1] }
+
+// areSiblings reports whether two scopes are in different branches of the same Each. What happens
+// in one of them does not depend on the other.
+func areSiblings(a, b string) bool {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return as[i] != "" && bs[i] != "" && eachOf(as[i]) == eachOf(bs[i])
+		}
+	}
+	return false
+}
+
+// eachOf returns the name of the Each of a branch such as "parcel[1]".
+func eachOf(branch string) string { return branch[:max(0, strings.LastIndexByte(branch, '['))] }

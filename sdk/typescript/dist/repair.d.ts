@@ -1,0 +1,19 @@
+import { type Entry, type Journal } from "./journal.js";
+/** A repair by step. */
+export interface StepRepair {
+    skip: string[];
+    set: Map<string, any>;
+    rewind: string[];
+}
+/** Decodes args such as {"durable_repair":{"skip":["reserve"]}}. Returns undefined if they are those of another repair. */
+export declare function repairOf(args: any): StepRepair | undefined;
+/** Returns the value of the entry of a repair. */
+export declare function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): any;
+/** Returns the indexes of the entries that a repair forgets, in order. */
+export declare function toForget(journal: Journal, { skip, set, rewind }: StepRepair): number[];
+/** Returns some names for a message. */
+export declare function nearest(name: string, names: string[]): string;
+/** Returns the response of a repair: what the journal has forgotten. */
+export declare function responseOf(entries: Entry[], forget: number[]): {
+    forgotten: string[];
+};

@@ -1,0 +1,121 @@
+import { Rejection } from "./errors.js";
+import { maxValueBytes, sizeOf } from "./journal.js";
+const maxRepaired = 100; // names in a repair, and in its response
+const rewindable = ["step", "try", "value", "timer", "child", "first"];
+const bad = (message) => new Rejection("bad_args", message);
+const isObject = (value) => value instanceof Object && !Array.isArray(value);
+const areNames = (value) => Array.isArray(value) && value.every((name) => typeof name === "string");
+/** Decodes args such as {"durable_repair":{"skip":["reserve"]}}. Returns undefined if they are those of another repair. */
+export function repairOf(args) {
+    if (!isObject(args) || Object.keys(args).join() !== "durable_repair")
+        return undefined;
+    const { skip = [], set = {}, rewind = [], ...more } = args.durable_repair ?? {};
+    if (!isObject(args.durable_repair ?? {}) || !areNames(skip) || !isObject(set) || !areNames(rewind) || Object.keys(more).length > 0) {
+        throw bad('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
+    }
+    const values = new Map(Object.entries(set).sort(([a], [b]) => (a < b ? -1 : 1)));
+    const names = skip.length + values.size + rewind.length;
+    if (names === 0)
+        throw bad("durable_repair: must name a step");
+    if (names > maxRepaired)
+        throw bad(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
+    for (const name of skip)
+        if (values.has(name))
+            throw bad(`durable_repair: step ${name} cannot be both skipped and set`);
+    for (const [name, value] of values) {
+        const size = sizeOf(value);
+        if (size <= maxValueBytes)
+            continue;
+        throw bad(`durable_repair: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
+    }
+    return { skip, set: values, rewind };
+}
+/** Returns the value of the entry of a repair. */
+export function recordOf({ skip, set, rewind }, forget) {
+    const lists = Object.entries({ skip, set: [...set.keys()], rewind, forget });
+    return Object.fromEntries(lists.filter(([, list]) => list.length > 0));
+}
+/** Returns the indexes of the entries that a repair forgets, in order. */
+export function toForget(journal, { skip, set, rewind }) {
+    const { entries } = journal;
+    const marked = new Set();
+    for (const name of rewind) {
+        const at = entries.findIndex(({ k, n }) => n === name && rewindable.includes(k));
+        const known = () => entries.filter(({ k }) => rewindable.includes(k)).map(({ n }) => n);
+        if (at < 0)
+            throw bad(`the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
+        markAfter(journal, at, marked);
+    }
+    const failed = journal.position("fail", journal.start.n);
+    if (failed !== undefined)
+        revive(journal, failed, marked);
+    for (const [at, { k, n, e, skipped }] of entries.entries()) {
+        if (k !== "step" || marked.has(at) || !(skip.includes(n) || set.has(n)))
+            continue;
+        if (!e && !skipped && skip.includes(n))
+            throw bad(`step ${n} has completed and cannot be skipped: set its value, or rewind it`);
+        marked.add(at);
+    }
+    for (const [at, { k, n }] of entries.entries()) { // a step that runs again must be undone again
+        if (k === "undo" && marked.has(journal.position("step", n) ?? -1))
+            marked.add(at);
+    }
+    return [...marked].sort((a, b) => a - b);
+}
+/** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
+function markAfter(journal, first, marked) {
+    const scope = scopeOf(journal.entries[first].n);
+    const isMarked = (kind, name) => marked.has(journal.position(kind, name) ?? -1);
+    for (const [at, { k, n }] of journal.entries.entries()) {
+        const again = rewindable.includes(k) ? at === first || !areSiblings(scope, scopeOf(n))
+            : k === "fired" || k === "stopped" ? isMarked("timer", n)
+                : k === "ended" || k === "cancel" ? isMarked("child", n) : k === "fail" || k === "end";
+        if (at >= first && again)
+            marked.add(at);
+    }
+}
+/** Marks the end of a function that has failed, with the steps that were undone and the children that were cancelled. */
+function revive(journal, failed, marked) {
+    marked.add(failed);
+    const steps = new Set();
+    const children = new Set();
+    for (const { k, n } of journal.entries.slice(failed)) {
+        if (k === "undo")
+            steps.add(n);
+        const ended = k === "cancel" ? journal.find("ended", n) : undefined;
+        if (k === "cancel" && (!ended || ended.e?.reason === "child_cancelled"))
+            children.add(n);
+    }
+    for (const [at, { k, n }] of journal.entries.entries()) {
+        if (["step", "try", "undo"].includes(k) && steps.has(n))
+            marked.add(at);
+        if (["child", "ended", "cancel"].includes(k) && children.has(n))
+            marked.add(at);
+    }
+}
+/** Returns the scope of a full name, such as "parcel[1]/". */
+function scopeOf(name) {
+    return name.slice(0, name.lastIndexOf("/") + 1);
+}
+/** Reports whether two scopes are in different branches of the same each: neither depends on the other. */
+function areSiblings(a, b) {
+    const [as, bs] = [a.split("/"), b.split("/")];
+    const at = as.findIndex((branch, i) => branch !== bs[i]);
+    const [one, other] = [as[at], bs[at]];
+    return Boolean(one && other) && one.slice(0, one.lastIndexOf("[")) === other.slice(0, other.lastIndexOf("["));
+}
+/** Returns some names for a message. */
+export function nearest(name, names) {
+    const known = [...new Set(names)].sort();
+    if (known.length === 0)
+        return "there are none yet";
+    const common = (other) => [...name].filter((letter, i) => other[i] === letter).length;
+    if (known.length <= 5)
+        return `the names are ${known.join(", ")}`;
+    return `similar names are ${known.sort((a, b) => common(b) - common(a)).slice(0, 5).join(", ")}`;
+}
+/** Returns the response of a repair: what the journal has forgotten. */
+export function responseOf(entries, forget) {
+    const names = forget.slice(0, maxRepaired).map((at) => `${entries[at].k} ${entries[at].n}`);
+    return { forgotten: forget.length > maxRepaired ? [...names, "…"] : names };
+}

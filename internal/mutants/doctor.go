@@ -65,4 +65,9 @@ var doctorMutants = []mutant{
 		file: doctorAudit, old: "AND NOT (has_function_privilege", planted: "AND (has_function_privilege",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorFindsRolesThatChangeTheAudit",
 	},
+	{
+		name: "doctor-ignores-set-role", breaks: "doctor warns about roles that can SET ROLE to pg_write_all_data",
+		file: doctorAudit, old: "pg_has_role(r.oid, w.oid, 'MEMBER')", planted: "pg_has_role(r.oid, w.oid, 'USAGE')",
+		packages: "./cmd/progressor/internal/cli/server", run: "RolesThatChange",
+	},
 }

@@ -47,7 +47,7 @@ func (e *examination) checkAudit(ctx context.Context, conn *pgx.Conn, known *sto
 // auditRole describes what a database role may do with the audit.
 type auditRole struct {
 	name      string
-	writesAll bool // it has pg_write_all_data
+	writesAll bool // it has pg_write_all_data, or can SET ROLE to it
 	changes   bool // the role may change entries or the hash chain
 	cannotAdd bool // engines use the role, and it may add entries, but not to the hash chain
 }
@@ -68,7 +68,7 @@ SELECT r.rolname::text,
        EXISTS (
          SELECT FROM pg_roles w
           WHERE w.rolname = 'pg_write_all_data'
-            AND pg_has_role(r.oid, w.oid, 'USAGE')),
+            AND pg_has_role(r.oid, w.oid, 'MEMBER')),
        has_table_privilege(r.oid, audit.oid, 'UPDATE, DELETE, TRUNCATE')
          OR has_any_column_privilege(r.oid, audit.oid, 'UPDATE')
          OR has_column_privilege(r.oid, audit.oid, 'chain_position', 'INSERT')
@@ -101,7 +101,7 @@ func (e *examination) checkAuditRoles(ctx context.Context, conn *pgx.Conn) error
 	for _, r := range roles {
 		name := pgx.Identifier{r.name}.Sanitize()
 		switch {
-		case r.changes && r.writesAll:
+		case r.writesAll:
 			e.warn("REVOKE pg_write_all_data FROM "+name+", and give it the rights in docs/operations.md#roles",
 				"the role %s can change the audit, because it has pg_write_all_data", r.name)
 		case r.changes:

@@ -79,6 +79,8 @@ func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
 	}{
 		{"a role with pg_write_all_data", "pg_write_all_data", true, []string{changes + all, chain}, nil},
 		{"the same, not of an engine", "pg_write_all_data", false, nil, []string{changes, chain}},
+		{"a member that does not inherit", add + execute + "; NOINHERIT; pg_write_all_data", true,
+			[]string{changes + all}, []string{chain}},
 		{"the documented role", add + execute, true, nil, []string{changes, chain}},
 		{"without functions", add, true, []string{chain}, []string{changes}},
 		{"of commands", add, false, nil, []string{changes, chain}},
@@ -104,8 +106,8 @@ func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
 	}
 }
 
-// engineRole creates a role with rights, and opens a session that is like the session of an engine
-// or like another session.
+// engineRole creates a role with rights, or with NOINHERIT, and opens a session that is like the
+// session of an engine or like another session.
 func engineRole(t *testing.T, dsn string, engine bool, rights ...string) (role string) {
 	t.Helper()
 	pool := storagetest.Connect(t, dsn)
@@ -118,7 +120,11 @@ func engineRole(t *testing.T, dsn string, engine bool, rights ...string) (role s
 	role = "engine_" + strings.ToLower(rand.Text())
 	exec("CREATE ROLE " + role + " LOGIN")
 	for _, right := range rights {
-		exec("GRANT " + right + " TO " + role)
+		if right == "NOINHERIT" {
+			exec("ALTER ROLE " + role + " NOINHERIT")
+		} else {
+			exec("GRANT " + right + " TO " + role)
+		}
 	}
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {

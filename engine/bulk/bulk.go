@@ -55,7 +55,7 @@ func (b *Bulks) Start(
 ) (*progressorv1.Bulk, error) {
 	o := command{
 		Kind: r.GetKind(), Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(),
-		Actor: by.Name, Source: by.Source, RequestID: by.RequestID,
+		Args: r.GetArgs(), Actor: by.Name, Source: by.Source, RequestID: by.RequestID,
 	}
 	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
 		return nil, err

@@ -26,6 +26,37 @@ const (
 	remove  = progressorv1.BulkVerb_BULK_VERB_REMOVE
 )
 
+// A repair by the processors passes the args to each of them. A repair that fails is a failure of
+// the bulk, and a dry run repairs nothing.
+func TestRepairByProcessor(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.startAll(t, "", "runs")
+	n.startAll(t, "fail", ids("broken", 3)...)
+	r := request(progressorv1.BulkVerb_BULK_VERB_REPAIR, `process_id = "*"`)
+	r.Args, r.DryRun = []byte("complete"), true
+	if b := n.begun(t, r); b.GetMatched() != 4 || b.GetSkipped() != 1 || n.statuses(t) != "ERROR 3, RUNNING 1" {
+		t.Errorf("a dry run: %v, %s", b, n.statuses(t))
+	}
+	r.Args, r.DryRun = []byte("fail"), false
+	b := n.ended(t, n.begun(t, r))
+	if b.GetDone() != 0 || b.GetSkipped() != 1 || b.GetFailed() != 3 || string(b.GetArgs()) != "fail" ||
+		!strings.Contains(n.get(t, b.GetBulkId()).GetFailures()[0].GetError(), "as asked") {
+		t.Errorf("failures: %v", b)
+	}
+	r.Args = []byte("complete")
+	if b := n.ended(t, n.begun(t, r)); b.GetDone() != 3 || b.GetSkipped() != 1 || b.GetFailed() != 0 {
+		t.Errorf("repairs: %v", b)
+	}
+	if got := n.statuses(t); got != "COMPLETED 3, RUNNING 1" {
+		t.Error(got)
+	}
+	r.Verb = cancel
+	if _, err := n.Start(t.Context(), r, kim); err == nil || !strings.Contains(err.Error(), "only the verb") {
+		t.Errorf("args of another verb: %v", err)
+	}
+}
+
 // Every verb has the same effect on each process as the single command, with an audit entry that
 // names the actor. It skips processes whose status does not allow the verb, and processes of the
 // engine.

@@ -24,6 +24,7 @@ type command struct {
 	Filter       string                `json:"filter"`
 	Rate         float64               `json:"rate"` // never 0
 	Reason       string                `json:"reason,omitempty"`
+	Args         []byte                `json:"args,omitempty"` // of REPAIR
 	Actor        string                `json:"actor,omitempty"`
 	Source       string                `json:"source,omitempty"`
 	RequestID    string                `json:"request_id,omitempty"`
@@ -46,6 +47,9 @@ func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	}
 	if _, ok := verbs[o.Verb]; !ok {
 		return &process.InvalidError{Field: "verb", Message: "must be one of " + verbNames(verbs)}
+	}
+	if len(o.Args) > 0 && o.Verb != progressorv1.BulkVerb_BULK_VERB_REPAIR {
+		return &process.InvalidError{Field: "args", Message: "only the verb BULK_VERB_REPAIR has args"}
 	}
 	o.VerbName = o.verbName()
 	o.Rate = cmp.Or(o.Rate, DefaultRate)
@@ -71,6 +75,9 @@ func (o *command) args() []byte {
 	request := []any{o.VerbName, o.Filter, o.Rate, o.Reason}
 	if o.Kind != "" {
 		request = append(request, o.Kind)
+	}
+	if len(o.Args) > 0 {
+		request = append(request, "args", o.Args)
 	}
 	text, _ := json.Marshal(request) // strings and a finite number
 	return text
@@ -192,7 +199,8 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 		Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
 		Matched: now.Matched, Done: now.Done, Failed: now.Failed, Skipped: now.Skipped, Status: p.GetStatus(),
 		Detail:      p.GetDetail(),
-		CreatedTime: p.GetCreatedTime(), Reason: o.Reason, Expected: o.Expected, ExpectedMore: o.ExpectedMore,
+		CreatedTime: p.GetCreatedTime(), Reason: o.Reason, Args: o.Args,
+		Expected: o.Expected, ExpectedMore: o.ExpectedMore,
 		Position: now.Cursor.ProcessID, Actor: o.Actor, FinishedTime: finished(p),
 	}
 	for _, e := range p.GetHistory() {

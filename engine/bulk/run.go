@@ -187,7 +187,8 @@ func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 // verb applies the verb to a process.
 func (w *work) verb(ctx context.Context, a postponed) error {
 	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
-	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key, w.command.Reason, w.by)
+	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key,
+		Options{Reason: w.command.Reason, Args: w.command.Args}, w.by)
 }
 
 // errNoMatch reports a process that no longer matches.

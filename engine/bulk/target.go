@@ -38,7 +38,13 @@ type Verb struct {
 	Allowed []string // the states in which the verb is allowed; nil means all
 	// Do executes the verb. It returns a *process.WrongStatusError if the state does not allow the
 	// verb.
-	Do func(ctx context.Context, key process.Key, reason string, by process.Actor) error
+	Do func(ctx context.Context, key process.Key, o Options, by process.Actor) error
+}
+
+// Options are the parts of a bulk that a verb may use.
+type Options struct {
+	Reason string
+	Args   []byte // of REPAIR
 }
 
 func (v Verb) allows(state string) bool { return v.Allowed == nil || slices.Contains(v.Allowed, state) }

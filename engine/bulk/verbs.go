@@ -2,6 +2,8 @@ package bulk
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -14,39 +16,61 @@ func processVerbs(e *engine.Engine) map[progressorv1.BulkVerb]Verb {
 	return map[progressorv1.BulkVerb]Verb{
 		progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR: {
 			statuses(process.StatusError),
-			func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				_, err := e.Repair(ctx, engine.RepairParams{Key: key, Simple: true, Actor: by})
 				return err
 			},
 		},
+		progressorv1.BulkVerb_BULK_VERB_REPAIR: {
+			statuses(process.StatusError),
+			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+				return repair(ctx, e, key, o, by)
+			},
+		},
 		progressorv1.BulkVerb_BULK_VERB_SUSPEND: {
 			statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended),
-			func(ctx context.Context, key process.Key, reason string, by process.Actor) error {
-				_, err := e.SuspendProcess(ctx, key, reason, by)
+			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+				_, err := e.SuspendProcess(ctx, key, o.Reason, by)
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_RESUME: {
 			statuses(process.StatusRunning, process.StatusSuspended),
-			func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				_, err := e.ResumeProcess(ctx, key, by)
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_CANCEL: {
 			statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended, process.StatusError),
-			func(ctx context.Context, key process.Key, reason string, by process.Actor) error {
-				_, err := e.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: reason, Actor: by})
+			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+				_, err := e.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: o.Reason, Actor: by})
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_REMOVE: {
 			nil,
-			func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				return e.RemoveProcess(ctx, key, by)
 			},
 		},
 	}
+}
+
+// repairWait is how long a bulk waits for the REPAIR task of a process. It is short, because the
+// bulk may have the slot that the task needs.
+const repairWait = 2 * time.Second
+
+// repair repairs a process with its processor. It returns an error if the repair is rejected or
+// fails, but not if it has not ended in time. The key makes a repeated repair the same one.
+func repair(ctx context.Context, e *engine.Engine, key process.Key, o Options, by process.Actor) error {
+	_, err := e.Repair(ctx, engine.RepairParams{
+		Key: key, Args: o.Args, IdempotencyKey: by.Via, Timeout: repairWait, Actor: by,
+	})
+	if late, ok := errors.AsType[*engine.TaskError](err); ok && late.WaitTimeout {
+		return nil
+	}
+	return err
 }
 
 func statuses(all ...process.Status) []string {

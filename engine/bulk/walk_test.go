@@ -296,7 +296,7 @@ func TestPageOfItemsEndsEarly(t *testing.T) {
 			return found, "", nil
 		},
 		Verbs: map[progressorv1.BulkVerb]bulk.Verb{cancel: {
-			Do: func(_ context.Context, key process.Key, _ string, _ process.Actor) error {
+			Do: func(_ context.Context, key process.Key, _ bulk.Options, _ process.Actor) error {
 				<-time.After(2 * time.Millisecond) // longer than a page
 				mu.Lock()
 				defer mu.Unlock()

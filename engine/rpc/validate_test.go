@@ -150,7 +150,7 @@ func TestRulesOnEnumsListNames(t *testing.T) {
 				r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
 			}),
 		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, " +
-			"BULK_VERB_REMOVE, BULK_VERB_RETRY": &progressorv1.StartBulkRequest{
+			"BULK_VERB_REMOVE, BULK_VERB_RETRY, BULK_VERB_REPAIR": &progressorv1.StartBulkRequest{
 			Namespace: "n", Filter: "status = ERROR",
 		},
 	} {

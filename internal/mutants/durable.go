@@ -168,6 +168,17 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestRepairImpossible",
 	},
 	{
+		name: "bulk-repairs-without-args", breaks: "a bulk passes its args to each processor",
+		file: "engine/bulk/run.go", old: "Args: w.command.Args}", planted: "Args: nil}",
+		packages: "./engine/bulk", run: "TestRepairByProcessor",
+	},
+	{
+		name: "bulk-hides-rejected-repairs", breaks: "a rejected repair is a failure of the bulk",
+		file: "engine/bulk/verbs.go", old: "ok && late.WaitTimeout {",
+		planted:  "err != nil || ok && late.WaitTimeout {",
+		packages: "./engine/bulk", run: "TestRepairByProcessor",
+	},
+	{
 		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",
 		file: "storage/prepare_init.go", old: "c.FirstEventID = r.Now, r.Now, 1",
 		planted:  "c.FirstEventID = r.Now, r.Now, 0",

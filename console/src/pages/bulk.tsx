@@ -18,6 +18,8 @@ const ofProcesses: [BulkVerb, Says][] = [
   [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor has 30 s to clean up. Then the process is CANCELLED permanently.", bad: true }],
   [BulkVerb.REMOVE, { name: "Remove", does: "Each process is deleted with all its tasks and events, in any status. This cannot be undone.", bad: true }],
 ];
+// The command line starts such bulks.
+const byProcessor: Says = { name: "Repair", does: "The processor of each process in ERROR repairs it, with the args of the bulk." };
 const ofJobs: [BulkVerb, Says][] = [
   [BulkVerb.RETRY, { name: "Retry", does: "Each failed or cancelled job runs again from its first attempt, with the same args and options. A job that waits for its next attempt runs now." }],
   [BulkVerb.CANCEL, { name: "Cancel", does: "Each waiting job is CANCELLED. The worker of a running job receives the cancel with its next heartbeat, and loses the job after the grace period.", bad: true }],
@@ -44,7 +46,7 @@ const acted: Record<string, Acted> = {
   flow: { verbs: ofRuns, one: "run", many: "runs", list: "flows", page: "run", never: "" },
 };
 const actedOf = (kind: string): Acted => acted[kind] ?? processesActed;
-const saysOf = (kind: string, verb: BulkVerb): Says => actedOf(kind).verbs.find(([v]) => v === verb)?.[1] ?? { name: "?", does: "" };
+const saysOf = (kind: string, verb: BulkVerb): Says => actedOf(kind).verbs.find(([v]) => v === verb)?.[1] ?? (verb === BulkVerb.REPAIR ? byProcessor : { name: "?", does: "" });
 
 /** The most likely verb for what a filter matches. */
 function likely(kind: string, filter: string): BulkVerb {

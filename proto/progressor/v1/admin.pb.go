@@ -96,6 +96,8 @@ const (
 	// RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
 	// their end, REMOVE.
 	BulkVerb_BULK_VERB_RETRY BulkVerb = 6
+	// Repair by the processor, with args. Only for processes.
+	BulkVerb_BULK_VERB_REPAIR BulkVerb = 7
 )
 
 // Enum value maps for BulkVerb.
@@ -108,6 +110,7 @@ var (
 		4: "BULK_VERB_CANCEL",
 		5: "BULK_VERB_REMOVE",
 		6: "BULK_VERB_RETRY",
+		7: "BULK_VERB_REPAIR",
 	}
 	BulkVerb_value = map[string]int32{
 		"BULK_VERB_UNSPECIFIED":   0,
@@ -117,6 +120,7 @@ var (
 		"BULK_VERB_CANCEL":        4,
 		"BULK_VERB_REMOVE":        5,
 		"BULK_VERB_RETRY":         6,
+		"BULK_VERB_REPAIR":        7,
 	}
 )
 
@@ -1646,6 +1650,7 @@ type Bulk struct {
 	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored, and there is no bulk_id
 	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // only for a dry run: the 20 oldest that match
 	Kind             string                 `protobuf:"bytes,22,opt,name=kind,proto3" json:"kind,omitempty"`                                                   // "" for processes; "job" or "flow" if its IDs are those of jobs or runs
+	Args             []byte                 `protobuf:"bytes,23,opt,name=args,proto3" json:"args,omitempty"`                                                   // of REPAIR
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1834,6 +1839,13 @@ func (x *Bulk) GetKind() string {
 	return ""
 }
 
+func (x *Bulk) GetArgs() []byte {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
 type BulkFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
@@ -1900,7 +1912,9 @@ type StartBulkRequest struct {
 	Reason         string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
-	Kind          string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Args of REPAIR, for each processor. They are also in the metadata of the bulk's process.
+	Args          []byte `protobuf:"bytes,9,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1989,6 +2003,13 @@ func (x *StartBulkRequest) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *StartBulkRequest) GetArgs() []byte {
+	if x != nil {
+		return x.Args
+	}
+	return nil
 }
 
 type StartBulkResponse struct {
@@ -2494,7 +2515,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"p\n" +
 	"\x11ListAuditResponse\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.progressor.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe2\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfc\x05\n" +
 	"\x04Bulk\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\abulk_id\x18\x02 \x01(\tR\x06bulkId\x12\x16\n" +
@@ -2518,11 +2539,12 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x06detail\x18\x13 \x01(\tR\x06detail\x12\x17\n" +
 	"\adry_run\x18\x14 \x01(\bR\x06dryRun\x12,\n" +
 	"\x12sample_process_ids\x18\x15 \x03(\tR\x10sampleProcessIds\x12\x12\n" +
-	"\x04kind\x18\x16 \x01(\tR\x04kind\"B\n" +
+	"\x04kind\x18\x16 \x01(\tR\x04kind\x12\x18\n" +
+	"\x04args\x18\x17 \x01(\fB\x04\xb0\xbb\x18\x02R\x04args\"B\n" +
 	"\vBulkFailure\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xe6\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\x85\x03\n" +
 	"\x10StartBulkRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x127\n" +
@@ -2532,7 +2554,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x121\n" +
 	"\x0fidempotency_key\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12&\n" +
-	"\x04kind\x18\b \x01(\tB\x12\xbaH\x0fr\rR\x00R\x03jobR\x04flowR\x04kind\"<\n" +
+	"\x04kind\x18\b \x01(\tB\x12\xbaH\x0fr\rR\x00R\x03jobR\x04flowR\x04kind\x12\x1d\n" +
+	"\x04args\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x01R\x04args\"<\n" +
 	"\x11StartBulkResponse\x12'\n" +
 	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"q\n" +
 	"\x0eGetBulkRequest\x12:\n" +
@@ -2562,7 +2585,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x0fWAITS_FOR_PLACE\x10\x02\x12\x15\n" +
 	"\x11WAITS_FOR_PROCESS\x10\x03\x12\x16\n" +
 	"\x12WAITS_FOR_OPERATOR\x10\x04\x12\x18\n" +
-	"\x14WAITS_FOR_CONSTRAINT\x10\x05*\xb0\x01\n" +
+	"\x14WAITS_FOR_CONSTRAINT\x10\x05*\xc6\x01\n" +
 	"\bBulkVerb\x12\x19\n" +
 	"\x15BULK_VERB_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17BULK_VERB_SIMPLE_REPAIR\x10\x01\x12\x15\n" +
@@ -2570,7 +2593,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x10BULK_VERB_RESUME\x10\x03\x12\x14\n" +
 	"\x10BULK_VERB_CANCEL\x10\x04\x12\x14\n" +
 	"\x10BULK_VERB_REMOVE\x10\x05\x12\x13\n" +
-	"\x0fBULK_VERB_RETRY\x10\x062\xad\x05\n" +
+	"\x0fBULK_VERB_RETRY\x10\x06\x12\x14\n" +
+	"\x10BULK_VERB_REPAIR\x10\a2\xad\x05\n" +
 	"\x0eInsightService\x12g\n" +
 	"\x0eExplainProcess\x12$.progressor.v1.ExplainProcessRequest\x1a%.progressor.v1.ExplainProcessResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x01\x12g\n" +
 	"\x0eCountProcesses\x12$.progressor.v1.CountProcessesRequest\x1a%.progressor.v1.CountProcessesResponse\"\b\xa2\xbb\x18\x04\b\x01\x10\x02\x12^\n" +

@@ -592,7 +592,9 @@ export type BulkVerb = "BULK_VERB_UNSPECIFIED" | "BULK_VERB_SIMPLE_REPAIR" | "BU
  * RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
  * their end, REMOVE.
  */
- | "BULK_VERB_RETRY";
+ | "BULK_VERB_RETRY"
+/** Repair by the processor, with args. Only for processes. */
+ | "BULK_VERB_REPAIR";
 /** ChangeKind is the kind of a change. */
 export type ChangeKind = "CHANGE_KIND_UNSPECIFIED"
 /** a process has stored an event */
@@ -1656,6 +1658,8 @@ export interface Bulk {
     sampleProcessIds?: string[];
     /** "" for processes; "job" or "flow" if its IDs are those of jobs or runs */
     kind?: string;
+    /** of REPAIR */
+    args?: Payload;
 }
 export interface BulkFailure {
     processId?: string;
@@ -1678,6 +1682,8 @@ export interface StartBulkRequest {
     idempotencyKey?: string;
     /** What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs. */
     kind?: string;
+    /** Args of REPAIR, for each processor. They are also in the metadata of the bulk's process. */
+    args?: Payload;
 }
 export interface StartBulkResponse {
     bulk?: Bulk;

@@ -802,6 +802,10 @@ export const conversions = {
         failed: "int64",
         skipped: "int64",
         expected: "int64",
+        args: "bytes",
+    },
+    StartBulkRequest: {
+        args: "bytes",
     },
     StartBulkResponse: {
         bulk: "Bulk",

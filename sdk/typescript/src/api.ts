@@ -968,7 +968,9 @@ export type BulkVerb =
    * RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
    * their end, REMOVE.
    */
-  | "BULK_VERB_RETRY";
+  | "BULK_VERB_RETRY"
+  /** Repair by the processor, with args. Only for processes. */
+  | "BULK_VERB_REPAIR";
 
 /** ChangeKind is the kind of a change. */
 export type ChangeKind =
@@ -2181,6 +2183,8 @@ export interface Bulk {
   sampleProcessIds?: string[];
   /** "" for processes; "job" or "flow" if its IDs are those of jobs or runs */
   kind?: string;
+  /** of REPAIR */
+  args?: Payload;
 }
 
 export interface BulkFailure {
@@ -2205,6 +2209,8 @@ export interface StartBulkRequest {
   idempotencyKey?: string;
   /** What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs. */
   kind?: string;
+  /** Args of REPAIR, for each processor. They are also in the metadata of the bulk's process. */
+  args?: Payload;
 }
 
 export interface StartBulkResponse {
@@ -4823,6 +4829,10 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     failed: "int64",
     skipped: "int64",
     expected: "int64",
+    args: "bytes",
+  },
+  StartBulkRequest: {
+    args: "bytes",
   },
   StartBulkResponse: {
     bulk: "Bulk",

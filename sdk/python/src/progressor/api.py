@@ -231,6 +231,8 @@ BulkVerb = Literal[
     # RetryJob or RetryRun, only for jobs and runs. Jobs and runs support RETRY, CANCEL and, after
     # their end, REMOVE.
     "BULK_VERB_RETRY",
+    # Repair by the processor, with args. Only for processes.
+    "BULK_VERB_REPAIR",
 ]
 
 #: ChangeKind is the kind of a change.
@@ -1411,6 +1413,8 @@ class Bulk(TypedDict, total=False):
     sample_process_ids: List[str]
     # "" for processes; "job" or "flow" if its IDs are those of jobs or runs
     kind: str
+    # of REPAIR
+    args: Payload
 
 
 class BulkFailure(TypedDict, total=False):
@@ -1433,6 +1437,8 @@ class StartBulkRequest(TypedDict, total=False):
     idempotency_key: str
     # What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
     kind: str
+    # Args of REPAIR, for each processor. They are also in the metadata of the bulk's process.
+    args: Payload
 
 
 class StartBulkResponse(TypedDict, total=False):
@@ -4712,9 +4718,9 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "AuditEntry": {"audit_id": "int64"},
     "ListAuditRequest": {},
     "ListAuditResponse": {"entries": "AuditEntry"},
-    "Bulk": {"matched": "int64", "done": "int64", "failed": "int64", "failures": "BulkFailure", "skipped": "int64", "expected": "int64"},
+    "Bulk": {"matched": "int64", "done": "int64", "failed": "int64", "failures": "BulkFailure", "skipped": "int64", "expected": "int64", "args": "bytes"},
     "BulkFailure": {},
-    "StartBulkRequest": {},
+    "StartBulkRequest": {"args": "bytes"},
     "StartBulkResponse": {"bulk": "Bulk"},
     "GetBulkRequest": {},
     "GetBulkResponse": {"bulk": "Bulk"},

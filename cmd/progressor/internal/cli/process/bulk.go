@@ -37,11 +37,13 @@ var bulkVerbs = map[string]progressorv1.BulkVerb{
 var bulkKinds = map[string]string{"process": "", "job": "job", "run": "flow"}
 
 type bulkStartCmd struct {
-	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove,retry" help:"repair (simple), suspend, resume, cancel or remove; with --kind: retry, cancel or remove."`
+	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove,retry" help:"repair (simple, unless there are args or steps), suspend, resume, cancel or remove; with --kind: retry, cancel or remove."`
 	NS     string `arg:"" name:"ns" help:"Namespace."`
 	Match  string `arg:"" name:"filter" help:"Filter, such as 'status = ERROR'. For all processes: 'process_id = \"*\"'. See docs/api.md."`
 
 	cli.ClientFlags
+	stepRepairFlags
+	Args           string  `placeholder:"JSON" help:"Let the processor of each process repair it, with these args."`
 	Kind           string  `enum:"process,job,run" default:"process" placeholder:"KIND" help:"What the filter selects: process, job or run. Default: ${default}."`
 	DryRun         bool    `help:"Count the matching processes, show the oldest, and change nothing."`
 	Rate           float64 `placeholder:"N" help:"Processes per second, 0.001 to 10000. Default: 100."`
@@ -56,12 +58,16 @@ with the name of the action does the same for one process. The engine runs the b
 node, from the oldest process to the newest one that existed at the start. Processes whose status
 does not allow the action are skipped.
 
+With --args, --skip-step, --set-step or --rewind, the processor of each process repairs it, as with
+progressor repair. A repair that is rejected or fails is a failure of the bulk.
+
 With --kind job or run, the filter is a filter of progressor job list or run list. The actions are
 retry, cancel and remove. Only ended jobs and runs can be removed. Without --kind, jobs, runs, crons
 and bulks are never included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
+    progressor bulk start repair orders 'status = ERROR AND detail = "step mail*"' --skip-step mail --dry-run
     progressor bulk start cancel demo 'metadata.tenant = acme AND status != COMPLETED' --rate 20
     progressor bulk start remove demo 'status = COMPLETED AND created_time < "2026-01-01T00:00:00Z"' --rate 1000
     progressor bulk start retry echo --kind job 'state = FAILED AND name = send' --dry-run
@@ -76,11 +82,15 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	if err := c.checkAction(); err != nil {
 		return err
 	}
+	verb, args, err := c.verb()
+	if err != nil {
+		return cli.UsageError(err)
+	}
 	ctx, cancel := a.Request()
 	defer cancel()
 	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, !c.DryRun)
 	resp, err := c.Client().StartBulk(ctx, &progressorv1.StartBulkRequest{
-		Namespace: c.NS, Filter: c.Match, Kind: bulkKinds[c.Kind], Verb: bulkVerbs[c.Action], Rate: c.Rate,
+		Namespace: c.NS, Filter: c.Match, Kind: bulkKinds[c.Kind], Verb: verb, Args: args, Rate: c.Rate,
 		DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.Key,
 	})
 	if err != nil {
@@ -101,6 +111,24 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	_, err = fmt.Fprintf(a.Stdout, "\nprogress: progressor bulk get %s %s\n", output.ShellWord(b.GetNamespace()),
 		b.GetBulkId())
 	return err
+}
+
+// verb returns the verb of the action, and the args of a repair by the processors.
+func (c *bulkStartCmd) verb() (progressorv1.BulkVerb, []byte, error) {
+	args, err := c.stepArgs()
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case args != nil && c.Args != "":
+		return 0, nil, errors.New("--skip-step, --set-step and --rewind cannot be used with --args")
+	case args == nil && c.Args == "":
+		return bulkVerbs[c.Action], nil, nil
+	case c.Action != "repair":
+		return 0, nil, fmt.Errorf("%s has no args and no steps: only repair has", c.Action)
+	case args == nil:
+		args = []byte(c.Args)
+	}
+	return progressorv1.BulkVerb_BULK_VERB_REPAIR, args, nil
 }
 
 // checkAction rejects an action that the kind does not have.
@@ -208,6 +236,7 @@ func printBulk(a *cli.App, b *progressorv1.Bulk) error {
 	err := output.PrintFields(a.Stdout,
 		output.Field{"bulk", output.OneLine(b.GetNamespace() + " " + b.GetBulkId())},
 		output.Field{"action", bulkAction(b.GetVerb())},
+		output.Field{"args", output.OneLine(string(b.GetArgs()))},
 		output.Field{"kind", strings.ReplaceAll(b.GetKind(), "flow", "run")},
 		output.Field{"filter", output.OneLine(b.GetFilter())},
 		output.Field{"reason", output.OneLine(b.GetReason())},

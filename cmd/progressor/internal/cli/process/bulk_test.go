@@ -39,6 +39,11 @@ func TestBulkStart(t *testing.T) {
 		Namespace: "demo", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR, Rate: 12.5,
 		Reason: "why", IdempotencyKey: "key",
 	})
+	p.OK(t, "bulk", "start", "repair", "demo", "status = ERROR", "-k", "key", "--skip-step", "mail")
+	clitest.WantRequest(t, f.Last, &progressorv1.StartBulkRequest{
+		Namespace: "demo", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_REPAIR,
+		IdempotencyKey: "key", Args: []byte(`{"durable_repair":{"skip":["mail"]}}`),
+	})
 	clitest.WantLines(t, out, "bulk demo b-1", "action repair", "filter status = ERROR", `reason the books\nare back`,
 		"rate 100/s", "status RUNNING",
 		"expected 12,000", "done 0", "last process order-7", "started by kim", "progress: progressor bulk get demo b-1")

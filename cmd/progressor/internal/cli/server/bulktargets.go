@@ -38,21 +38,21 @@ func jobTarget(queue *jobs.Jobs) bulk.Target {
 		Verbs: map[progressorv1.BulkVerb]bulk.Verb{
 			progressorv1.BulkVerb_BULK_VERB_RETRY: {
 				Allowed: []string{"FAILED", "CANCELLED", "RETRYABLE"},
-				Do: func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+				Do: func(ctx context.Context, key process.Key, _ bulk.Options, by process.Actor) error {
 					_, err := queue.Retry(ctx, key, false, by)
 					return err
 				},
 			},
 			progressorv1.BulkVerb_BULK_VERB_CANCEL: {
 				Allowed: []string{"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED"},
-				Do: func(ctx context.Context, key process.Key, reason string, by process.Actor) error {
-					_, err := queue.Cancel(ctx, key, reason, by)
+				Do: func(ctx context.Context, key process.Key, o bulk.Options, by process.Actor) error {
+					_, err := queue.Cancel(ctx, key, o.Reason, by)
 					return err
 				},
 			},
 			progressorv1.BulkVerb_BULK_VERB_REMOVE: {
 				Allowed: []string{"SUCCEEDED", "FAILED", "CANCELLED"},
-				Do: func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+				Do: func(ctx context.Context, key process.Key, _ bulk.Options, by process.Actor) error {
 					return queue.Remove(ctx, key, by)
 				},
 			},
@@ -85,7 +85,7 @@ func runTarget(runs *flows.Flows) bulk.Target {
 		Verbs: map[progressorv1.BulkVerb]bulk.Verb{
 			progressorv1.BulkVerb_BULK_VERB_RETRY: {
 				Allowed: []string{"FAILED", "CANCELLED", "EXPIRED"},
-				Do: func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+				Do: func(ctx context.Context, key process.Key, _ bulk.Options, by process.Actor) error {
 					r := &progressorv1.RetryRunRequest{Namespace: key.Namespace, RunId: key.ProcessID}
 					_, err := runs.Retry(ctx, r, by)
 					return runStatus(key, err)
@@ -93,15 +93,17 @@ func runTarget(runs *flows.Flows) bulk.Target {
 			},
 			progressorv1.BulkVerb_BULK_VERB_CANCEL: {
 				Allowed: []string{"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING"},
-				Do: func(ctx context.Context, key process.Key, reason string, by process.Actor) error {
-					r := &progressorv1.CancelRunRequest{Namespace: key.Namespace, RunId: key.ProcessID, Reason: reason}
+				Do: func(ctx context.Context, key process.Key, o bulk.Options, by process.Actor) error {
+					r := &progressorv1.CancelRunRequest{
+						Namespace: key.Namespace, RunId: key.ProcessID, Reason: o.Reason,
+					}
 					_, err := runs.Cancel(ctx, r, by)
 					return runStatus(key, err)
 				},
 			},
 			progressorv1.BulkVerb_BULK_VERB_REMOVE: {
 				Allowed: []string{"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"},
-				Do: func(ctx context.Context, key process.Key, _ string, by process.Actor) error {
+				Do: func(ctx context.Context, key process.Key, _ bulk.Options, by process.Actor) error {
 					return runStatus(key, runs.Remove(ctx, key.Namespace, key.ProcessID, by))
 				},
 			},

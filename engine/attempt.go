@@ -157,6 +157,7 @@ func (e *Engine) conclude(
 ) *decision {
 	d := decide(attemptEnd{
 		claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind],
+		enqueue: e.enqueueMessage,
 	})
 	own.addTo(d)
 	return d

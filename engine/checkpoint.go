@@ -37,7 +37,7 @@ func newCheckpoint(c *storage.Claim, r *progressorv1.Result) (*storage.Completio
 		return nil, err
 	}
 	made := &storage.Completion{TaskAttempt: taskAttempt(c)}
-	if err := wire.Apply(made, wire.CleanResult(r)); err != nil {
+	if err := wire.Apply(made, wire.CleanResult(r), nil); err != nil {
 		return nil, &processor.BadResponseError{Err: err}
 	}
 	return made, nil

@@ -37,6 +37,8 @@ func targetOf(c *progressorv1.Command) string {
 		return c.Notify.GetNamespace()
 	case *progressorv1.Command_Cancel:
 		return c.Cancel.GetNamespace()
+	case *progressorv1.Command_Enqueue:
+		return c.Enqueue.GetNamespace()
 	}
 	return ""
 }

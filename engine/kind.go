@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // Kind describes processes of one kind, as stored in the column kind, or background work that has
@@ -60,9 +61,7 @@ type Kind struct {
 	Explain func(context.Context, *progressorv1.Process, *explain.State) error
 	// CheckNamespace validates the settings of a namespace that belong to the kind. It may be nil.
 	CheckNamespace func(*progressorv1.Namespace) error
-	// BeforeStarts is called before messages for a process are delivered, if its namespace has a
-	// fairness key. It may be nil.
-	BeforeStarts func(context.Context, process.Key) error
+	Starts         StartHooks
 	// Wake is called when the kind has something to check, such as the end of a member or a due
 	// time. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
@@ -76,6 +75,16 @@ type Kind struct {
 	ObserveNamespaces func([]storage.NamespaceState)
 
 	nameKey string // attribute for the name in spans
+}
+
+// StartHooks are functions of a kind for messages that start processes.
+type StartHooks struct {
+	// Before is called before messages for a process are delivered, if its namespace has a fairness
+	// key. It may be nil.
+	Before func(context.Context, process.Key) error
+	// Enqueue returns the message that enqueues the job of a command. It must not block. It is nil
+	// except for the kind of jobs.
+	Enqueue wire.EnqueueMessage
 }
 
 // Pause is the wait of a task whose processor was not reached.
@@ -119,7 +128,18 @@ func (e *Engine) checkByKinds(m *progressorv1.Namespace) error {
 	return nil
 }
 
-// beforeStarts calls BeforeStarts of all kinds if the namespace of a process has a fairness key.
+// enqueueMessage returns the message that enqueues the job of a command.
+func (e *Engine) enqueueMessage(r *progressorv1.EnqueueRequest) (storage.Message, error) {
+	for _, k := range e.kinds {
+		if k.Starts.Enqueue != nil {
+			return k.Starts.Enqueue(r)
+		}
+	}
+	return storage.Message{}, errors.New("this engine has no jobs")
+}
+
+// beforeStarts calls StartHooks.Before of all kinds if the namespace of a process has a fairness
+// key.
 func (e *Engine) beforeStarts(target process.Key) error {
 	if ns := e.registry.all()[target.Namespace]; ns == nil || ns.fairnessKey == "" {
 		return nil
@@ -127,10 +147,10 @@ func (e *Engine) beforeStarts(target process.Key) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	for _, k := range e.kinds {
-		if k.BeforeStarts == nil {
+		if k.Starts.Before == nil {
 			continue
 		}
-		if err := k.BeforeStarts(ctx, target); err != nil {
+		if err := k.Starts.Before(ctx, target); err != nil {
 			return err
 		}
 	}

@@ -153,6 +153,7 @@ func (e *Engine) EndLease(ctx context.Context, l *storage.Lease, a LeaseAnswer) 
 	}
 	end := attemptEnd{
 		claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID,
+		enqueue: e.enqueueMessage,
 	}
 	a.into(&end)
 	d := decide(end)

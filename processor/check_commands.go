@@ -23,15 +23,17 @@ func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 		case *progressorv1.Command_Start:
 			err = checkStart(field, c.Start)
 		case *progressorv1.Command_Notify:
-			if err = checkTarget(field, c.Notify.GetNamespace(), c.Notify.GetProcessId()); err == nil {
+			if err = checkTarget(field, "process_id", c.Notify.GetNamespace(), c.Notify.GetProcessId()); err == nil {
 				err = checkBytes(field+".args", c.Notify.GetArgs())
 			}
 		case *progressorv1.Command_Cancel:
-			if err = checkTarget(field, c.Cancel.GetNamespace(), c.Cancel.GetProcessId()); err == nil {
+			if err = checkTarget(field, "process_id", c.Cancel.GetNamespace(), c.Cancel.GetProcessId()); err == nil {
 				err = checkReason(field+".reason", c.Cancel.GetReason())
 			}
+		case *progressorv1.Command_Enqueue:
+			err = checkEnqueue(field, c.Enqueue)
 		default:
-			err = invalid(field, "must be a start, a notify or a cancel")
+			err = invalid(field, "must be a start, a notify, a cancel or an enqueue")
 		}
 		if err != nil {
 			return err
@@ -41,7 +43,7 @@ func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 }
 
 func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidError {
-	if err := checkTarget(field, c.GetNamespace(), c.GetProcessId()); err != nil {
+	if err := checkTarget(field, "process_id", c.GetNamespace(), c.GetProcessId()); err != nil {
 		return err
 	}
 	if err := checkMetadata(field+".metadata", c.GetMetadata()); err != nil {
@@ -57,16 +59,17 @@ func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidErro
 }
 
 // checkTarget accepts the same names as the client API, which excludes the engine's own processes.
-func checkTarget(field, namespace, processID string) *process.InvalidError {
+// idField is the name of the field with the ID.
+func checkTarget(field, idField, namespace, id string) *process.InvalidError {
 	switch {
-	case processID == "":
-		return invalid(field+".process_id", "must not be empty")
-	case len(processID) > process.MaxProcessIDBytes:
-		return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
-	case process.Own(processID):
-		return invalid(field+".process_id", `must not begin with "~": such IDs are reserved for the engine`)
-	case !storable(processID):
-		return invalid(field+".process_id", "must be valid UTF-8 without NUL")
+	case id == "":
+		return invalid(field+"."+idField, "must not be empty")
+	case len(id) > process.MaxProcessIDBytes:
+		return tooLarge(field+"."+idField, len(id), process.MaxProcessIDBytes)
+	case process.Own(id):
+		return invalid(field+"."+idField, `must not begin with "~": such IDs are reserved for the engine`)
+	case !storable(id):
+		return invalid(field+"."+idField, "must be valid UTF-8 without NUL")
 	case len(namespace) > process.MaxNamespaceBytes:
 		return tooLarge(field+".namespace", len(namespace), process.MaxNamespaceBytes)
 	case !namespacePattern.MatchString(namespace):

@@ -146,8 +146,8 @@ func (b *ResultBuilder) UnsetNamedTimer(name string) *ResultBuilder {
 	return b
 }
 
-// Command adds a message to another process (start, notify, cancel). The message is delivered
-// exactly once, right after the commit.
+// Command adds a message to another process (start, notify, cancel) or enqueues a job. The message
+// is delivered exactly once, right after the commit.
 func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	b.result.Commands = append(b.result.Commands, c)
 	return b
@@ -185,6 +185,12 @@ func (b *ResultBuilder) Cancel(namespace, processID, reason string) *ResultBuild
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{
 		Cancel: &progressorv1.CancelCommand{Namespace: namespace, ProcessId: processID, Reason: reason},
 	}})
+}
+
+// Enqueue enqueues a job exactly once, unless a process with its ID exists. An empty namespace
+// means that of this process.
+func (b *ResultBuilder) Enqueue(job *progressorv1.EnqueueCommand) *ResultBuilder {
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Enqueue{Enqueue: job}})
 }
 
 func (b *ResultBuilder) json(what string, v any) []byte {

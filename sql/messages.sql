@@ -43,7 +43,8 @@ RETURNING namespace, process_id;
 -- NotifyParents sends the messages to parents of processes that have ended, are in ERROR or are
 -- being removed. It runs after the change and reads the current state, so it needs no token. If
 -- nothing has ended, or the parent was already notified, nothing happens. It sends the responses of
--- task_ids. A task ID of 0 means that there is no response. It returns the parents.
+-- task_ids. A task ID of 0 means that there is no response. The response of a job is its kept
+-- result. It returns the parents.
 -- name: NotifyParents :many
 WITH ended AS MATERIALIZED (
   SELECT p.namespace, p.process_id, item.task_id
@@ -81,7 +82,8 @@ SELECT notified_parents.parent_namespace, notified_parents.parent_process_id, 'c
                                                 ELSE 'UNSPECIFIED'
                                               END,
                                             'response', translate(
-                                              encode(answer.response, 'base64'), E'\n', ''),
+                                              encode(coalesce(answer.response, job.result),
+                                                     'base64'), E'\n', ''),
                                             'detail', CASE
                                                         WHEN process.removed_time IS NULL
                                                           THEN process.detail
@@ -99,6 +101,14 @@ SELECT notified_parents.parent_namespace, notified_parents.parent_process_id, 'c
     WHERE p.namespace = notified_parents.namespace
       AND p.process_id = notified_parents.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT k.result
+      FROM jobs k
+     WHERE k.namespace = notified_parents.namespace
+       AND k.process_id = notified_parents.process_id
+       AND process.status = 'COMPLETED'
+       AND process.removed_time IS NULL
+     LIMIT 1) job ON true
   LEFT JOIN LATERAL (
     SELECT t.response, t.rejection
       FROM tasks t

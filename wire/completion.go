@@ -17,7 +17,7 @@ import (
 
 // Apply writes a result to c: what to store, and whether the process continues, ends or is removed.
 // A nil result is an empty one. If Apply returns an error, c is incomplete.
-func Apply(c *storage.Completion, r *progressorv1.Result) error {
+func Apply(c *storage.Completion, r *progressorv1.Result, enqueue EnqueueMessage) error {
 	if r == nil {
 		r = &progressorv1.Result{}
 	}
@@ -50,7 +50,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	}
 	c.UnsetNames = r.GetUnsetNamedTimers()
 	c.RestartHistory = r.GetRestartHistory()
-	c.Messages, err = messages(c.Key, r.GetCommands())
+	c.Messages, err = messages(c.Key, r.GetCommands(), enqueue)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -12,9 +13,11 @@ import (
 
 // messages converts the commands of a result to messages. The default of a command's namespace is
 // the namespace of the sender.
-func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.Message, error) {
+func messages(
+	sender process.Key, commands []*progressorv1.Command, enqueue EnqueueMessage,
+) ([]storage.Message, error) {
 	var list []storage.Message
-	for _, command := range commands {
+	for n, command := range commands {
 		m := storage.Message{}
 		switch c := command.GetCommand().(type) {
 		case *progressorv1.Command_Start:
@@ -39,11 +42,32 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 			m.Kind, m.Target = storage.MessageCancel,
 				process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
 			m.Reason = c.Cancel.GetReason()
+		case *progressorv1.Command_Enqueue:
+			var err error
+			if m, err = jobMessage(sender, c.Enqueue, enqueue); err != nil {
+				return nil, fmt.Errorf("commands[%d].enqueue: %w", n, err)
+			}
 		}
 		m.Target.Namespace = cmp.Or(m.Target.Namespace, sender.Namespace)
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// EnqueueMessage returns the message that enqueues a job of a command.
+type EnqueueMessage func(*progressorv1.EnqueueRequest) (storage.Message, error)
+
+// jobMessage returns the message of a command that enqueues a job.
+func jobMessage(
+	sender process.Key, c *progressorv1.EnqueueCommand, enqueue EnqueueMessage,
+) (storage.Message, error) {
+	m, err := enqueue(&progressorv1.EnqueueRequest{
+		Namespace: cmp.Or(c.GetNamespace(), sender.Namespace), JobId: c.GetJobId(), Name: c.GetName(),
+		Args: c.GetArgs(), Options: c.GetOptions(),
+	})
+	m.Plain = false // StartSteps starts only jobs of steps
+	m.NotifyParentArgs = c.GetNotifyParentArgs()
+	return m, err
 }
 
 // childEnd decodes the column child. It returns nil for NULL.

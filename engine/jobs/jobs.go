@@ -52,7 +52,7 @@ func (q *Jobs) Kind() engine.Kind {
 		Expire: q.expire,
 		Run:    q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit,
 		Stored: q.stored, Explain: q.explain,
-		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
+		CheckNamespace: CheckFairnessKey, Starts: engine.StartHooks{Before: q.keyStarts, Enqueue: q.message},
 	}
 }
 
@@ -242,6 +242,15 @@ func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob
 		q.AddKeys(j)
 	}
 	return j, err
+}
+
+// message returns the message that enqueues the job of a command.
+func (q *Jobs) message(r *progressorv1.EnqueueRequest) (storage.Message, error) {
+	j, err := q.NewJob("", r)
+	if err := cmp.Or(err, checkTimes("", r.GetOptions())); err != nil {
+		return storage.Message{}, err
+	}
+	return j.Message()
 }
 
 // AddKeys adds the keys that a job needs to run and its fairness key, as this node knows the

@@ -281,12 +281,16 @@ func TestTargets(t *testing.T) {
 	}
 	cancel := complete(&progressorv1.Command{Command: &progressorv1.Command_Cancel{
 		Cancel: &progressorv1.CancelCommand{Namespace: "other", ProcessId: "p"}}})
+	enqueue := complete(&progressorv1.Command{Command: &progressorv1.Command_Enqueue{
+		Enqueue: &progressorv1.EnqueueCommand{Namespace: "other", JobId: "j"}}})
 	for _, c := range []struct {
 		name      string
 		principal *auth.Principal
 		request   proto.Message
 		want      string
 	}{
+		{"enqueue", worker, enqueue, "CompleteBatch needs the permission job.enqueue in namespace other"},
+		{"enqueue with a grant", both, enqueue, ""},
 		{"no namespace", worker, start(""), ""},
 		{"own namespace", worker, start("own"), ""},
 		{"another one", worker, start("other"), "CompleteBatch needs the permission process.call in namespace other"},

@@ -21,7 +21,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 		"ProcessAction.metadata", "CheckpointRequest.metadata", "Progress.summary", "Progress.details",
 	},
 	"1 MiB of JSON": {
-		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result",
+		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result", "EnqueueCommand.args",
 		"StartRunRequest.payload", "RepeatRunRequest.payload",
 		"CompleteStepRequest.result", "SkipStepRequest.result",
 	},

@@ -302,7 +302,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-confuses-children", breaks: "the end of a child of an earlier history is ignored",
-		file: "processor/durable/child.go", old: "|| childOf(e) != (", planted: "|| e.Name == \"x\" && childOf(e) != (",
+		file: "processor/durable/child.go", old: "|| childOf(e).key() != ended ||", planted: "||",
 		packages: "./processor/durable", run: "TestChildAfterRestart",
 	},
 	{
@@ -353,5 +353,40 @@ var durableMutants = []mutant{
 		name: "durabletest-kills-nothing", breaks: "KillEverywhere finds what depends on the attempt",
 		file: "processor/durable/durabletest/kill.go", old: "len(r.results) == r.kill", planted: "r.kill < 0",
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",
+	},
+	{
+		name: "durable-reads-results-of-jobs", breaks: "the result of a job is no rejection",
+		file: "processor/durable/child.go", old: "if !isJob && bytes.HasPrefix(", planted: "if bytes.HasPrefix(",
+		packages: "./processor/durable", run: "TestJob$",
+	},
+	{
+		name: "durable-drops-results-of-jobs", breaks: "a function gets the result of its job",
+		file: "processor/durable/job.go", old: "o.command.Options.KeepResult = true", planted: "_ = o.command.Options",
+		packages: "./processor/durable", run: "TestJob$",
+	},
+	{
+		name: "parents-miss-results-of-jobs", breaks: "a parent gets the result of its job",
+		file: "sql/messages.sql", old: "coalesce(answer.response, job.result)", planted: "coalesce(answer.response)",
+		packages: "./engine/jobs", run: "TestEnqueueCommand$",
+	},
+	{
+		name: "enqueue-command-to-any-namespace", breaks: "command_namespaces applies to jobs",
+		file: "engine/commands.go", old: "return c.Enqueue.GetNamespace()", planted: `return ""`,
+		packages: "./engine/jobs", run: "TestEnqueueCommandIsChecked",
+	},
+	{
+		name: "enqueue-command-with-a-unique-key", breaks: "a parent does not wait for a job that is not enqueued",
+		file: "processor/check_enqueue.go", old: "case o.GetUnique() != nil:", planted: "case false:",
+		packages: "./processor", run: "TestCheckEnqueue",
+	},
+	{
+		name: "enqueue-command-unchecked", breaks: "a command has the checks of Enqueue",
+		file: "engine/jobs/jobs.go", old: "cmp.Or(err, checkTimes(\"\", r.GetOptions()))", planted: "err",
+		packages: "./engine/jobs", run: "TestEnqueueCommandIsChecked",
+	},
+	{
+		name: "enqueue-command-of-workers-lost", breaks: "the result of a worker enqueues jobs",
+		file: "engine/leased_attempt.go", old: "enqueue: e.enqueueMessage,", planted: "",
+		packages: "./engine/jobs", run: "TestEnqueueCommandOfWorker",
 	},
 }

@@ -16,25 +16,44 @@ import (
 )
 
 // ChildOption configures Child.
-type ChildOption func(*childOptions)
+type ChildOption interface{ setChild(*childOptions) }
 
 type childOptions struct{ namespace string }
 
-// In sets the namespace of a child. Its processor or its workers run the child. The default is the
-// namespace of the function, whose processor is the function.
-func In(namespace string) ChildOption { return func(o *childOptions) { o.namespace = namespace } }
+// InOption is the namespace of a child or a job.
+type InOption struct{ namespace string }
 
-// Future is a child process that Child has started. Its end can be a source of First.
+// In sets the namespace of a child or a job. Its processor or its workers run it. The default is
+// the namespace of the function, whose processor is the function.
+func In(namespace string) InOption { return InOption{namespace} }
+
+func (in InOption) setChild(o *childOptions) { o.namespace = in.namespace }
+
+// Future is a child process that Child has started, or a job that Job has enqueued. Its end can be
+// a source of First.
 type Future[Out any] struct {
 	branch *branch
 	name   string
 	child  childKey
 }
 
-// childKey is the value of the entry of a child.
+// childKey is the value of the entry of a child or a job.
 type childKey struct {
 	Namespace string `json:"namespace"`
 	ProcessID string `json:"process_id"`
+	IsJob     bool   `json:"job,omitempty"`
+}
+
+func (c childKey) key() process.Key {
+	return process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
+}
+
+// kind returns "child" or "job", for messages.
+func (c childKey) kind() string {
+	if c.IsJob {
+		return "job"
+	}
+	return "child"
 }
 
 // Child starts a process with the args as JSON and does not wait for it. The child may be a durable
@@ -55,32 +74,51 @@ func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future
 	}
 	var o childOptions
 	for _, opt := range opts {
-		opt(&o)
+		opt.setChild(&o)
 	}
 	text, err := encode(args)
 	if err != nil {
 		b.owner.misuse("the args of child %s: the value %s", full, err)
 	}
-	parent := b.owner.request.GetProcess()
-	child := childKey{cmp.Or(o.namespace, parent.GetNamespace()),
-		fmt.Sprintf("%s/%s~%d", parent.GetProcessId(), full, b.owner.journal.origin)}
-	reported, _ := json.Marshal(full) // strings can be encoded
-	started, _ := json.Marshal(child)
-	b.send(entry{Kind: kindChild, Name: full, Value: started}, &progressorv1.Command{
+	child := b.owner.newChild(o.namespace, full)
+	b.begin(full, child, &progressorv1.Command{
 		Command: &progressorv1.Command_Start{Start: &progressorv1.StartCommand{
-			Namespace: b.owner.targetOf(child), ProcessId: child.ProcessID, Args: text, NotifyParentArgs: reported,
+			Namespace: b.owner.targetOf(child), ProcessId: child.ProcessID, Args: text,
+			NotifyParentArgs: reported(full),
 		}},
 	})
 	return &Future[Out]{b, full, child}
 }
 
-// Process returns the namespace and the ID of the child.
-func (f *Future[Out]) Process() process.Key { return process.Key(f.child) }
+// newChild returns the key of a child with a full name. namespace is "" for that of the function.
+func (r *run) newChild(namespace, full string) childKey {
+	parent := r.request.GetProcess()
+	return childKey{
+		Namespace: cmp.Or(namespace, parent.GetNamespace()),
+		ProcessID: fmt.Sprintf("%s/%s~%d", parent.GetProcessId(), full, r.journal.origin),
+	}
+}
+
+// reported returns the args with which the end of a child is reported: its full name.
+func reported(full string) []byte {
+	text, _ := json.Marshal(full) // strings can be encoded
+	return text
+}
+
+// begin records a child and sends the command that starts it.
+func (b *branch) begin(full string, child childKey, command *progressorv1.Command) {
+	started, _ := json.Marshal(child) // strings can be encoded
+	b.send(child.kind(), entry{Kind: kindChild, Name: full, Value: started}, command)
+}
+
+// Process returns the namespace and the ID of the child or the job.
+func (f *Future[Out]) Process() process.Key { return f.child.key() }
 
 // Get waits until the child has ended for the first time, and returns its response, decoded from
 // JSON, or the zero value if the response is empty. It returns a *StepError if the child was
 // rejected, is in ERROR, or was cancelled or removed. If the child is a durable function that
-// returned a rejection, the error has its reason, and Rejected is true.
+// returned a rejection, the error has its reason, and Rejected is true. The response of a job is
+// its result. If a job has no attempts left, it is in ERROR.
 func (f *Future[Out]) Get() (Out, error) {
 	b := f.branch
 	b.enter()
@@ -89,10 +127,10 @@ func (f *Future[Out]) Get() (Out, error) {
 	if e.Error != nil {
 		var zero Out
 		failed := *e.Error
-		failed.Message = fmt.Sprintf("child %s: %s", f.name, failed.Message)
+		failed.Message = fmt.Sprintf("%s %s: %s", f.child.kind(), f.name, failed.Message)
 		return zero, &failed
 	}
-	return decode[Out](b, "the response of child "+f.name, e.Value), nil
+	return decode[Out](b, "the response of "+f.child.kind()+" "+f.name, e.Value), nil
 }
 
 // Cancel asks the child to end, as CancelProcess does, and does not wait. Nothing happens if the
@@ -101,7 +139,7 @@ func (f *Future[Out]) Cancel(reason string) {
 	b := f.branch
 	b.enter()
 	if j := b.owner.journal; !j.has(kindEnded, f.name) && !j.has(kindCancel, f.name) {
-		b.send(entry{Kind: kindCancel, Name: f.name}, b.owner.cancelOf(f.child, reason))
+		b.send(f.child.kind(), entry{Kind: kindCancel, Name: f.name}, b.owner.cancelOf(f.child, reason))
 	}
 }
 
@@ -133,7 +171,7 @@ func (r *run) cancelOf(c childKey, reason string) *progressorv1.Command {
 
 // send adds an entry to the journal and a command to the result that stores it. A function that has
 // failed or is cancelled does not continue here.
-func (b *branch) send(e entry, command *progressorv1.Command) {
+func (b *branch) send(kind string, e entry, command *progressorv1.Command) {
 	r := b.owner
 	response, err := processor.Result().Command(command).Done()
 	if err == nil {
@@ -143,7 +181,7 @@ func (b *branch) send(e entry, command *progressorv1.Command) {
 		err = bad
 	}
 	if err != nil {
-		r.misuse("child %s: %s", e.Name, err)
+		r.misuse("%s %s: %s", kind, e.Name, err)
 	}
 	b.await(&wait{flush: true, ready: func() bool {
 		return r.request.GetType() != progressorv1.TaskType_TASK_TYPE_CANCEL && r.journal.ended() == nil &&
@@ -160,20 +198,22 @@ func (t *task) childEnded() (*progressorv1.ProcessResponse, error) {
 	var name string
 	_ = json.Unmarshal(t.request.GetArgs(), &name) // args of others are not the name of a child
 	e, ok := t.journal.find(kindChild, name)
-	if !ok || childOf(e) != (childKey{end.GetNamespace(), end.GetProcessId()}) || t.journal.has(kindEnded, name) {
+	ended := process.Key{Namespace: end.GetNamespace(), ProcessID: end.GetProcessId()}
+	if !ok || childOf(e).key() != ended || t.journal.has(kindEnded, name) {
 		return nil, processor.Reject(processor.ReasonNotHandled, "the function does not wait for the process %s/%s",
 			end.GetNamespace(), end.GetProcessId())
 	}
-	value, failed := outcomeOf(end)
+	value, failed := outcomeOf(end, childOf(e).IsJob)
 	t.journal.add(entry{Kind: kindEnded, Name: name, Value: value, Error: failed})
 	return t.advanceAndFinish(nil)
 }
 
-// outcomeOf returns the response of a child, or its error.
-func outcomeOf(end *progressorv1.ChildEnd) (json.RawMessage, *StepError) {
+// outcomeOf returns the response of a child, or its error. Only the response of a process may be a
+// rejection, because the result of a job can be any value.
+func outcomeOf(end *progressorv1.ChildEnd, isJob bool) (json.RawMessage, *StepError) {
 	switch end.GetStatus() {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
-		return valueOf(end.GetResponse())
+		return valueOf(end.GetResponse(), isJob)
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		return nil, &StepError{Reason: ReasonChildCancelled, Message: "the process was cancelled"}
 	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
@@ -187,14 +227,14 @@ func outcomeOf(end *progressorv1.ChildEnd) (json.RawMessage, *StepError) {
 		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
 	}
 	if len(end.GetResponse()) > 0 { // the result that removed it
-		return valueOf(end.GetResponse())
+		return valueOf(end.GetResponse(), isJob)
 	}
 	return nil, &StepError{Reason: ReasonChildRemoved, Message: "the process was removed"}
 }
 
 // valueOf returns the value or the rejection in a response.
-func valueOf(response []byte) (json.RawMessage, *StepError) {
-	if bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
+func valueOf(response []byte, isJob bool) (json.RawMessage, *StepError) {
+	if !isJob && bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
 		if e, err := parseEntry(response); err == nil && e.Error != nil && e.Error.Rejected {
 			return nil, &StepError{Reason: cut(e.Error.Reason), Message: cut(e.Error.Message), Rejected: true}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
@@ -33,7 +34,7 @@ func family(t *testing.T, parent, child processor.Processor) *enginetest.Node {
 		}
 		return resp, err
 	}))
-	n.Put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"kids", "pull"},
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"kids", "pull", "images"},
 		RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(20 * time.Millisecond)}})
 	n.Put(t, &progressorv1.Namespace{Namespace: "kids"})
 	n.Put(t, enginetest.Pull("pull"))
@@ -116,4 +117,33 @@ func TestEngineCancelsChildren(t *testing.T) {
 	}
 	stored(t, n, cancelled)
 	enginetest.Eventually(t, 20*time.Second, "the child is cancelled", is("CANCELLED"))
+}
+
+// On PostgreSQL, workers run the jobs of a function, and their results reach it.
+func TestEngineJobs(t *testing.T) {
+	t.Parallel()
+	n := family(t, durable.Func("gallery", gallery), nil)
+	n.Put(t, enginetest.Pull("images"))
+	if _, err := n.Start(t.Context(), engine.StartParams{
+		Key: key, Args: []byte(`{"pictures": ["a.png", "b.png"]}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		leases, err := n.Poll(t.Context(), pull.PollParams{
+			Namespaces: []string{"images"}, WorkerID: "w", JobNames: []string{"resize"}, Max: 1, Wait: 20 * time.Second,
+		})
+		if err != nil || len(leases) != 1 {
+			t.Fatal(leases, err)
+		}
+		result := &progressorv1.Result{JobResult: structpb.NewStringValue(
+			"small " + leases[0].GetRequest().GetJobArgs().GetStringValue())}
+		if err := n.CompleteLease(t.Context(), leases[0].GetLeaseToken(), engine.LeaseAnswer{
+			Response: &response{Outcome: &progressorv1.ProcessResponse_Result{Result: result}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := stored(t, n, progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED)
+	check(t, "end", lastEvent(p), `{"k":"end","n":"gallery","v":{"previews":["small a.png","small b.png"]}}`)
 }

@@ -25,7 +25,7 @@ var key = process.Key{Namespace: "ns", ProcessID: "p"}
 // node starts an engine whose failed tasks are retried soon.
 func node(t *testing.T, dsn string, p processor.Processor) *enginetest.Node {
 	t.Helper()
-	n := enginetest.Start(t, dsn, p)
+	n := enginetest.Start(t, dsn, p, enginetest.Kinds)
 	n.Put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 3,
 	}})

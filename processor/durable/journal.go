@@ -25,7 +25,7 @@ const (
 	kindEnd     = "end"     // the function returned a value
 	kindFail    = "fail"    // the function returned an error
 	kindUndo    = "undo"    // a step was undone
-	kindChild   = "child"   // a child was started; the value is its namespace and ID
+	kindChild   = "child"   // a child or a job was started; the value is its childKey
 	kindEnded   = "ended"   // a child ended with a response or an error
 	kindCancel  = "cancel"  // a child was asked to end
 	kindRepair  = "repair"  // an operator has repaired the function by step

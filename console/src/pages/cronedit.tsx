@@ -6,7 +6,7 @@ import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpa
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
 import { ErrorDetail_Reason } from "../gen/progressor/v1/process_pb";
-import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/worker_pb";
+import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/job_options_pb";
 import { exactJSON, valueOf, plainValue } from "../value";
 import { bytesOf, PayloadInput } from "../payload";
 import { go } from "../router";

@@ -11,8 +11,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EndChild completes a child of durable.Child with this response. name is its name in the journal,
-// as in "parcel[1]/label". The action fails if the function has not started the child.
+// EndChild completes a child of durable.Child with this response, or a job of durable.Job with this
+// result. name is its name in the journal, as in "parcel[1]/label". The action fails if the
+// function has not started it.
 func EndChild(name string, response any) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		text, err := json.Marshal(response)
@@ -25,7 +26,7 @@ func EndChild(name string, response any) Action {
 	}
 }
 
-// FailChild is EndChild for a child that goes to ERROR, with the detail of its process.
+// FailChild is EndChild for a child or a job that goes to ERROR, with the detail of its process.
 func FailChild(name, detail string) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		return endChild(ctx, p, name, &progressorv1.ChildEnd{
@@ -37,16 +38,25 @@ func FailChild(name, detail string) Action {
 // endChild reports an end of the newest child with this name.
 func endChild(ctx context.Context, p *processortest.Process, name string, end *progressorv1.ChildEnd) error {
 	for _, command := range slices.Backward(p.Commands()) {
-		start := command.GetStart()
+		namespace, id, args := startedBy(command)
 		var started string
-		if start == nil || json.Unmarshal(start.GetNotifyParentArgs(), &started) != nil || started != name {
+		if json.Unmarshal(args, &started) != nil || started != name {
 			continue
 		}
-		end.Namespace = cmp.Or(start.GetNamespace(), p.Snapshot().GetNamespace())
-		end.ProcessId = start.GetProcessId()
-		return p.ChildEnded(ctx, end, start.GetNotifyParentArgs())
+		end.Namespace, end.ProcessId = cmp.Or(namespace, p.Snapshot().GetNamespace()), id
+		return p.ChildEnded(ctx, end, args)
 	}
 	return fmt.Errorf("the function has not started the child %s", name)
+}
+
+// startedBy returns the process that a command starts and how its end is reported. args is nil if
+// it is not reported.
+func startedBy(command *progressorv1.Command) (namespace, id string, args []byte) {
+	if job := command.GetEnqueue(); job != nil {
+		return job.GetNamespace(), job.GetJobId(), job.GetNotifyParentArgs()
+	}
+	start := command.GetStart()
+	return start.GetNamespace(), start.GetProcessId(), start.GetNotifyParentArgs()
 }
 
 // sent describes the commands of a function. Those of concurrent branches have no order.
@@ -57,6 +67,9 @@ func sent(p *processortest.Process) []string {
 		case *progressorv1.Command_Start:
 			list = append(list, fmt.Sprintf("start %s %s %s", c.Start.GetNamespace(), c.Start.GetProcessId(),
 				c.Start.GetArgs()))
+		case *progressorv1.Command_Enqueue:
+			list = append(list, fmt.Sprintf("enqueue %s %s %s %v %v", c.Enqueue.GetNamespace(), c.Enqueue.GetJobId(),
+				c.Enqueue.GetName(), c.Enqueue.GetArgs().AsInterface(), c.Enqueue.GetOptions()))
 		case *progressorv1.Command_Notify:
 			list = append(list, fmt.Sprintf("notify %s %s", c.Notify.GetNamespace(), c.Notify.GetProcessId()))
 		case *progressorv1.Command_Cancel:

@@ -3371,7 +3371,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1dprogressor/v1/namespace.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\a\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x18progressor/v1/flow.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1dprogressor/v1/namespace.proto\"\xe4\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3885,8 +3885,8 @@ func file_progressor_v1_cron_proto_init() {
 	}
 	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_flow_proto_init()
+	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_namespace_proto_init()
-	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_cron_proto_msgTypes[5].OneofWrappers = []any{
 		(*CronTarget_StartProcess)(nil),
 		(*CronTarget_EnqueueJob)(nil),

@@ -4811,7 +4811,7 @@ var File_progressor_v1_flow_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
+	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
 	"\bTemplate\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
 	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12\x18\n" +
@@ -5527,6 +5527,7 @@ func file_progressor_v1_flow_proto_init() {
 		return
 	}
 	file_progressor_v1_auth_proto_init()
+	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_flow_proto_msgTypes[0].OneofWrappers = []any{}

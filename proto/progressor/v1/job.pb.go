@@ -2090,7 +2090,7 @@ var File_progressor_v1_job_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\x02\n" +
+	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\x02\n" +
 	"\x0eEnqueueRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
 	"\x06job_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05jobId\x12\x1e\n" +
@@ -2419,6 +2419,7 @@ func file_progressor_v1_job_proto_init() {
 		return
 	}
 	file_progressor_v1_auth_proto_init()
+	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_worker_proto_init()
 	type x struct{}

@@ -290,7 +290,7 @@ type ChildEnd struct {
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
 	Status        ProcessStatus `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
-	Response      []byte        `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"` // the response of its last task
+	Response      []byte        `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"` // the response of its last task; for a job, its result if it is kept, as JSON
 	Detail        string        `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -837,6 +837,7 @@ type Command struct {
 	//	*Command_Start
 	//	*Command_Notify
 	//	*Command_Cancel
+	//	*Command_Enqueue
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -906,6 +907,15 @@ func (x *Command) GetCancel() *CancelCommand {
 	return nil
 }
 
+func (x *Command) GetEnqueue() *EnqueueCommand {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Enqueue); ok {
+			return x.Enqueue
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -922,11 +932,17 @@ type Command_Cancel struct {
 	Cancel *CancelCommand `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
 }
 
+type Command_Enqueue struct {
+	Enqueue *EnqueueCommand `protobuf:"bytes,4,opt,name=enqueue,proto3,oneof"`
+}
+
 func (*Command_Start) isCommand_Command() {}
 
 func (*Command_Notify) isCommand_Command() {}
 
 func (*Command_Cancel) isCommand_Command() {}
+
+func (*Command_Enqueue) isCommand_Command() {}
 
 type StartCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1134,11 +1150,98 @@ func (x *CancelCommand) GetReason() string {
 	return ""
 }
 
+// EnqueueCommand enqueues a job with this ID, unless a process with the ID exists.
+type EnqueueCommand struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Args      *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
+	Options   *JobOptions            `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"` // must not have unique: the job_id is unique
+	// When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
+	// contains the result of the job if options.keep_result is set and one worker ran the job.
+	NotifyParentArgs []byte `protobuf:"bytes,6,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *EnqueueCommand) Reset() {
+	*x = EnqueueCommand{}
+	mi := &file_progressor_v1_processor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnqueueCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnqueueCommand) ProtoMessage() {}
+
+func (x *EnqueueCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_processor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnqueueCommand.ProtoReflect.Descriptor instead.
+func (*EnqueueCommand) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *EnqueueCommand) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EnqueueCommand) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *EnqueueCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EnqueueCommand) GetArgs() *structpb.Value {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *EnqueueCommand) GetOptions() *JobOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *EnqueueCommand) GetNotifyParentArgs() []byte {
+	if x != nil {
+		return x.NotifyParentArgs
+	}
+	return nil
+}
+
 var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1203,11 +1306,12 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"UnsetTimer\"\b\n" +
 	"\x06Remove\"\n" +
 	"\n" +
-	"\bComplete\"\xc0\x01\n" +
+	"\bComplete\"\xfb\x01\n" +
 	"\aCommand\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1b.progressor.v1.StartCommandH\x00R\x05start\x126\n" +
 	"\x06notify\x18\x02 \x01(\v2\x1c.progressor.v1.NotifyCommandH\x00R\x06notify\x126\n" +
-	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancelB\x10\n" +
+	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancel\x129\n" +
+	"\aenqueue\x18\x04 \x01(\v2\x1d.progressor.v1.EnqueueCommandH\x00R\aenqueueB\x10\n" +
 	"\acommand\x12\x05\xbaH\x02\b\x01\"\xf3\x02\n" +
 	"\fStartCommand\x12A\n" +
 	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12)\n" +
@@ -1231,7 +1335,17 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason2\\\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"\xcc\x02\n" +
+	"\x0eEnqueueCommand\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x05R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
+	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
+	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12<\n" +
+	"\x12notify_parent_args\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
+	"\x13_notify_parent_args2\\\n" +
 	"\x10ProcessorService\x12H\n" +
 	"\aProcess\x12\x1d.progressor.v1.ProcessRequest\x1a\x1e.progressor.v1.ProcessResponseB\xc2\x01\n" +
 	"\x11com.progressor.v1B\x0eProcessorProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
@@ -1248,7 +1362,7 @@ func file_progressor_v1_processor_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_processor_proto_rawDescData
 }
 
-var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_progressor_v1_processor_proto_goTypes = []any{
 	(*ProcessRequest)(nil),        // 0: progressor.v1.ProcessRequest
 	(*ProcessResponse)(nil),       // 1: progressor.v1.ProcessResponse
@@ -1263,52 +1377,57 @@ var file_progressor_v1_processor_proto_goTypes = []any{
 	(*StartCommand)(nil),          // 10: progressor.v1.StartCommand
 	(*NotifyCommand)(nil),         // 11: progressor.v1.NotifyCommand
 	(*CancelCommand)(nil),         // 12: progressor.v1.CancelCommand
-	(TaskType)(0),                 // 13: progressor.v1.TaskType
-	(*Process)(nil),               // 14: progressor.v1.Process
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 16: google.protobuf.Value
-	(*Rejection)(nil),             // 17: progressor.v1.Rejection
-	(*Failure)(nil),               // 18: progressor.v1.Failure
-	(ProcessStatus)(0),            // 19: progressor.v1.ProcessStatus
-	(*structpb.Struct)(nil),       // 20: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*EnqueueCommand)(nil),        // 13: progressor.v1.EnqueueCommand
+	(TaskType)(0),                 // 14: progressor.v1.TaskType
+	(*Process)(nil),               // 15: progressor.v1.Process
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 17: google.protobuf.Value
+	(*Rejection)(nil),             // 18: progressor.v1.Rejection
+	(*Failure)(nil),               // 19: progressor.v1.Failure
+	(ProcessStatus)(0),            // 20: progressor.v1.ProcessStatus
+	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*JobOptions)(nil),            // 23: progressor.v1.JobOptions
 }
 var file_progressor_v1_processor_proto_depIdxs = []int32{
-	13, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
-	14, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
-	15, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
-	15, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
-	16, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
+	14, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
+	15, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
+	16, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
+	16, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
+	17, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
 	2,  // 5: progressor.v1.ProcessRequest.child:type_name -> progressor.v1.ChildEnd
 	3,  // 6: progressor.v1.ProcessResponse.result:type_name -> progressor.v1.Result
-	17, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
-	18, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
-	19, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
+	18, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
+	19, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
+	20, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
 	4,  // 10: progressor.v1.Result.events:type_name -> progressor.v1.NewEvent
-	20, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
+	21, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
 	5,  // 12: progressor.v1.Result.set_timer:type_name -> progressor.v1.SetTimer
 	6,  // 13: progressor.v1.Result.unset_timer:type_name -> progressor.v1.UnsetTimer
 	7,  // 14: progressor.v1.Result.remove:type_name -> progressor.v1.Remove
 	8,  // 15: progressor.v1.Result.complete:type_name -> progressor.v1.Complete
 	5,  // 16: progressor.v1.Result.named_timers:type_name -> progressor.v1.SetTimer
 	9,  // 17: progressor.v1.Result.commands:type_name -> progressor.v1.Command
-	16, // 18: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
-	20, // 19: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
-	15, // 20: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
-	15, // 21: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
-	21, // 22: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
+	17, // 18: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
+	21, // 19: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
+	16, // 20: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
+	16, // 21: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
+	22, // 22: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
 	10, // 23: progressor.v1.Command.start:type_name -> progressor.v1.StartCommand
 	11, // 24: progressor.v1.Command.notify:type_name -> progressor.v1.NotifyCommand
 	12, // 25: progressor.v1.Command.cancel:type_name -> progressor.v1.CancelCommand
-	20, // 26: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
-	15, // 27: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 28: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
-	1,  // 29: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
-	29, // [29:30] is the sub-list for method output_type
-	28, // [28:29] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	13, // 26: progressor.v1.Command.enqueue:type_name -> progressor.v1.EnqueueCommand
+	21, // 27: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
+	16, // 28: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
+	17, // 29: progressor.v1.EnqueueCommand.args:type_name -> google.protobuf.Value
+	23, // 30: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
+	0,  // 31: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
+	1,  // 32: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
+	32, // [32:33] is the sub-list for method output_type
+	31, // [31:32] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_processor_proto_init() }
@@ -1317,6 +1436,7 @@ func file_progressor_v1_processor_proto_init() {
 		return
 	}
 	file_progressor_v1_auth_proto_init()
+	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_processor_proto_msgTypes[1].OneofWrappers = []any{
 		(*ProcessResponse_Result)(nil),
@@ -1337,15 +1457,17 @@ func file_progressor_v1_processor_proto_init() {
 		(*Command_Start)(nil),
 		(*Command_Notify)(nil),
 		(*Command_Cancel)(nil),
+		(*Command_Enqueue)(nil),
 	}
 	file_progressor_v1_processor_proto_msgTypes[10].OneofWrappers = []any{}
+	file_progressor_v1_processor_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_processor_proto_rawDesc), len(file_progressor_v1_processor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

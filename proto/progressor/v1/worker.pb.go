@@ -147,55 +147,6 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{1}
 }
 
-type UniqueScope int32
-
-const (
-	UniqueScope_UNIQUE_SCOPE_UNSPECIFIED UniqueScope = 0 // ACTIVE
-	UniqueScope_UNIQUE_SCOPE_ACTIVE      UniqueScope = 1 // until it ends, and for ttl after that
-	UniqueScope_UNIQUE_SCOPE_WAITING     UniqueScope = 2 // until it runs; one more job can wait while it runs
-)
-
-// Enum value maps for UniqueScope.
-var (
-	UniqueScope_name = map[int32]string{
-		0: "UNIQUE_SCOPE_UNSPECIFIED",
-		1: "UNIQUE_SCOPE_ACTIVE",
-		2: "UNIQUE_SCOPE_WAITING",
-	}
-	UniqueScope_value = map[string]int32{
-		"UNIQUE_SCOPE_UNSPECIFIED": 0,
-		"UNIQUE_SCOPE_ACTIVE":      1,
-		"UNIQUE_SCOPE_WAITING":     2,
-	}
-)
-
-func (x UniqueScope) Enum() *UniqueScope {
-	p := new(UniqueScope)
-	*p = x
-	return p
-}
-
-func (x UniqueScope) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (UniqueScope) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_worker_proto_enumTypes[2].Descriptor()
-}
-
-func (UniqueScope) Type() protoreflect.EnumType {
-	return &file_progressor_v1_worker_proto_enumTypes[2]
-}
-
-func (x UniqueScope) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use UniqueScope.Descriptor instead.
-func (UniqueScope) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{2}
-}
-
 type LeaseDirective_Directive int32
 
 const (
@@ -232,11 +183,11 @@ func (x LeaseDirective_Directive) String() string {
 }
 
 func (LeaseDirective_Directive) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_worker_proto_enumTypes[3].Descriptor()
+	return file_progressor_v1_worker_proto_enumTypes[2].Descriptor()
 }
 
 func (LeaseDirective_Directive) Type() protoreflect.EnumType {
-	return &file_progressor_v1_worker_proto_enumTypes[3]
+	return &file_progressor_v1_worker_proto_enumTypes[2]
 }
 
 func (x LeaseDirective_Directive) Number() protoreflect.EnumNumber {
@@ -2418,403 +2369,6 @@ func (x *Job) GetFairnessKey() string {
 	return ""
 }
 
-type JobOptions struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // jobs with a smaller number run first; default: 0
-	// Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
-	// lease, see max_takeovers.
-	MaxRetry int32    `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`
-	Backoff  *Backoff `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"` // default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-	// The time limit of one attempt. Default: 30 s.
-	Timeout    *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	KeepResult bool                 `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // if false, the result is dropped when the job ends
-	// How long a result is kept until it is fetched. Default: 1 h.
-	ResultTtl *durationpb.Duration   `protobuf:"bytes,6,opt,name=result_ttl,json=resultTtl,proto3" json:"result_ttl,omitempty"`
-	RunTime   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
-	Unique    *Unique                `protobuf:"bytes,8,opt,name=unique,proto3" json:"unique,omitempty"`
-	Tags      []string               `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
-	Workers   *WorkerGroup           `protobuf:"bytes,10,opt,name=workers,proto3" json:"workers,omitempty"`
-	Metadata  *structpb.Struct       `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Default: 30 s.
-	CancelGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`
-	// A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
-	// poll.
-	LeaseDuration *durationpb.Duration `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// How often the worker sends heartbeats: more than 0, at most half of lease_duration.
-	// Default: a third of the lease.
-	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// How many times another worker gets the job after a lost lease, without using up a retry. After
-	// that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
-	// ZOMBIE_POLICY_ERROR.
-	MaxTakeovers *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
-	// The first attempt must begin within this time after the run time: more than 0, at most 100
-	// years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
-	// Retries have no such limit. It cannot be combined with workers. Default: no limit.
-	StartDeadline *durationpb.Duration `protobuf:"bytes,16,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *JobOptions) Reset() {
-	*x = JobOptions{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JobOptions) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JobOptions) ProtoMessage() {}
-
-func (x *JobOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JobOptions.ProtoReflect.Descriptor instead.
-func (*JobOptions) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *JobOptions) GetPriority() int32 {
-	if x != nil {
-		return x.Priority
-	}
-	return 0
-}
-
-func (x *JobOptions) GetMaxRetry() int32 {
-	if x != nil {
-		return x.MaxRetry
-	}
-	return 0
-}
-
-func (x *JobOptions) GetBackoff() *Backoff {
-	if x != nil {
-		return x.Backoff
-	}
-	return nil
-}
-
-func (x *JobOptions) GetTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.Timeout
-	}
-	return nil
-}
-
-func (x *JobOptions) GetKeepResult() bool {
-	if x != nil {
-		return x.KeepResult
-	}
-	return false
-}
-
-func (x *JobOptions) GetResultTtl() *durationpb.Duration {
-	if x != nil {
-		return x.ResultTtl
-	}
-	return nil
-}
-
-func (x *JobOptions) GetRunTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.RunTime
-	}
-	return nil
-}
-
-func (x *JobOptions) GetUnique() *Unique {
-	if x != nil {
-		return x.Unique
-	}
-	return nil
-}
-
-func (x *JobOptions) GetTags() []string {
-	if x != nil {
-		return x.Tags
-	}
-	return nil
-}
-
-func (x *JobOptions) GetWorkers() *WorkerGroup {
-	if x != nil {
-		return x.Workers
-	}
-	return nil
-}
-
-func (x *JobOptions) GetMetadata() *structpb.Struct {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
-func (x *JobOptions) GetCancelGrace() *durationpb.Duration {
-	if x != nil {
-		return x.CancelGrace
-	}
-	return nil
-}
-
-func (x *JobOptions) GetLeaseDuration() *durationpb.Duration {
-	if x != nil {
-		return x.LeaseDuration
-	}
-	return nil
-}
-
-func (x *JobOptions) GetHeartbeatInterval() *durationpb.Duration {
-	if x != nil {
-		return x.HeartbeatInterval
-	}
-	return nil
-}
-
-func (x *JobOptions) GetMaxTakeovers() int32 {
-	if x != nil && x.MaxTakeovers != nil {
-		return *x.MaxTakeovers
-	}
-	return 0
-}
-
-func (x *JobOptions) GetStartDeadline() *durationpb.Duration {
-	if x != nil {
-		return x.StartDeadline
-	}
-	return nil
-}
-
-type Backoff struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Initial *durationpb.Duration   `protobuf:"bytes,1,opt,name=initial,proto3" json:"initial,omitempty"`
-	Factor  *float64               `protobuf:"fixed64,2,opt,name=factor,proto3,oneof" json:"factor,omitempty"`
-	Max     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
-	// A random part of the interval, 0 to 1.
-	Jitter *float64 `protobuf:"fixed64,4,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
-	// One interval for each retry, in place of the fields above. The last interval also applies to
-	// later retries.
-	Steps         []*durationpb.Duration `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Backoff) Reset() {
-	*x = Backoff{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Backoff) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Backoff) ProtoMessage() {}
-
-func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
-func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *Backoff) GetInitial() *durationpb.Duration {
-	if x != nil {
-		return x.Initial
-	}
-	return nil
-}
-
-func (x *Backoff) GetFactor() float64 {
-	if x != nil && x.Factor != nil {
-		return *x.Factor
-	}
-	return 0
-}
-
-func (x *Backoff) GetMax() *durationpb.Duration {
-	if x != nil {
-		return x.Max
-	}
-	return nil
-}
-
-func (x *Backoff) GetJitter() float64 {
-	if x != nil && x.Jitter != nil {
-		return *x.Jitter
-	}
-	return 0
-}
-
-func (x *Backoff) GetSteps() []*durationpb.Duration {
-	if x != nil {
-		return x.Steps
-	}
-	return nil
-}
-
-// Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-// and enqueued = false, until ttl has passed after the end of the first job.
-type Unique struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // default: a hash of name and args
-	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Until when the first job prevents a second one. Default: ACTIVE.
-	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
-	// If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
-	// delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
-	// enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
-	// EnqueueBatch or in a cron.
-	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Unique) Reset() {
-	*x = Unique{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Unique) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Unique) ProtoMessage() {}
-
-func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Unique.ProtoReflect.Descriptor instead.
-func (*Unique) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *Unique) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Unique) GetTtl() *durationpb.Duration {
-	if x != nil {
-		return x.Ttl
-	}
-	return nil
-}
-
-func (x *Unique) GetScope() UniqueScope {
-	if x != nil {
-		return x.Scope
-	}
-	return UniqueScope_UNIQUE_SCOPE_UNSPECIFIED
-}
-
-func (x *Unique) GetReplace() bool {
-	if x != nil {
-		return x.Replace
-	}
-	return false
-}
-
-// WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
-// or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
-type WorkerGroup struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many workers must succeed, and how many run in parallel at most. Default: 1.
-	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// Only these workers. Default: any.
-	WorkerIds     []string `protobuf:"bytes,2,rep,name=worker_ids,json=workerIds,proto3" json:"worker_ids,omitempty"`
-	MaxFailures   int32    `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // the job fails if more workers fail
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkerGroup) Reset() {
-	*x = WorkerGroup{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkerGroup) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkerGroup) ProtoMessage() {}
-
-func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkerGroup.ProtoReflect.Descriptor instead.
-func (*WorkerGroup) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *WorkerGroup) GetCount() int32 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
-func (x *WorkerGroup) GetWorkerIds() []string {
-	if x != nil {
-		return x.WorkerIds
-	}
-	return nil
-}
-
-func (x *WorkerGroup) GetMaxFailures() int32 {
-	if x != nil {
-		return x.MaxFailures
-	}
-	return 0
-}
-
 type WorkerRun struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -2831,7 +2385,7 @@ type WorkerRun struct {
 
 func (x *WorkerRun) Reset() {
 	*x = WorkerRun{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[34]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2397,7 @@ func (x *WorkerRun) String() string {
 func (*WorkerRun) ProtoMessage() {}
 
 func (x *WorkerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[34]
+	mi := &file_progressor_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2410,7 @@ func (x *WorkerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRun.ProtoReflect.Descriptor instead.
 func (*WorkerRun) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkerRun) GetWorkerId() string {
@@ -2912,7 +2466,7 @@ var File_progressor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
+	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
 	"\vPollRequest\x12F\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tB&\xbaH#\x92\x01 \b\x01\x10\xe8\a\"\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\n" +
@@ -3117,57 +2671,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x15cancel_requested_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12=\n" +
 	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\x12&\n" +
 	"\ffairness_key\x18\x16 \x01(\tH\x00R\vfairnessKey\x88\x01\x01B\x0f\n" +
-	"\r_fairness_key\"\xd7\a\n" +
-	"\n" +
-	"JobOptions\x12\x1a\n" +
-	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12$\n" +
-	"\tmax_retry\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxRetry\x120\n" +
-	"\abackoff\x18\x03 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\x12D\n" +
-	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\atimeout\x12\x1f\n" +
-	"\vkeep_result\x18\x05 \x01(\bR\n" +
-	"keepResult\x12J\n" +
-	"\n" +
-	"result_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\tresultTtl\x12H\n" +
-	"\brun_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\arunTime\x12-\n" +
-	"\x06unique\x18\b \x01(\v2\x15.progressor.v1.UniqueR\x06unique\x12%\n" +
-	"\x04tags\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x04tags\x124\n" +
-	"\aworkers\x18\n" +
-	" \x01(\v2\x1a.progressor.v1.WorkerGroupR\aworkers\x123\n" +
-	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12N\n" +
-	"\fcancel_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\vcancelGrace\x12R\n" +
-	"\x0elease_duration\x18\r \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\x12Z\n" +
-	"\x12heartbeat_interval\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x11heartbeatInterval\x121\n" +
-	"\rmax_takeovers\x18\x0f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fmaxTakeovers\x88\x01\x01\x12R\n" +
-	"\x0estart_deadline\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rstartDeadlineB\x10\n" +
-	"\x0e_max_takeovers\"\xd5\x02\n" +
-	"\aBackoff\x12E\n" +
-	"\ainitial\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\ainitial\x12-\n" +
-	"\x06factor\x18\x02 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\xf0?H\x00R\x06factor\x88\x01\x01\x12=\n" +
-	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03max\x124\n" +
-	"\x06jitter\x18\x04 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x06jitter\x88\x01\x01\x12I\n" +
-	"\x05steps\x18\x05 \x03(\v2\x19.google.protobuf.DurationB\x18\xbaH\x15\x92\x01\x12\x10\xe8\a\"\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05stepsB\t\n" +
-	"\a_factorB\t\n" +
-	"\a_jitter\"\xb9\x01\n" +
-	"\x06Unique\x12\x1a\n" +
-	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12=\n" +
-	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03ttl\x12:\n" +
-	"\x05scope\x18\x03 \x01(\x0e2\x1a.progressor.v1.UniqueScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\x8e\x01\n" +
-	"\vWorkerGroup\x12 \n" +
-	"\x05count\x18\x01 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\x121\n" +
-	"\n" +
-	"worker_ids\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05 \x01(\x80\x02R\tworkerIds\x12*\n" +
-	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\xdb\x02\n" +
+	"\r_fairness_key\"\xdb\x02\n" +
 	"\tWorkerRun\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x120\n" +
@@ -3190,11 +2694,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x1aJOB_STATE_CANCEL_REQUESTED\x10\x05\x12\x17\n" +
 	"\x13JOB_STATE_SUCCEEDED\x10\x06\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\a\x12\x17\n" +
-	"\x13JOB_STATE_CANCELLED\x10\b*^\n" +
-	"\vUniqueScope\x12\x1c\n" +
-	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
-	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xb9\x06\n" +
+	"\x13JOB_STATE_CANCELLED\x10\b2\xb9\x06\n" +
 	"\rWorkerService\x12I\n" +
 	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x01\x12X\n" +
 	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\"\b\xa2\xbb\x18\x04\b\x06\x10\x03\x12[\n" +
@@ -3222,168 +2722,148 @@ func file_progressor_v1_worker_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_worker_proto_rawDescData
 }
 
-var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_progressor_v1_worker_proto_goTypes = []any{
 	(WorkerDirective)(0),          // 0: progressor.v1.WorkerDirective
 	(JobState)(0),                 // 1: progressor.v1.JobState
-	(UniqueScope)(0),              // 2: progressor.v1.UniqueScope
-	(LeaseDirective_Directive)(0), // 3: progressor.v1.LeaseDirective.Directive
-	(*PollRequest)(nil),           // 4: progressor.v1.PollRequest
-	(*PollResponse)(nil),          // 5: progressor.v1.PollResponse
-	(*Lease)(nil),                 // 6: progressor.v1.Lease
-	(*HeartbeatRequest)(nil),      // 7: progressor.v1.HeartbeatRequest
-	(*LeaseBeat)(nil),             // 8: progressor.v1.LeaseBeat
-	(*Progress)(nil),              // 9: progressor.v1.Progress
-	(*HeartbeatResponse)(nil),     // 10: progressor.v1.HeartbeatResponse
-	(*LeaseDirective)(nil),        // 11: progressor.v1.LeaseDirective
-	(*CheckpointRequest)(nil),     // 12: progressor.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),    // 13: progressor.v1.CheckpointResponse
-	(*CompleteRequest)(nil),       // 14: progressor.v1.CompleteRequest
-	(*JobResult)(nil),             // 15: progressor.v1.JobResult
-	(*Cancelled)(nil),             // 16: progressor.v1.Cancelled
-	(*CompleteResponse)(nil),      // 17: progressor.v1.CompleteResponse
-	(*CompleteBatchRequest)(nil),  // 18: progressor.v1.CompleteBatchRequest
-	(*LeaseAnswer)(nil),           // 19: progressor.v1.LeaseAnswer
-	(*CompleteBatchResponse)(nil), // 20: progressor.v1.CompleteBatchResponse
-	(*AnswerOutcome)(nil),         // 21: progressor.v1.AnswerOutcome
-	(*AnswerError)(nil),           // 22: progressor.v1.AnswerError
-	(*ReleaseRequest)(nil),        // 23: progressor.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 24: progressor.v1.ReleaseResponse
-	(*ListWorkersRequest)(nil),    // 25: progressor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 26: progressor.v1.ListWorkersResponse
-	(*Worker)(nil),                // 27: progressor.v1.Worker
-	(*GetWorkerRequest)(nil),      // 28: progressor.v1.GetWorkerRequest
-	(*GetWorkerResponse)(nil),     // 29: progressor.v1.GetWorkerResponse
-	(*HeldLease)(nil),             // 30: progressor.v1.HeldLease
-	(*StopWorkerRequest)(nil),     // 31: progressor.v1.StopWorkerRequest
-	(*StopWorkerResponse)(nil),    // 32: progressor.v1.StopWorkerResponse
-	(*Job)(nil),                   // 33: progressor.v1.Job
-	(*JobOptions)(nil),            // 34: progressor.v1.JobOptions
-	(*Backoff)(nil),               // 35: progressor.v1.Backoff
-	(*Unique)(nil),                // 36: progressor.v1.Unique
-	(*WorkerGroup)(nil),           // 37: progressor.v1.WorkerGroup
-	(*WorkerRun)(nil),             // 38: progressor.v1.WorkerRun
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
-	(*ProcessRequest)(nil),        // 40: progressor.v1.ProcessRequest
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 42: google.protobuf.Struct
-	(*NewEvent)(nil),              // 43: progressor.v1.NewEvent
-	(*ProcessResponse)(nil),       // 44: progressor.v1.ProcessResponse
-	(*structpb.Value)(nil),        // 45: google.protobuf.Value
-	(*ErrorDetail)(nil),           // 46: progressor.v1.ErrorDetail
-	(TaskType)(0),                 // 47: progressor.v1.TaskType
-	(*Failure)(nil),               // 48: progressor.v1.Failure
+	(LeaseDirective_Directive)(0), // 2: progressor.v1.LeaseDirective.Directive
+	(*PollRequest)(nil),           // 3: progressor.v1.PollRequest
+	(*PollResponse)(nil),          // 4: progressor.v1.PollResponse
+	(*Lease)(nil),                 // 5: progressor.v1.Lease
+	(*HeartbeatRequest)(nil),      // 6: progressor.v1.HeartbeatRequest
+	(*LeaseBeat)(nil),             // 7: progressor.v1.LeaseBeat
+	(*Progress)(nil),              // 8: progressor.v1.Progress
+	(*HeartbeatResponse)(nil),     // 9: progressor.v1.HeartbeatResponse
+	(*LeaseDirective)(nil),        // 10: progressor.v1.LeaseDirective
+	(*CheckpointRequest)(nil),     // 11: progressor.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),    // 12: progressor.v1.CheckpointResponse
+	(*CompleteRequest)(nil),       // 13: progressor.v1.CompleteRequest
+	(*JobResult)(nil),             // 14: progressor.v1.JobResult
+	(*Cancelled)(nil),             // 15: progressor.v1.Cancelled
+	(*CompleteResponse)(nil),      // 16: progressor.v1.CompleteResponse
+	(*CompleteBatchRequest)(nil),  // 17: progressor.v1.CompleteBatchRequest
+	(*LeaseAnswer)(nil),           // 18: progressor.v1.LeaseAnswer
+	(*CompleteBatchResponse)(nil), // 19: progressor.v1.CompleteBatchResponse
+	(*AnswerOutcome)(nil),         // 20: progressor.v1.AnswerOutcome
+	(*AnswerError)(nil),           // 21: progressor.v1.AnswerError
+	(*ReleaseRequest)(nil),        // 22: progressor.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 23: progressor.v1.ReleaseResponse
+	(*ListWorkersRequest)(nil),    // 24: progressor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 25: progressor.v1.ListWorkersResponse
+	(*Worker)(nil),                // 26: progressor.v1.Worker
+	(*GetWorkerRequest)(nil),      // 27: progressor.v1.GetWorkerRequest
+	(*GetWorkerResponse)(nil),     // 28: progressor.v1.GetWorkerResponse
+	(*HeldLease)(nil),             // 29: progressor.v1.HeldLease
+	(*StopWorkerRequest)(nil),     // 30: progressor.v1.StopWorkerRequest
+	(*StopWorkerResponse)(nil),    // 31: progressor.v1.StopWorkerResponse
+	(*Job)(nil),                   // 32: progressor.v1.Job
+	(*WorkerRun)(nil),             // 33: progressor.v1.WorkerRun
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*ProcessRequest)(nil),        // 35: progressor.v1.ProcessRequest
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
+	(*NewEvent)(nil),              // 38: progressor.v1.NewEvent
+	(*ProcessResponse)(nil),       // 39: progressor.v1.ProcessResponse
+	(*structpb.Value)(nil),        // 40: google.protobuf.Value
+	(*ErrorDetail)(nil),           // 41: progressor.v1.ErrorDetail
+	(TaskType)(0),                 // 42: progressor.v1.TaskType
+	(*JobOptions)(nil),            // 43: progressor.v1.JobOptions
+	(*Failure)(nil),               // 44: progressor.v1.Failure
 }
 var file_progressor_v1_worker_proto_depIdxs = []int32{
-	39, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	39, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
-	6,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
+	34, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	34, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
+	5,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
 	0,  // 3: progressor.v1.PollResponse.worker:type_name -> progressor.v1.WorkerDirective
-	40, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
-	33, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
-	41, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
-	39, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
-	41, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
-	8,  // 9: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
-	9,  // 10: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
-	39, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
-	42, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
-	11, // 13: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
+	35, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
+	32, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
+	36, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
+	34, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
+	36, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
+	7,  // 9: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
+	8,  // 10: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
+	34, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
+	37, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
+	10, // 13: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
 	0,  // 14: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
-	3,  // 15: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
-	41, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
-	39, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
-	43, // 18: progressor.v1.CheckpointRequest.events:type_name -> progressor.v1.NewEvent
-	42, // 19: progressor.v1.CheckpointRequest.metadata:type_name -> google.protobuf.Struct
-	44, // 20: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
-	15, // 21: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
-	16, // 22: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
-	4,  // 23: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
-	45, // 24: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
-	6,  // 25: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
-	19, // 26: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
-	4,  // 27: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
-	44, // 28: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
-	15, // 29: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
-	16, // 30: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
-	21, // 31: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
-	6,  // 32: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
-	22, // 33: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
-	46, // 34: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
-	39, // 35: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
-	27, // 36: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	41, // 37: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	2,  // 15: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
+	36, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
+	34, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
+	38, // 18: progressor.v1.CheckpointRequest.events:type_name -> progressor.v1.NewEvent
+	37, // 19: progressor.v1.CheckpointRequest.metadata:type_name -> google.protobuf.Struct
+	39, // 20: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
+	14, // 21: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
+	15, // 22: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
+	3,  // 23: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
+	40, // 24: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
+	5,  // 25: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
+	18, // 26: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
+	3,  // 27: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
+	39, // 28: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
+	14, // 29: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
+	15, // 30: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
+	20, // 31: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
+	5,  // 32: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
+	21, // 33: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
+	41, // 34: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
+	34, // 35: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	26, // 36: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
+	36, // 37: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
 	0,  // 38: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
-	27, // 39: progressor.v1.GetWorkerResponse.worker:type_name -> progressor.v1.Worker
-	30, // 40: progressor.v1.GetWorkerResponse.leases:type_name -> progressor.v1.HeldLease
-	47, // 41: progressor.v1.HeldLease.task_type:type_name -> progressor.v1.TaskType
-	9,  // 42: progressor.v1.HeldLease.progress:type_name -> progressor.v1.Progress
-	41, // 43: progressor.v1.HeldLease.leased_time:type_name -> google.protobuf.Timestamp
-	41, // 44: progressor.v1.HeldLease.heartbeat_time:type_name -> google.protobuf.Timestamp
-	41, // 45: progressor.v1.HeldLease.expires_time:type_name -> google.protobuf.Timestamp
-	41, // 46: progressor.v1.HeldLease.deadline:type_name -> google.protobuf.Timestamp
+	26, // 39: progressor.v1.GetWorkerResponse.worker:type_name -> progressor.v1.Worker
+	29, // 40: progressor.v1.GetWorkerResponse.leases:type_name -> progressor.v1.HeldLease
+	42, // 41: progressor.v1.HeldLease.task_type:type_name -> progressor.v1.TaskType
+	8,  // 42: progressor.v1.HeldLease.progress:type_name -> progressor.v1.Progress
+	36, // 43: progressor.v1.HeldLease.leased_time:type_name -> google.protobuf.Timestamp
+	36, // 44: progressor.v1.HeldLease.heartbeat_time:type_name -> google.protobuf.Timestamp
+	36, // 45: progressor.v1.HeldLease.expires_time:type_name -> google.protobuf.Timestamp
+	36, // 46: progressor.v1.HeldLease.deadline:type_name -> google.protobuf.Timestamp
 	0,  // 47: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	39, // 48: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	27, // 49: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	45, // 50: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	34, // 48: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	26, // 49: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	40, // 50: progressor.v1.Job.args:type_name -> google.protobuf.Value
 	1,  // 51: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	34, // 52: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	48, // 53: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	9,  // 54: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	45, // 55: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	41, // 56: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	41, // 57: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	41, // 58: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	41, // 59: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	38, // 60: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	41, // 61: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	41, // 62: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	41, // 63: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	35, // 64: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	39, // 65: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	39, // 66: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	41, // 67: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	36, // 68: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	37, // 69: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	42, // 70: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	39, // 71: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	39, // 72: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	39, // 73: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	39, // 74: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
-	39, // 75: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	39, // 76: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	39, // 77: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	39, // 78: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 79: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 80: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	48, // 81: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	45, // 82: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	41, // 83: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	41, // 84: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 85: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 86: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 87: progressor.v1.WorkerService.Checkpoint:input_type -> progressor.v1.CheckpointRequest
-	14, // 88: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	18, // 89: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
-	23, // 90: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	25, // 91: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	28, // 92: progressor.v1.WorkerService.GetWorker:input_type -> progressor.v1.GetWorkerRequest
-	31, // 93: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 94: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 95: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	13, // 96: progressor.v1.WorkerService.Checkpoint:output_type -> progressor.v1.CheckpointResponse
-	17, // 97: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	20, // 98: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
-	24, // 99: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	26, // 100: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	29, // 101: progressor.v1.WorkerService.GetWorker:output_type -> progressor.v1.GetWorkerResponse
-	32, // 102: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	94, // [94:103] is the sub-list for method output_type
-	85, // [85:94] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	43, // 52: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	44, // 53: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	8,  // 54: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	40, // 55: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	36, // 56: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	36, // 57: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	36, // 58: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	36, // 59: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	33, // 60: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	36, // 61: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	36, // 62: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	36, // 63: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	1,  // 64: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	44, // 65: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	40, // 66: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	36, // 67: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	36, // 68: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	3,  // 69: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	6,  // 70: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	11, // 71: progressor.v1.WorkerService.Checkpoint:input_type -> progressor.v1.CheckpointRequest
+	13, // 72: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	17, // 73: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	22, // 74: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	24, // 75: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	27, // 76: progressor.v1.WorkerService.GetWorker:input_type -> progressor.v1.GetWorkerRequest
+	30, // 77: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	4,  // 78: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	9,  // 79: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	12, // 80: progressor.v1.WorkerService.Checkpoint:output_type -> progressor.v1.CheckpointResponse
+	16, // 81: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	19, // 82: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	23, // 83: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	25, // 84: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	28, // 85: progressor.v1.WorkerService.GetWorker:output_type -> progressor.v1.GetWorkerResponse
+	31, // 86: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	78, // [78:87] is the sub-list for method output_type
+	69, // [69:78] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }
@@ -3392,6 +2872,7 @@ func file_progressor_v1_worker_proto_init() {
 		return
 	}
 	file_progressor_v1_auth_proto_init()
+	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
 	file_progressor_v1_processor_proto_init()
 	file_progressor_v1_worker_proto_msgTypes[8].OneofWrappers = []any{}
@@ -3406,15 +2887,13 @@ func file_progressor_v1_worker_proto_init() {
 		(*LeaseAnswer_Cancelled)(nil),
 	}
 	file_progressor_v1_worker_proto_msgTypes[29].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[30].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_worker_proto_rawDesc), len(file_progressor_v1_worker_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   35,
+			NumEnums:      3,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -939,6 +939,7 @@ export const conversions = {
     Command: {
         start: "StartCommand",
         notify: "NotifyCommand",
+        enqueue: "EnqueueCommand",
     },
     StartCommand: {
         args: "bytes",
@@ -946,6 +947,9 @@ export const conversions = {
     },
     NotifyCommand: {
         args: "bytes",
+    },
+    EnqueueCommand: {
+        notifyParentArgs: "bytes",
     },
     PollResponse: {
         leases: "Lease",

@@ -1084,6 +1084,14 @@ export type SinkState =
   /** the target wants no changes (HTTP status 410), until ResumeSink */
   | "SINK_STATE_DISABLED";
 
+export type UniqueScope =
+  /** ACTIVE */
+  | "UNIQUE_SCOPE_UNSPECIFIED"
+  /** until it ends, and for ttl after that */
+  | "UNIQUE_SCOPE_ACTIVE"
+  /** until it runs; one more job can wait while it runs */
+  | "UNIQUE_SCOPE_WAITING";
+
 /** WorkerDirective is a command to a worker. */
 export type WorkerDirective =
   /** CONTINUE */
@@ -1110,14 +1118,6 @@ export type JobState =
   /** no attempts left; RetryJob runs it again */
   | "JOB_STATE_FAILED"
   | "JOB_STATE_CANCELLED";
-
-export type UniqueScope =
-  /** ACTIVE */
-  | "UNIQUE_SCOPE_UNSPECIFIED"
-  /** until it ends, and for ttl after that */
-  | "UNIQUE_SCOPE_ACTIVE"
-  /** until it runs; one more job can wait while it runs */
-  | "UNIQUE_SCOPE_WAITING";
 
 export type LeaseDirectiveDirective =
   | "DIRECTIVE_UNSPECIFIED"
@@ -2859,6 +2859,99 @@ export interface Change {
   details?: JsonObject;
 }
 
+/** JobOptions are the options of a job. */
+export interface JobOptions {
+  /** jobs with a smaller number run first; default: 0 */
+  priority?: number;
+  /**
+   * Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
+   * lease, see max_takeovers.
+   */
+  maxRetry?: number;
+  /** default: exponential from 1 s, factor 2, at most 1 h, jitter 10 % */
+  backoff?: Backoff;
+  /** The time limit of one attempt. Default: 30 s. */
+  timeout?: Duration;
+  /** if false, the result is dropped when the job ends */
+  keepResult?: boolean;
+  /** How long a result is kept until it is fetched. Default: 1 h. */
+  resultTtl?: Duration;
+  runTime?: Timestamp;
+  unique?: Unique;
+  tags?: string[];
+  workers?: WorkerGroup;
+  metadata?: JsonObject;
+  /** Default: 30 s. */
+  cancelGrace?: Duration;
+  /**
+   * A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
+   * poll.
+   */
+  leaseDuration?: Duration;
+  /**
+   * How often the worker sends heartbeats: more than 0, at most half of lease_duration.
+   * Default: a third of the lease.
+   */
+  heartbeatInterval?: Duration;
+  /**
+   * How many times another worker gets the job after a lost lease, without using up a retry. After
+   * that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+   * ZOMBIE_POLICY_ERROR.
+   */
+  maxTakeovers?: number;
+  /**
+   * The first attempt must begin within this time after the run time: more than 0, at most 100
+   * years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+   * Retries have no such limit. It cannot be combined with workers. Default: no limit.
+   */
+  startDeadline?: Duration;
+}
+
+export interface Backoff {
+  initial?: Duration;
+  factor?: number;
+  max?: Duration;
+  /** A random part of the interval, 0 to 1. */
+  jitter?: number;
+  /**
+   * One interval for each retry, in place of the fields above. The last interval also applies to
+   * later retries.
+   */
+  steps?: Duration[];
+}
+
+/**
+ * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
+ * and enqueued = false, until ttl has passed after the end of the first job.
+ */
+export interface Unique {
+  /** default: a hash of name and args */
+  key?: string;
+  ttl?: Duration;
+  /** Until when the first job prevents a second one. Default: ACTIVE. */
+  scope?: UniqueScope;
+  /**
+   * If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+   * delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+   * enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+   * EnqueueBatch or in a cron.
+   */
+  replace?: boolean;
+}
+
+/**
+ * WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
+ * or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
+ */
+export interface WorkerGroup {
+  /** How many workers must succeed, and how many run in parallel at most. Default: 1. */
+  count?: number;
+  /** Only these workers. Default: any. */
+  workerIds?: string[];
+  /** the job fails if more workers fail */
+  maxFailures?: number;
+}
+
 export interface ProcessRequest {
   type?: TaskType;
   args?: Payload;
@@ -2901,7 +2994,7 @@ export interface ChildEnd {
   processId?: string;
   /** COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. */
   status?: ProcessStatus;
-  /** the response of its last task */
+  /** the response of its last task; for a job, its result if it is kept, as JSON */
   response?: Payload;
   detail?: string;
 }
@@ -2975,6 +3068,7 @@ export interface Command {
   start?: StartCommand;
   notify?: NotifyCommand;
   cancel?: CancelCommand;
+  enqueue?: EnqueueCommand;
 }
 
 export interface StartCommand {
@@ -3000,6 +3094,21 @@ export interface CancelCommand {
   namespace?: string;
   processId?: string;
   reason?: string;
+}
+
+/** EnqueueCommand enqueues a job with this ID, unless a process with the ID exists. */
+export interface EnqueueCommand {
+  namespace?: string;
+  jobId?: string;
+  name?: string;
+  args?: Json;
+  /** must not have unique: the job_id is unique */
+  options?: JobOptions;
+  /**
+   * When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
+   * contains the result of the job if options.keep_result is set and one worker ran the job.
+   */
+  notifyParentArgs?: Payload;
 }
 
 export interface PollRequest {
@@ -3303,98 +3412,6 @@ export interface Job {
    * GetJob and ListJobs.
    */
   fairnessKey?: string;
-}
-
-export interface JobOptions {
-  /** jobs with a smaller number run first; default: 0 */
-  priority?: number;
-  /**
-   * Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
-   * lease, see max_takeovers.
-   */
-  maxRetry?: number;
-  /** default: exponential from 1 s, factor 2, at most 1 h, jitter 10 % */
-  backoff?: Backoff;
-  /** The time limit of one attempt. Default: 30 s. */
-  timeout?: Duration;
-  /** if false, the result is dropped when the job ends */
-  keepResult?: boolean;
-  /** How long a result is kept until it is fetched. Default: 1 h. */
-  resultTtl?: Duration;
-  runTime?: Timestamp;
-  unique?: Unique;
-  tags?: string[];
-  workers?: WorkerGroup;
-  metadata?: JsonObject;
-  /** Default: 30 s. */
-  cancelGrace?: Duration;
-  /**
-   * A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
-   * poll.
-   */
-  leaseDuration?: Duration;
-  /**
-   * How often the worker sends heartbeats: more than 0, at most half of lease_duration.
-   * Default: a third of the lease.
-   */
-  heartbeatInterval?: Duration;
-  /**
-   * How many times another worker gets the job after a lost lease, without using up a retry. After
-   * that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
-   * ZOMBIE_POLICY_ERROR.
-   */
-  maxTakeovers?: number;
-  /**
-   * The first attempt must begin within this time after the run time: more than 0, at most 100
-   * years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
-   * Retries have no such limit. It cannot be combined with workers. Default: no limit.
-   */
-  startDeadline?: Duration;
-}
-
-export interface Backoff {
-  initial?: Duration;
-  factor?: number;
-  max?: Duration;
-  /** A random part of the interval, 0 to 1. */
-  jitter?: number;
-  /**
-   * One interval for each retry, in place of the fields above. The last interval also applies to
-   * later retries.
-   */
-  steps?: Duration[];
-}
-
-/**
- * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false, until ttl has passed after the end of the first job.
- */
-export interface Unique {
-  /** default: a hash of name and args */
-  key?: string;
-  ttl?: Duration;
-  /** Until when the first job prevents a second one. Default: ACTIVE. */
-  scope?: UniqueScope;
-  /**
-   * If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
-   * delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
-   * enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
-   * EnqueueBatch or in a cron.
-   */
-  replace?: boolean;
-}
-
-/**
- * WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
- * or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
- */
-export interface WorkerGroup {
-  /** How many workers must succeed, and how many run in parallel at most. Default: 1. */
-  count?: number;
-  /** Only these workers. Default: any. */
-  workerIds?: string[];
-  /** the job fails if more workers fail */
-  maxFailures?: number;
 }
 
 export interface WorkerRun {
@@ -4966,6 +4983,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   Command: {
     start: "StartCommand",
     notify: "NotifyCommand",
+    enqueue: "EnqueueCommand",
   },
   StartCommand: {
     args: "bytes",
@@ -4973,6 +4991,9 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   },
   NotifyCommand: {
     args: "bytes",
+  },
+  EnqueueCommand: {
+    notifyParentArgs: "bytes",
   },
   PollResponse: {
     leases: "Lease",

@@ -355,6 +355,15 @@ SinkState = Literal[
     "SINK_STATE_DISABLED",
 ]
 
+UniqueScope = Literal[
+    # ACTIVE
+    "UNIQUE_SCOPE_UNSPECIFIED",
+    # until it ends, and for ttl after that
+    "UNIQUE_SCOPE_ACTIVE",
+    # until it runs; one more job can wait while it runs
+    "UNIQUE_SCOPE_WAITING",
+]
+
 #: WorkerDirective is a command to a worker.
 WorkerDirective = Literal[
     # CONTINUE
@@ -380,15 +389,6 @@ JobState = Literal[
     # no attempts left; RetryJob runs it again
     "JOB_STATE_FAILED",
     "JOB_STATE_CANCELLED",
-]
-
-UniqueScope = Literal[
-    # ACTIVE
-    "UNIQUE_SCOPE_UNSPECIFIED",
-    # until it ends, and for ttl after that
-    "UNIQUE_SCOPE_ACTIVE",
-    # until it runs; one more job can wait while it runs
-    "UNIQUE_SCOPE_WAITING",
 ]
 
 LeaseDirectiveDirective = Literal[
@@ -2027,6 +2027,83 @@ class Change(TypedDict, total=False):
     details: JsonObject
 
 
+class JobOptions(TypedDict, total=False):
+    """JobOptions are the options of a job."""
+    # jobs with a smaller number run first; default: 0
+    priority: int
+    # Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
+    # lease, see max_takeovers.
+    max_retry: int
+    # default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
+    backoff: Backoff
+    # The time limit of one attempt. Default: 30 s.
+    timeout: Duration
+    # if false, the result is dropped when the job ends
+    keep_result: bool
+    # How long a result is kept until it is fetched. Default: 1 h.
+    result_ttl: Duration
+    run_time: Timestamp
+    unique: Unique
+    tags: List[str]
+    workers: WorkerGroup
+    metadata: JsonObject
+    # Default: 30 s.
+    cancel_grace: Duration
+    # A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
+    # poll.
+    lease_duration: Duration
+    # How often the worker sends heartbeats: more than 0, at most half of lease_duration.
+    # Default: a third of the lease.
+    heartbeat_interval: Duration
+    # How many times another worker gets the job after a lost lease, without using up a retry. After
+    # that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+    # ZOMBIE_POLICY_ERROR.
+    max_takeovers: int
+    # The first attempt must begin within this time after the run time: more than 0, at most 100
+    # years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
+    # Retries have no such limit. It cannot be combined with workers. Default: no limit.
+    start_deadline: Duration
+
+
+class Backoff(TypedDict, total=False):
+    initial: Duration
+    factor: float
+    max: Duration
+    # A random part of the interval, 0 to 1.
+    jitter: float
+    # One interval for each retry, in place of the fields above. The last interval also applies to
+    # later retries.
+    steps: List[Duration]
+
+
+class Unique(TypedDict, total=False):
+    """Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
+    and enqueued = false, until ttl has passed after the end of the first job.
+    """
+    # default: a hash of name and args
+    key: str
+    ttl: Duration
+    # Until when the first job prevents a second one. Default: ACTIVE.
+    scope: UniqueScope
+    # If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
+    # delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
+    # enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
+    # EnqueueBatch or in a cron.
+    replace: bool
+
+
+class WorkerGroup(TypedDict, total=False):
+    """WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
+    or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
+    """
+    # How many workers must succeed, and how many run in parallel at most. Default: 1.
+    count: int
+    # Only these workers. Default: any.
+    worker_ids: List[str]
+    # the job fails if more workers fail
+    max_failures: int
+
+
 class ProcessRequest(TypedDict, total=False):
     type: TaskType
     args: Payload
@@ -2065,7 +2142,7 @@ class ChildEnd(TypedDict, total=False):
     process_id: str
     # COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
     status: ProcessStatus
-    # the response of its last task
+    # the response of its last task; for a job, its result if it is kept, as JSON
     response: Payload
     detail: str
 
@@ -2136,6 +2213,7 @@ class Command(TypedDict, total=False):
     start: StartCommand
     notify: NotifyCommand
     cancel: CancelCommand
+    enqueue: EnqueueCommand
 
 
 class StartCommand(TypedDict, total=False):
@@ -2159,6 +2237,19 @@ class CancelCommand(TypedDict, total=False):
     namespace: str
     process_id: str
     reason: str
+
+
+class EnqueueCommand(TypedDict, total=False):
+    """EnqueueCommand enqueues a job with this ID, unless a process with the ID exists."""
+    namespace: str
+    job_id: str
+    name: str
+    args: Json
+    # must not have unique: the job_id is unique
+    options: JobOptions
+    # When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
+    # contains the result of the job if options.keep_result is set and one worker ran the job.
+    notify_parent_args: Payload
 
 
 class PollRequest(TypedDict, total=False):
@@ -2440,82 +2531,6 @@ class Job(TypedDict, total=False):
     # Value of the fairness_key of the namespace when the job was enqueued. Only in responses of
     # GetJob and ListJobs.
     fairness_key: str
-
-
-class JobOptions(TypedDict, total=False):
-    # jobs with a smaller number run first; default: 0
-    priority: int
-    # Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
-    # lease, see max_takeovers.
-    max_retry: int
-    # default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-    backoff: Backoff
-    # The time limit of one attempt. Default: 30 s.
-    timeout: Duration
-    # if false, the result is dropped when the job ends
-    keep_result: bool
-    # How long a result is kept until it is fetched. Default: 1 h.
-    result_ttl: Duration
-    run_time: Timestamp
-    unique: Unique
-    tags: List[str]
-    workers: WorkerGroup
-    metadata: JsonObject
-    # Default: 30 s.
-    cancel_grace: Duration
-    # A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
-    # poll.
-    lease_duration: Duration
-    # How often the worker sends heartbeats: more than 0, at most half of lease_duration.
-    # Default: a third of the lease.
-    heartbeat_interval: Duration
-    # How many times another worker gets the job after a lost lease, without using up a retry. After
-    # that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
-    # ZOMBIE_POLICY_ERROR.
-    max_takeovers: int
-    # The first attempt must begin within this time after the run time: more than 0, at most 100
-    # years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
-    # Retries have no such limit. It cannot be combined with workers. Default: no limit.
-    start_deadline: Duration
-
-
-class Backoff(TypedDict, total=False):
-    initial: Duration
-    factor: float
-    max: Duration
-    # A random part of the interval, 0 to 1.
-    jitter: float
-    # One interval for each retry, in place of the fields above. The last interval also applies to
-    # later retries.
-    steps: List[Duration]
-
-
-class Unique(TypedDict, total=False):
-    """Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
-    and enqueued = false, until ttl has passed after the end of the first job.
-    """
-    # default: a hash of name and args
-    key: str
-    ttl: Duration
-    # Until when the first job prevents a second one. Default: ACTIVE.
-    scope: UniqueScope
-    # If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
-    # delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
-    # enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
-    # EnqueueBatch or in a cron.
-    replace: bool
-
-
-class WorkerGroup(TypedDict, total=False):
-    """WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
-    or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
-    """
-    # How many workers must succeed, and how many run in parallel at most. Default: 1.
-    count: int
-    # Only these workers. Default: any.
-    worker_ids: List[str]
-    # the job fails if more workers fail
-    max_failures: int
 
 
 class WorkerRun(TypedDict, total=False):
@@ -4782,6 +4797,10 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "WatchChangesRequest": {},
     "WatchChangesResponse": {"changes": "Change"},
     "Change": {"change_id": "int64", "event_id": "int64", "payload": "bytes"},
+    "JobOptions": {"backoff": "Backoff", "unique": "Unique", "workers": "WorkerGroup"},
+    "Backoff": {},
+    "Unique": {},
+    "WorkerGroup": {},
     "ProcessRequest": {"args": "bytes", "process": "Process", "task_id": "int64", "fencing_token": "int64", "context": "bytes", "child": "ChildEnd"},
     "ProcessResponse": {"result": "Result", "rejection": "Rejection", "failure": "Failure"},
     "ChildEnd": {"response": "bytes"},
@@ -4791,10 +4810,11 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "UnsetTimer": {},
     "Remove": {},
     "Complete": {},
-    "Command": {"start": "StartCommand", "notify": "NotifyCommand", "cancel": "CancelCommand"},
+    "Command": {"start": "StartCommand", "notify": "NotifyCommand", "cancel": "CancelCommand", "enqueue": "EnqueueCommand"},
     "StartCommand": {"args": "bytes", "notify_parent_args": "bytes"},
     "NotifyCommand": {"args": "bytes"},
     "CancelCommand": {},
+    "EnqueueCommand": {"options": "JobOptions", "notify_parent_args": "bytes"},
     "PollRequest": {},
     "PollResponse": {"leases": "Lease"},
     "Lease": {"request": "ProcessRequest", "job": "Job"},
@@ -4825,10 +4845,6 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "StopWorkerRequest": {},
     "StopWorkerResponse": {"worker": "Worker"},
     "Job": {"options": "JobOptions", "failures": "Failure", "progress": "Progress", "worker_runs": "WorkerRun"},
-    "JobOptions": {"backoff": "Backoff", "unique": "Unique", "workers": "WorkerGroup"},
-    "Backoff": {},
-    "Unique": {},
-    "WorkerGroup": {},
     "WorkerRun": {"failure": "Failure"},
     "Template": {"cancel_policy": "CancelPolicy", "retry_policy": "RunRetryPolicy", "steps": "StepTemplate"},
     "CancelPolicy": {},

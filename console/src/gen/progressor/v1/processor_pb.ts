@@ -7,6 +7,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_progressor_v1_auth } from "./auth_pb";
+import type { JobOptions } from "./job_options_pb";
+import { file_progressor_v1_job_options } from "./job_options_pb";
 import type { Failure, Process, ProcessStatus, Rejection, TaskType } from "./process_pb";
 import { file_progressor_v1_process } from "./process_pb";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -15,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/processor.proto.
  */
 export const file_progressor_v1_processor: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKBAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCSKOBAoGUmVzdWx0EicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuTmV3RXZlbnQSFgoJYXV4X3N0YXRlGAIgASgMSAGIAQESKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHJlc3BvbnNlGAQgASgMEiwKCXNldF90aW1lchgFIAEoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXJIABIwCgt1bnNldF90aW1lchgGIAEoCzIZLnByb2dyZXNzb3IudjEuVW5zZXRUaW1lckgAEicKBnJlbW92ZRgHIAEoCzIVLnByb2dyZXNzb3IudjEuUmVtb3ZlSAASKwoIY29tcGxldGUYCCABKAsyFy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlSAASLQoMbmFtZWRfdGltZXJzGAkgAygLMhcucHJvZ3Jlc3Nvci52MS5TZXRUaW1lchIaChJ1bnNldF9uYW1lZF90aW1lcnMYCiADKAkSKAoIY29tbWFuZHMYCyADKAsyFi5wcm9ncmVzc29yLnYxLkNvbW1hbmQSFwoPcmVzdGFydF9oaXN0b3J5GA0gASgIEioKCmpvYl9yZXN1bHQYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCCAoGYWN0aW9uQgwKCl9hdXhfc3RhdGUidQoITmV3RXZlbnQSDwoHcGF5bG9hZBgBIAEoDBIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLQoJdGltZXN0YW1wGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKGAQoIU2V0VGltZXISDAoEbmFtZRgBIAEoCRIoCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIqCgVhZnRlchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgAEg4KBnJlbW92ZRgEIAEoCEIGCgR3aGVuIgwKClVuc2V0VGltZXIiCAoGUmVtb3ZlIgoKCENvbXBsZXRlIqIBCgdDb21tYW5kEiwKBXN0YXJ0GAEgASgLMhsucHJvZ3Jlc3Nvci52MS5TdGFydENvbW1hbmRIABIuCgZub3RpZnkYAiABKAsyHC5wcm9ncmVzc29yLnYxLk5vdGlmeUNvbW1hbmRIABIuCgZjYW5jZWwYAyABKAsyHC5wcm9ncmVzc29yLnYxLkNhbmNlbENvbW1hbmRIAEIJCgdjb21tYW5kItwBCgxTdGFydENvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEYXJncxgDIAEoDBIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHwoSbm90aWZ5X3BhcmVudF9hcmdzGAYgASgMSACIAQFCFQoTX25vdGlmeV9wYXJlbnRfYXJncyJKCg1Ob3RpZnlDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEgwKBGFyZ3MYAyABKAwiTAoNQ2FuY2VsQ29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkyXAoQUHJvY2Vzc29yU2VydmljZRJICgdQcm9jZXNzEh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBoeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_process]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKBAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCSKOBAoGUmVzdWx0EicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuTmV3RXZlbnQSFgoJYXV4X3N0YXRlGAIgASgMSAGIAQESKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHJlc3BvbnNlGAQgASgMEiwKCXNldF90aW1lchgFIAEoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXJIABIwCgt1bnNldF90aW1lchgGIAEoCzIZLnByb2dyZXNzb3IudjEuVW5zZXRUaW1lckgAEicKBnJlbW92ZRgHIAEoCzIVLnByb2dyZXNzb3IudjEuUmVtb3ZlSAASKwoIY29tcGxldGUYCCABKAsyFy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlSAASLQoMbmFtZWRfdGltZXJzGAkgAygLMhcucHJvZ3Jlc3Nvci52MS5TZXRUaW1lchIaChJ1bnNldF9uYW1lZF90aW1lcnMYCiADKAkSKAoIY29tbWFuZHMYCyADKAsyFi5wcm9ncmVzc29yLnYxLkNvbW1hbmQSFwoPcmVzdGFydF9oaXN0b3J5GA0gASgIEioKCmpvYl9yZXN1bHQYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCCAoGYWN0aW9uQgwKCl9hdXhfc3RhdGUidQoITmV3RXZlbnQSDwoHcGF5bG9hZBgBIAEoDBIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLQoJdGltZXN0YW1wGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKGAQoIU2V0VGltZXISDAoEbmFtZRgBIAEoCRIoCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIqCgVhZnRlchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgAEg4KBnJlbW92ZRgEIAEoCEIGCgR3aGVuIgwKClVuc2V0VGltZXIiCAoGUmVtb3ZlIgoKCENvbXBsZXRlItQBCgdDb21tYW5kEiwKBXN0YXJ0GAEgASgLMhsucHJvZ3Jlc3Nvci52MS5TdGFydENvbW1hbmRIABIuCgZub3RpZnkYAiABKAsyHC5wcm9ncmVzc29yLnYxLk5vdGlmeUNvbW1hbmRIABIuCgZjYW5jZWwYAyABKAsyHC5wcm9ncmVzc29yLnYxLkNhbmNlbENvbW1hbmRIABIwCgdlbnF1ZXVlGAQgASgLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlQ29tbWFuZEgAQgkKB2NvbW1hbmQi3AEKDFN0YXJ0Q29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRhcmdzGAMgASgMEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpzdGFydF90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIfChJub3RpZnlfcGFyZW50X2FyZ3MYBiABKAxIAIgBAUIVChNfbm90aWZ5X3BhcmVudF9hcmdzIkoKDU5vdGlmeUNvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEYXJncxgDIAEoDCJMCg1DYW5jZWxDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSLRAQoORW5xdWV1ZUNvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgFEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIfChJub3RpZnlfcGFyZW50X2FyZ3MYBiABKAxIAIgBAUIVChNfbm90aWZ5X3BhcmVudF9hcmdzMlwKEFByb2Nlc3NvclNlcnZpY2USSAoHUHJvY2VzcxIdLnByb2dyZXNzb3IudjEuUHJvY2Vzc1JlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process]);
 
 /**
  * @generated from message progressor.v1.ProcessRequest
@@ -176,7 +178,7 @@ export type ChildEnd = Message<"progressor.v1.ChildEnd"> & {
   status: ProcessStatus;
 
   /**
-   * the response of its last task
+   * the response of its last task; for a job, its result if it is kept, as JSON
    *
    * @generated from field: bytes response = 4;
    */
@@ -448,6 +450,12 @@ export type Command = Message<"progressor.v1.Command"> & {
      */
     value: CancelCommand;
     case: "cancel";
+  } | {
+    /**
+     * @generated from field: progressor.v1.EnqueueCommand enqueue = 4;
+     */
+    value: EnqueueCommand;
+    case: "enqueue";
   } | { case: undefined; value?: undefined };
 };
 
@@ -556,6 +564,55 @@ export type CancelCommand = Message<"progressor.v1.CancelCommand"> & {
  */
 export const CancelCommandSchema: GenMessage<CancelCommand> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 12);
+
+/**
+ * EnqueueCommand enqueues a job with this ID, unless a process with the ID exists.
+ *
+ * @generated from message progressor.v1.EnqueueCommand
+ */
+export type EnqueueCommand = Message<"progressor.v1.EnqueueCommand"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string job_id = 2;
+   */
+  jobId: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: google.protobuf.Value args = 4;
+   */
+  args?: Value | undefined;
+
+  /**
+   * must not have unique: the job_id is unique
+   *
+   * @generated from field: progressor.v1.JobOptions options = 5;
+   */
+  options?: JobOptions | undefined;
+
+  /**
+   * When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
+   * contains the result of the job if options.keep_result is set and one worker ran the job.
+   *
+   * @generated from field: optional bytes notify_parent_args = 6;
+   */
+  notifyParentArgs?: Uint8Array | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.EnqueueCommand.
+ * Use `create(EnqueueCommandSchema)` to create a new message.
+ */
+export const EnqueueCommandSchema: GenMessage<EnqueueCommand> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_processor, 13);
 
 /**
  * ProcessorService is implemented by users and contains their business logic. The engine calls it

@@ -7,6 +7,8 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_progressor_v1_auth } from "./auth_pb";
+import type { JobOptions } from "./job_options_pb";
+import { file_progressor_v1_job_options } from "./job_options_pb";
 import type { ErrorDetail, Failure, TaskType } from "./process_pb";
 import { file_progressor_v1_process } from "./process_pb";
 import type { NewEvent, ProcessRequest, ProcessResponse } from "./processor_pb";
@@ -17,7 +19,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/worker.proto.
  */
 export const file_progressor_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("Chpwcm9ncmVzc29yL3YxL3dvcmtlci5wcm90bxINcHJvZ3Jlc3Nvci52MSLKAQoLUG9sbFJlcXVlc3QSEgoKbmFtZXNwYWNlcxgBIAMoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJam9iX25hbWVzGAMgAygJEhIKCm1heF9sZWFzZXMYBCABKAUSJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglqb2JzX29ubHkYByABKAgiZAoMUG9sbFJlc3BvbnNlEiQKBmxlYXNlcxgBIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2USLgoGd29ya2VyGAIgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUi2wIKBUxlYXNlEhMKC2xlYXNlX3Rva2VuGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIuCgdyZXF1ZXN0GAMgASgLMh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBIfCgNqb2IYBCABKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIwCgxleHBpcmVzX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdHJhY2VwYXJlbnQYCCABKAkSEgoKdHJhY2VzdGF0ZRgJIAEoCRIWCg5tYXlfY2hlY2twb2ludBgKIAEoCCJOChBIZWFydGJlYXRSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRInCgViZWF0cxgCIAMoCzIYLnByb2dyZXNzb3IudjEuTGVhc2VCZWF0In4KCUxlYXNlQmVhdBITCgtsZWFzZV90b2tlbhgBIAEoCRIpCghwcm9ncmVzcxgCIAEoCzIXLnByb2dyZXNzb3IudjEuUHJvZ3Jlc3MSMQoObGVhc2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iXAoIUHJvZ3Jlc3MSDwoHcGVyY2VudBgBIAEoARIPCgdzdW1tYXJ5GAIgASgJEi4KB2RldGFpbHMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgSwuxgCInYKEUhlYXJ0YmVhdFJlc3BvbnNlEjEKCmRpcmVjdGl2ZXMYASADKAsyHS5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlEi4KBndvcmtlchgCIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlIssCCg5MZWFzZURpcmVjdGl2ZRITCgtsZWFzZV90b2tlbhgBIAEoCRI6CglkaXJlY3RpdmUYAiABKA4yJy5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlLkRpcmVjdGl2ZRIVCg1jYW5jZWxfcmVhc29uGAMgASgJEjAKDGV4cGlyZXNfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImgKCURpcmVjdGl2ZRIZChVESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIWChJESVJFQ1RJVkVfQ09OVElOVUUQARIUChBESVJFQ1RJVkVfQ0FOQ0VMEAISEgoORElSRUNUSVZFX0xPU1QQAyK5AQoRQ2hlY2twb2ludFJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSFQoNbGFzdF9ldmVudF9pZBgCIAEoAxInCgZldmVudHMYAyADKAsyFy5wcm9ncmVzc29yLnYxLk5ld0V2ZW50EhYKCWF1eF9zdGF0ZRgEIAEoDEgAiAEBEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIMCgpfYXV4X3N0YXRlIjoKEkNoZWNrcG9pbnRSZXNwb25zZRIVCg1sYXN0X2V2ZW50X2lkGAEgASgDEg0KBXlpZWxkGAIgASgIIoQCCg9Db21wbGV0ZVJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSMgoIcmVzcG9uc2UYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZUgAEi4KCmpvYl9yZXN1bHQYAyABKAsyGC5wcm9ncmVzc29yLnYxLkpvYlJlc3VsdEgAEi0KCWNhbmNlbGxlZBgEIAEoCzIYLnByb2dyZXNzb3IudjEuQ2FuY2VsbGVkSAASKAoEbmV4dBgFIAEoCzIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QSFQoNbGFzdF9ldmVudF9pZBgGIAEoA0IICgZhbnN3ZXIiMwoJSm9iUmVzdWx0EiYKBnJlc3VsdBgBIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSIcCglDYW5jZWxsZWQSDwoHbWVzc2FnZRgBIAEoCSI2ChBDb21wbGV0ZVJlc3BvbnNlEiIKBG5leHQYASADKAsyFC5wcm9ncmVzc29yLnYxLkxlYXNlIm0KFENvbXBsZXRlQmF0Y2hSZXF1ZXN0EisKB2Fuc3dlcnMYASADKAsyGi5wcm9ncmVzc29yLnYxLkxlYXNlQW5zd2VyEigKBG5leHQYAiABKAsyGi5wcm9ncmVzc29yLnYxLlBvbGxSZXF1ZXN0ItYBCgtMZWFzZUFuc3dlchITCgtsZWFzZV90b2tlbhgBIAEoCRIyCghyZXNwb25zZRgCIAEoCzIeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlSAASLgoKam9iX3Jlc3VsdBgDIAEoCzIYLnByb2dyZXNzb3IudjEuSm9iUmVzdWx0SAASLQoJY2FuY2VsbGVkGAQgASgLMhgucHJvZ3Jlc3Nvci52MS5DYW5jZWxsZWRIABIVCg1sYXN0X2V2ZW50X2lkGAUgASgDQggKBmFuc3dlciJrChVDb21wbGV0ZUJhdGNoUmVzcG9uc2USLgoIb3V0Y29tZXMYASADKAsyHC5wcm9ncmVzc29yLnYxLkFuc3dlck91dGNvbWUSIgoEbmV4dBgCIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2UiOgoNQW5zd2VyT3V0Y29tZRIpCgVlcnJvchgBIAEoCzIaLnByb2dyZXNzb3IudjEuQW5zd2VyRXJyb3IiSgoLQW5zd2VyRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIqCgZkZXRhaWwYAiABKAsyGi5wcm9ncmVzc29yLnYxLkVycm9yRGV0YWlsInYKDlJlbGVhc2VSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRIUCgxsZWFzZV90b2tlbnMYAiADKAkSKAoFZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJZW5kX3BvbGxzGAQgASgIIhEKD1JlbGVhc2VSZXNwb25zZSJOChJMaXN0V29ya2Vyc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlYKE0xpc3RXb3JrZXJzUmVzcG9uc2USJgoHd29ya2VycxgBIAMoCzIVLnByb2dyZXNzb3IudjEuV29ya2VyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK1AQoGV29ya2VyEhEKCXdvcmtlcl9pZBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg4KBmxlYXNlcxgDIAEoBRIyCg5sYXN0X3NlZW5fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoJZGlyZWN0aXZlGAUgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUSDQoFb3duZXIYBiABKAkiTAoQR2V0V29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhIKCm1heF9sZWFzZXMYAyABKAUieQoRR2V0V29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXISKAoGbGVhc2VzGAIgAygLMhgucHJvZ3Jlc3Nvci52MS5IZWxkTGVhc2USEwoLbW9yZV9sZWFzZXMYAyABKAgi7wIKCUhlbGRMZWFzZRISCgpwcm9jZXNzX2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAMSKgoJdGFza190eXBlGAMgASgOMhcucHJvZ3Jlc3Nvci52MS5UYXNrVHlwZRIQCghqb2JfbmFtZRgEIAEoCRIPCgdhdHRlbXB0GAUgASgFEikKCHByb2dyZXNzGAYgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOaGVhcnRiZWF0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGV4cGlyZXNfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqYBChFTdG9wV29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEjEKCWRpcmVjdGl2ZRgDIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlEigKBWdyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgFIAEoCSI7ChJTdG9wV29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXIizQYKA0pvYhIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSKgoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUIEsLsYAhImCgVzdGF0ZRgFIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSKgoHb3B0aW9ucxgGIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIPCgdhdHRlbXB0GAcgASgFEigKCGZhaWx1cmVzGAggAygLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlEikKCHByb2dyZXNzGAkgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIsCgZyZXN1bHQYCiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISEgoKYmxvY2tlZF9vbhgLIAEoCRIRCgl3b3JrZXJfaWQYDCABKAkSMAoMY3JlYXRlZF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghydW5fdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcnVubmluZ190aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jYW5jZWxfcmVhc29uGBEgASgJEi0KC3dvcmtlcl9ydW5zGBIgAygLMhgucHJvZ3Jlc3Nvci52MS5Xb3JrZXJSdW4SNgoSbGVhc2VfZXhwaXJlc190aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVjYW5jZWxfcmVxdWVzdGVkX3RpbWUYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGQoMZmFpcm5lc3Nfa2V5GBYgASgJSACIAQFCDwoNX2ZhaXJuZXNzX2tleSKBBQoKSm9iT3B0aW9ucxIQCghwcmlvcml0eRgBIAEoBRIRCgltYXhfcmV0cnkYAiABKAUSJwoHYmFja29mZhgDIAEoCzIWLnByb2dyZXNzb3IudjEuQmFja29mZhIqCgd0aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKC2tlZXBfcmVzdWx0GAUgASgIEi0KCnJlc3VsdF90dGwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIcnVuX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBnVuaXF1ZRgIIAEoCzIVLnByb2dyZXNzb3IudjEuVW5pcXVlEgwKBHRhZ3MYCSADKAkSKwoHd29ya2VycxgKIAEoCzIaLnByb2dyZXNzb3IudjEuV29ya2VyR3JvdXASKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei8KDGNhbmNlbF9ncmFjZRgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI1ChJoZWFydGJlYXRfaW50ZXJ2YWwYDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoNbWF4X3Rha2VvdmVycxgPIAEoBUgAiAEBEjEKDnN0YXJ0X2RlYWRsaW5lGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQhAKDl9tYXhfdGFrZW92ZXJzIscBCgdCYWNrb2ZmEioKB2luaXRpYWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoGZmFjdG9yGAIgASgBSACIAQESJgoDbWF4GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKBmppdHRlchgEIAEoAUgBiAEBEigKBXN0ZXBzGAUgAygLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgkKB19mYWN0b3JCCQoHX2ppdHRlciJ5CgZVbmlxdWUSCwoDa2V5GAEgASgJEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgVzY29wZRgDIAEoDjIaLnByb2dyZXNzb3IudjEuVW5pcXVlU2NvcGUSDwoHcmVwbGFjZRgEIAEoCCJGCgtXb3JrZXJHcm91cBINCgVjb3VudBgBIAEoBRISCgp3b3JrZXJfaWRzGAIgAygJEhQKDG1heF9mYWlsdXJlcxgDIAEoBSKUAgoJV29ya2VyUnVuEhEKCXdvcmtlcl9pZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIsCgZyZXN1bHQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISMAoMcnVubmluZ190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgHIAEoBSqJAQoPV29ya2VyRGlyZWN0aXZlEiAKHFdPUktFUl9ESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIdChlXT1JLRVJfRElSRUNUSVZFX0NPTlRJTlVFEAESGgoWV09SS0VSX0RJUkVDVElWRV9RVUlFVBACEhkKFVdPUktFUl9ESVJFQ1RJVkVfU1RPUBADKu8BCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNKT0JfU1RBVEVfU0NIRURVTEVEEAESFwoTSk9CX1NUQVRFX0FWQUlMQUJMRRACEhUKEUpPQl9TVEFURV9SVU5OSU5HEAMSFwoTSk9CX1NUQVRFX1JFVFJZQUJMRRAEEh4KGkpPQl9TVEFURV9DQU5DRUxfUkVRVUVTVEVEEAUSFwoTSk9CX1NUQVRFX1NVQ0NFRURFRBAGEhQKEEpPQl9TVEFURV9GQUlMRUQQBxIXChNKT0JfU1RBVEVfQ0FOQ0VMTEVEEAgqXgoLVW5pcXVlU2NvcGUSHAoYVU5JUVVFX1NDT1BFX1VOU1BFQ0lGSUVEEAASFwoTVU5JUVVFX1NDT1BFX0FDVElWRRABEhgKFFVOSVFVRV9TQ09QRV9XQUlUSU5HEAIyuQYKDVdvcmtlclNlcnZpY2USSQoEUG9sbBIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QaGy5wcm9ncmVzc29yLnYxLlBvbGxSZXNwb25zZSIIorsYBAgGEAESWAoJSGVhcnRiZWF0Eh8ucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXNwb25zZSIIorsYBAgGEAMSWwoKQ2hlY2twb2ludBIgLnByb2dyZXNzb3IudjEuQ2hlY2twb2ludFJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLkNoZWNrcG9pbnRSZXNwb25zZSIIorsYBAgGEAMSVQoIQ29tcGxldGUSHi5wcm9ncmVzc29yLnYxLkNvbXBsZXRlUmVxdWVzdBofLnByb2dyZXNzb3IudjEuQ29tcGxldGVSZXNwb25zZSIIorsYBAgGEAMSZAoNQ29tcGxldGVCYXRjaBIjLnByb2dyZXNzb3IudjEuQ29tcGxldGVCYXRjaFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkNvbXBsZXRlQmF0Y2hSZXNwb25zZSIIorsYBAgGEAMSUgoHUmVsZWFzZRIdLnByb2dyZXNzb3IudjEuUmVsZWFzZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlJlbGVhc2VSZXNwb25zZSIIorsYBAgGEAMSXgoLTGlzdFdvcmtlcnMSIS5wcm9ncmVzc29yLnYxLkxpc3RXb3JrZXJzUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuTGlzdFdvcmtlcnNSZXNwb25zZSIIorsYBAgKEAESWAoJR2V0V29ya2VyEh8ucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXNwb25zZSIIorsYBAgBEAESWwoKU3RvcFdvcmtlchIgLnByb2dyZXNzb3IudjEuU3RvcFdvcmtlclJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlN0b3BXb3JrZXJSZXNwb25zZSIIorsYBAgEEAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_process, file_progressor_v1_processor]);
+  fileDesc("Chpwcm9ncmVzc29yL3YxL3dvcmtlci5wcm90bxINcHJvZ3Jlc3Nvci52MSLKAQoLUG9sbFJlcXVlc3QSEgoKbmFtZXNwYWNlcxgBIAMoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJam9iX25hbWVzGAMgAygJEhIKCm1heF9sZWFzZXMYBCABKAUSJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglqb2JzX29ubHkYByABKAgiZAoMUG9sbFJlc3BvbnNlEiQKBmxlYXNlcxgBIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2USLgoGd29ya2VyGAIgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUi2wIKBUxlYXNlEhMKC2xlYXNlX3Rva2VuGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIuCgdyZXF1ZXN0GAMgASgLMh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBIfCgNqb2IYBCABKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIwCgxleHBpcmVzX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdHJhY2VwYXJlbnQYCCABKAkSEgoKdHJhY2VzdGF0ZRgJIAEoCRIWCg5tYXlfY2hlY2twb2ludBgKIAEoCCJOChBIZWFydGJlYXRSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRInCgViZWF0cxgCIAMoCzIYLnByb2dyZXNzb3IudjEuTGVhc2VCZWF0In4KCUxlYXNlQmVhdBITCgtsZWFzZV90b2tlbhgBIAEoCRIpCghwcm9ncmVzcxgCIAEoCzIXLnByb2dyZXNzb3IudjEuUHJvZ3Jlc3MSMQoObGVhc2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iXAoIUHJvZ3Jlc3MSDwoHcGVyY2VudBgBIAEoARIPCgdzdW1tYXJ5GAIgASgJEi4KB2RldGFpbHMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0QgSwuxgCInYKEUhlYXJ0YmVhdFJlc3BvbnNlEjEKCmRpcmVjdGl2ZXMYASADKAsyHS5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlEi4KBndvcmtlchgCIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlIssCCg5MZWFzZURpcmVjdGl2ZRITCgtsZWFzZV90b2tlbhgBIAEoCRI6CglkaXJlY3RpdmUYAiABKA4yJy5wcm9ncmVzc29yLnYxLkxlYXNlRGlyZWN0aXZlLkRpcmVjdGl2ZRIVCg1jYW5jZWxfcmVhc29uGAMgASgJEjAKDGV4cGlyZXNfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImgKCURpcmVjdGl2ZRIZChVESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIWChJESVJFQ1RJVkVfQ09OVElOVUUQARIUChBESVJFQ1RJVkVfQ0FOQ0VMEAISEgoORElSRUNUSVZFX0xPU1QQAyK5AQoRQ2hlY2twb2ludFJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSFQoNbGFzdF9ldmVudF9pZBgCIAEoAxInCgZldmVudHMYAyADKAsyFy5wcm9ncmVzc29yLnYxLk5ld0V2ZW50EhYKCWF1eF9zdGF0ZRgEIAEoDEgAiAEBEikKCG1ldGFkYXRhGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIMCgpfYXV4X3N0YXRlIjoKEkNoZWNrcG9pbnRSZXNwb25zZRIVCg1sYXN0X2V2ZW50X2lkGAEgASgDEg0KBXlpZWxkGAIgASgIIoQCCg9Db21wbGV0ZVJlcXVlc3QSEwoLbGVhc2VfdG9rZW4YASABKAkSMgoIcmVzcG9uc2UYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZUgAEi4KCmpvYl9yZXN1bHQYAyABKAsyGC5wcm9ncmVzc29yLnYxLkpvYlJlc3VsdEgAEi0KCWNhbmNlbGxlZBgEIAEoCzIYLnByb2dyZXNzb3IudjEuQ2FuY2VsbGVkSAASKAoEbmV4dBgFIAEoCzIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QSFQoNbGFzdF9ldmVudF9pZBgGIAEoA0IICgZhbnN3ZXIiMwoJSm9iUmVzdWx0EiYKBnJlc3VsdBgBIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSIcCglDYW5jZWxsZWQSDwoHbWVzc2FnZRgBIAEoCSI2ChBDb21wbGV0ZVJlc3BvbnNlEiIKBG5leHQYASADKAsyFC5wcm9ncmVzc29yLnYxLkxlYXNlIm0KFENvbXBsZXRlQmF0Y2hSZXF1ZXN0EisKB2Fuc3dlcnMYASADKAsyGi5wcm9ncmVzc29yLnYxLkxlYXNlQW5zd2VyEigKBG5leHQYAiABKAsyGi5wcm9ncmVzc29yLnYxLlBvbGxSZXF1ZXN0ItYBCgtMZWFzZUFuc3dlchITCgtsZWFzZV90b2tlbhgBIAEoCRIyCghyZXNwb25zZRgCIAEoCzIeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlSAASLgoKam9iX3Jlc3VsdBgDIAEoCzIYLnByb2dyZXNzb3IudjEuSm9iUmVzdWx0SAASLQoJY2FuY2VsbGVkGAQgASgLMhgucHJvZ3Jlc3Nvci52MS5DYW5jZWxsZWRIABIVCg1sYXN0X2V2ZW50X2lkGAUgASgDQggKBmFuc3dlciJrChVDb21wbGV0ZUJhdGNoUmVzcG9uc2USLgoIb3V0Y29tZXMYASADKAsyHC5wcm9ncmVzc29yLnYxLkFuc3dlck91dGNvbWUSIgoEbmV4dBgCIAMoCzIULnByb2dyZXNzb3IudjEuTGVhc2UiOgoNQW5zd2VyT3V0Y29tZRIpCgVlcnJvchgBIAEoCzIaLnByb2dyZXNzb3IudjEuQW5zd2VyRXJyb3IiSgoLQW5zd2VyRXJyb3ISDwoHbWVzc2FnZRgBIAEoCRIqCgZkZXRhaWwYAiABKAsyGi5wcm9ncmVzc29yLnYxLkVycm9yRGV0YWlsInYKDlJlbGVhc2VSZXF1ZXN0EhEKCXdvcmtlcl9pZBgBIAEoCRIUCgxsZWFzZV90b2tlbnMYAiADKAkSKAoFZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJZW5kX3BvbGxzGAQgASgIIhEKD1JlbGVhc2VSZXNwb25zZSJOChJMaXN0V29ya2Vyc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlYKE0xpc3RXb3JrZXJzUmVzcG9uc2USJgoHd29ya2VycxgBIAMoCzIVLnByb2dyZXNzb3IudjEuV29ya2VyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK1AQoGV29ya2VyEhEKCXdvcmtlcl9pZBgBIAEoCRISCgpuYW1lc3BhY2VzGAIgAygJEg4KBmxlYXNlcxgDIAEoBRIyCg5sYXN0X3NlZW5fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoJZGlyZWN0aXZlGAUgASgOMh4ucHJvZ3Jlc3Nvci52MS5Xb3JrZXJEaXJlY3RpdmUSDQoFb3duZXIYBiABKAkiTAoQR2V0V29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhIKCm1heF9sZWFzZXMYAyABKAUieQoRR2V0V29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXISKAoGbGVhc2VzGAIgAygLMhgucHJvZ3Jlc3Nvci52MS5IZWxkTGVhc2USEwoLbW9yZV9sZWFzZXMYAyABKAgi7wIKCUhlbGRMZWFzZRISCgpwcm9jZXNzX2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAMSKgoJdGFza190eXBlGAMgASgOMhcucHJvZ3Jlc3Nvci52MS5UYXNrVHlwZRIQCghqb2JfbmFtZRgEIAEoCRIPCgdhdHRlbXB0GAUgASgFEikKCHByb2dyZXNzGAYgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIvCgtsZWFzZWRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoOaGVhcnRiZWF0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGV4cGlyZXNfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZGVhZGxpbmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqYBChFTdG9wV29ya2VyUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEjEKCWRpcmVjdGl2ZRgDIAEoDjIeLnByb2dyZXNzb3IudjEuV29ya2VyRGlyZWN0aXZlEigKBWdyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnJlYXNvbhgFIAEoCSI7ChJTdG9wV29ya2VyUmVzcG9uc2USJQoGd29ya2VyGAEgASgLMhUucHJvZ3Jlc3Nvci52MS5Xb3JrZXIizQYKA0pvYhIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSKgoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUIEsLsYAhImCgVzdGF0ZRgFIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSKgoHb3B0aW9ucxgGIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIPCgdhdHRlbXB0GAcgASgFEigKCGZhaWx1cmVzGAggAygLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlEikKCHByb2dyZXNzGAkgASgLMhcucHJvZ3Jlc3Nvci52MS5Qcm9ncmVzcxIsCgZyZXN1bHQYCiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISEgoKYmxvY2tlZF9vbhgLIAEoCRIRCgl3b3JrZXJfaWQYDCABKAkSMAoMY3JlYXRlZF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghydW5fdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcnVubmluZ190aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1jYW5jZWxfcmVhc29uGBEgASgJEi0KC3dvcmtlcl9ydW5zGBIgAygLMhgucHJvZ3Jlc3Nvci52MS5Xb3JrZXJSdW4SNgoSbGVhc2VfZXhwaXJlc190aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVjYW5jZWxfcmVxdWVzdGVkX3RpbWUYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGQoMZmFpcm5lc3Nfa2V5GBYgASgJSACIAQFCDwoNX2ZhaXJuZXNzX2tleSKUAgoJV29ya2VyUnVuEhEKCXdvcmtlcl9pZBgBIAEoCRImCgVzdGF0ZRgCIAEoDjIXLnByb2dyZXNzb3IudjEuSm9iU3RhdGUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIsCgZyZXN1bHQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCBLC7GAISMAoMcnVubmluZ190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgHIAEoBSqJAQoPV29ya2VyRGlyZWN0aXZlEiAKHFdPUktFUl9ESVJFQ1RJVkVfVU5TUEVDSUZJRUQQABIdChlXT1JLRVJfRElSRUNUSVZFX0NPTlRJTlVFEAESGgoWV09SS0VSX0RJUkVDVElWRV9RVUlFVBACEhkKFVdPUktFUl9ESVJFQ1RJVkVfU1RPUBADKu8BCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNKT0JfU1RBVEVfU0NIRURVTEVEEAESFwoTSk9CX1NUQVRFX0FWQUlMQUJMRRACEhUKEUpPQl9TVEFURV9SVU5OSU5HEAMSFwoTSk9CX1NUQVRFX1JFVFJZQUJMRRAEEh4KGkpPQl9TVEFURV9DQU5DRUxfUkVRVUVTVEVEEAUSFwoTSk9CX1NUQVRFX1NVQ0NFRURFRBAGEhQKEEpPQl9TVEFURV9GQUlMRUQQBxIXChNKT0JfU1RBVEVfQ0FOQ0VMTEVEEAgyuQYKDVdvcmtlclNlcnZpY2USSQoEUG9sbBIaLnByb2dyZXNzb3IudjEuUG9sbFJlcXVlc3QaGy5wcm9ncmVzc29yLnYxLlBvbGxSZXNwb25zZSIIorsYBAgGEAESWAoJSGVhcnRiZWF0Eh8ucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5IZWFydGJlYXRSZXNwb25zZSIIorsYBAgGEAMSWwoKQ2hlY2twb2ludBIgLnByb2dyZXNzb3IudjEuQ2hlY2twb2ludFJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLkNoZWNrcG9pbnRSZXNwb25zZSIIorsYBAgGEAMSVQoIQ29tcGxldGUSHi5wcm9ncmVzc29yLnYxLkNvbXBsZXRlUmVxdWVzdBofLnByb2dyZXNzb3IudjEuQ29tcGxldGVSZXNwb25zZSIIorsYBAgGEAMSZAoNQ29tcGxldGVCYXRjaBIjLnByb2dyZXNzb3IudjEuQ29tcGxldGVCYXRjaFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkNvbXBsZXRlQmF0Y2hSZXNwb25zZSIIorsYBAgGEAMSUgoHUmVsZWFzZRIdLnByb2dyZXNzb3IudjEuUmVsZWFzZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlJlbGVhc2VSZXNwb25zZSIIorsYBAgGEAMSXgoLTGlzdFdvcmtlcnMSIS5wcm9ncmVzc29yLnYxLkxpc3RXb3JrZXJzUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuTGlzdFdvcmtlcnNSZXNwb25zZSIIorsYBAgKEAESWAoJR2V0V29ya2VyEh8ucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5HZXRXb3JrZXJSZXNwb25zZSIIorsYBAgBEAESWwoKU3RvcFdvcmtlchIgLnByb2dyZXNzb3IudjEuU3RvcFdvcmtlclJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlN0b3BXb3JrZXJSZXNwb25zZSIIorsYBAgEEAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process, file_progressor_v1_processor]);
 
 /**
  * @generated from message progressor.v1.PollRequest
@@ -1160,249 +1162,6 @@ export const JobSchema: GenMessage<Job> = /*@__PURE__*/
   messageDesc(file_progressor_v1_worker, 29);
 
 /**
- * @generated from message progressor.v1.JobOptions
- */
-export type JobOptions = Message<"progressor.v1.JobOptions"> & {
-  /**
-   * jobs with a smaller number run first; default: 0
-   *
-   * @generated from field: int32 priority = 1;
-   */
-  priority: number;
-
-  /**
-   * Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
-   * lease, see max_takeovers.
-   *
-   * @generated from field: int32 max_retry = 2;
-   */
-  maxRetry: number;
-
-  /**
-   * default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-   *
-   * @generated from field: progressor.v1.Backoff backoff = 3;
-   */
-  backoff?: Backoff | undefined;
-
-  /**
-   * The time limit of one attempt. Default: 30 s.
-   *
-   * @generated from field: google.protobuf.Duration timeout = 4;
-   */
-  timeout?: Duration | undefined;
-
-  /**
-   * if false, the result is dropped when the job ends
-   *
-   * @generated from field: bool keep_result = 5;
-   */
-  keepResult: boolean;
-
-  /**
-   * How long a result is kept until it is fetched. Default: 1 h.
-   *
-   * @generated from field: google.protobuf.Duration result_ttl = 6;
-   */
-  resultTtl?: Duration | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp run_time = 7;
-   */
-  runTime?: Timestamp | undefined;
-
-  /**
-   * @generated from field: progressor.v1.Unique unique = 8;
-   */
-  unique?: Unique | undefined;
-
-  /**
-   * @generated from field: repeated string tags = 9;
-   */
-  tags: string[];
-
-  /**
-   * @generated from field: progressor.v1.WorkerGroup workers = 10;
-   */
-  workers?: WorkerGroup | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Struct metadata = 11;
-   */
-  metadata?: JsonObject | undefined;
-
-  /**
-   * Default: 30 s.
-   *
-   * @generated from field: google.protobuf.Duration cancel_grace = 12;
-   */
-  cancelGrace?: Duration | undefined;
-
-  /**
-   * A worker without a heartbeat for this long loses the lease. Default: the lease_duration of the
-   * poll.
-   *
-   * @generated from field: google.protobuf.Duration lease_duration = 13;
-   */
-  leaseDuration?: Duration | undefined;
-
-  /**
-   * How often the worker sends heartbeats: more than 0, at most half of lease_duration.
-   * Default: a third of the lease.
-   *
-   * @generated from field: google.protobuf.Duration heartbeat_interval = 14;
-   */
-  heartbeatInterval?: Duration | undefined;
-
-  /**
-   * How many times another worker gets the job after a lost lease, without using up a retry. After
-   * that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
-   * ZOMBIE_POLICY_ERROR.
-   *
-   * @generated from field: optional int32 max_takeovers = 15;
-   */
-  maxTakeovers?: number | undefined;
-
-  /**
-   * The first attempt must begin within this time after the run time: more than 0, at most 100
-   * years. Otherwise the job is FAILED with the reason start_deadline, and no attempt begins.
-   * Retries have no such limit. It cannot be combined with workers. Default: no limit.
-   *
-   * @generated from field: google.protobuf.Duration start_deadline = 16;
-   */
-  startDeadline?: Duration | undefined;
-};
-
-/**
- * Describes the message progressor.v1.JobOptions.
- * Use `create(JobOptionsSchema)` to create a new message.
- */
-export const JobOptionsSchema: GenMessage<JobOptions> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 30);
-
-/**
- * @generated from message progressor.v1.Backoff
- */
-export type Backoff = Message<"progressor.v1.Backoff"> & {
-  /**
-   * @generated from field: google.protobuf.Duration initial = 1;
-   */
-  initial?: Duration | undefined;
-
-  /**
-   * @generated from field: optional double factor = 2;
-   */
-  factor?: number | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Duration max = 3;
-   */
-  max?: Duration | undefined;
-
-  /**
-   * A random part of the interval, 0 to 1.
-   *
-   * @generated from field: optional double jitter = 4;
-   */
-  jitter?: number | undefined;
-
-  /**
-   * One interval for each retry, in place of the fields above. The last interval also applies to
-   * later retries.
-   *
-   * @generated from field: repeated google.protobuf.Duration steps = 5;
-   */
-  steps: Duration[];
-};
-
-/**
- * Describes the message progressor.v1.Backoff.
- * Use `create(BackoffSchema)` to create a new message.
- */
-export const BackoffSchema: GenMessage<Backoff> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 31);
-
-/**
- * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
- * and enqueued = false, until ttl has passed after the end of the first job.
- *
- * @generated from message progressor.v1.Unique
- */
-export type Unique = Message<"progressor.v1.Unique"> & {
-  /**
-   * default: a hash of name and args
-   *
-   * @generated from field: string key = 1;
-   */
-  key: string;
-
-  /**
-   * @generated from field: google.protobuf.Duration ttl = 2;
-   */
-  ttl?: Duration | undefined;
-
-  /**
-   * Until when the first job prevents a second one. Default: ACTIVE.
-   *
-   * @generated from field: progressor.v1.UniqueScope scope = 3;
-   */
-  scope: UniqueScope;
-
-  /**
-   * If true and the first job waits, even for a retry, a second Enqueue replaces its args and its
-   * delay or options.run_time. Use it with the scope WAITING, which also keeps a job that is
-   * enqueued while the first one runs. It needs key, and is allowed only in Enqueue, not in
-   * EnqueueBatch or in a cron.
-   *
-   * @generated from field: bool replace = 4;
-   */
-  replace: boolean;
-};
-
-/**
- * Describes the message progressor.v1.Unique.
- * Use `create(UniqueSchema)` to create a new message.
- */
-export const UniqueSchema: GenMessage<Unique> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 32);
-
-/**
- * WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
- * or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
- *
- * @generated from message progressor.v1.WorkerGroup
- */
-export type WorkerGroup = Message<"progressor.v1.WorkerGroup"> & {
-  /**
-   * How many workers must succeed, and how many run in parallel at most. Default: 1.
-   *
-   * @generated from field: int32 count = 1;
-   */
-  count: number;
-
-  /**
-   * Only these workers. Default: any.
-   *
-   * @generated from field: repeated string worker_ids = 2;
-   */
-  workerIds: string[];
-
-  /**
-   * the job fails if more workers fail
-   *
-   * @generated from field: int32 max_failures = 3;
-   */
-  maxFailures: number;
-};
-
-/**
- * Describes the message progressor.v1.WorkerGroup.
- * Use `create(WorkerGroupSchema)` to create a new message.
- */
-export const WorkerGroupSchema: GenMessage<WorkerGroup> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 33);
-
-/**
  * @generated from message progressor.v1.WorkerRun
  */
 export type WorkerRun = Message<"progressor.v1.WorkerRun"> & {
@@ -1451,7 +1210,7 @@ export type WorkerRun = Message<"progressor.v1.WorkerRun"> & {
  * Use `create(WorkerRunSchema)` to create a new message.
  */
 export const WorkerRunSchema: GenMessage<WorkerRun> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_worker, 34);
+  messageDesc(file_progressor_v1_worker, 30);
 
 /**
  * WorkerDirective is a command to a worker.
@@ -1554,38 +1313,6 @@ export enum JobState {
  */
 export const JobStateSchema: GenEnum<JobState> = /*@__PURE__*/
   enumDesc(file_progressor_v1_worker, 1);
-
-/**
- * @generated from enum progressor.v1.UniqueScope
- */
-export enum UniqueScope {
-  /**
-   * ACTIVE
-   *
-   * @generated from enum value: UNIQUE_SCOPE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * until it ends, and for ttl after that
-   *
-   * @generated from enum value: UNIQUE_SCOPE_ACTIVE = 1;
-   */
-  ACTIVE = 1,
-
-  /**
-   * until it runs; one more job can wait while it runs
-   *
-   * @generated from enum value: UNIQUE_SCOPE_WAITING = 2;
-   */
-  WAITING = 2,
-}
-
-/**
- * Describes the enum progressor.v1.UniqueScope.
- */
-export const UniqueScopeSchema: GenEnum<UniqueScope> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_worker, 2);
 
 /**
  * WorkerService is the pull transport. A worker, in any language and possibly behind a firewall,

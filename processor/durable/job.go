@@ -1,0 +1,71 @@
+package durable
+
+import (
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// JobOption configures Job.
+type JobOption interface{ setJob(*jobOptions) }
+
+type jobOptions struct {
+	namespace string
+	command   *progressorv1.EnqueueCommand
+}
+
+func (in InOption) setJob(o *jobOptions) { o.namespace = in.namespace }
+
+type jobOption func(*jobOptions)
+
+func (f jobOption) setJob(o *jobOptions) { f(o) }
+
+// JobName sets the name by which workers find a job. The default is the name in the function.
+func JobName(name string) JobOption {
+	return jobOption(func(o *jobOptions) { o.command.Name = name })
+}
+
+// JobOptions sets the options of a job, such as priority, timeout and max_retry. unique is not
+// supported: each job of a function has an ID of its own. The result is kept in any case.
+func JobOptions(options *progressorv1.JobOptions) JobOption {
+	return jobOption(func(o *jobOptions) { o.command.Options = proto.CloneOf(options) })
+}
+
+// Job enqueues a job with the args as JSON and does not wait for it. The workers or the processor
+// of its namespace run it, in any language. It is enqueued in the transaction that stores this,
+// exactly once. Its ID is made as that of a child. Names of jobs and children must be different.
+//
+// The response of Get is the result of the job. It is the zero value if several workers run the job
+// (options.workers). Other rules are those of Child: the namespace, the ends that are errors, and
+// the cancel if the function returns an error or is cancelled.
+func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out] {
+	b := ctx.branch
+	full := b.name(kindChild, name)
+	if e, ok := b.owner.journal.find(kindChild, full); ok {
+		return &Future[Out]{b, full, childOf(e)}
+	}
+	o := jobOptions{command: &progressorv1.EnqueueCommand{Name: name}}
+	for _, opt := range opts {
+		opt.setJob(&o)
+	}
+	text, err := encode(args)
+	if err != nil {
+		b.owner.misuse("the args of job %s: the value %s", full, err)
+	}
+	o.command.Args = &structpb.Value{}
+	if err := protojson.Unmarshal(text, o.command.Args); err != nil {
+		b.owner.misuse("the args of job %s: the value cannot be sent: %s", full, err)
+	}
+	job := b.owner.newChild(o.namespace, full)
+	job.IsJob = true
+	if o.command.Options == nil {
+		o.command.Options = &progressorv1.JobOptions{}
+	}
+	o.command.Options.KeepResult = true // NotifyParents sends it
+	o.command.Namespace, o.command.JobId = b.owner.targetOf(job), job.ProcessID
+	o.command.NotifyParentArgs = reported(full)
+	b.begin(full, job, &progressorv1.Command{Command: &progressorv1.Command_Enqueue{Enqueue: o.command}})
+	return &Future[Out]{b, full, job}
+}

@@ -21,6 +21,13 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/format", run: "TestBinary",
 	},
 	{
+		name: "kafka-no-client-certificate", breaks: "a sink presents its certificate to the brokers of Kafka",
+		file:     "engine/sinks/targets/targets.go",
+		old:      `"sink.kafka.tls", settings, m.GetTls().GetCertificateSecret())`,
+		planted:  `"sink.kafka.tls", settings, "")`,
+		packages: "./engine/sinks", run: "TestKafkaClientCertificate",
+	},
+	{
 		name: "kafka-no-key", breaks: "the changes of a process are in one partition",
 		file: kafkaDeliverer, old: "Key: []byte(format.Key(c))", planted: "Key: []byte(format.ID(c))",
 		packages: "./engine/sinks/kafka", run: "TestRepeatsInTheClient",

@@ -67,7 +67,7 @@ and bulks are never included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
-    progressor bulk start repair orders 'status = ERROR AND detail = "step mail*"' --skip-step mail --dry-run
+    progressor bulk start repair demo 'status = ERROR AND detail = "step mail*"' --skip-step mail --dry-run
     progressor bulk start cancel demo 'metadata.tenant = acme AND status != COMPLETED' --rate 20
     progressor bulk start remove demo 'status = COMPLETED AND created_time < "2026-01-01T00:00:00Z"' --rate 1000
     progressor bulk start retry echo --kind job 'state = FAILED AND name = send' --dry-run

@@ -102,6 +102,8 @@ var payloadFields = map[string]payloadField{
 	"RepairRequest.context":              {purpose: Context},
 	"RepairRequest.ProcessorRepair.args": message,
 	"RepairResponse.response":            message,
+	"StartBulkRequest.args":              message, // for repairs
+	"Bulk.args":                          message,
 	"Change.payload":                     {purpose: Event},
 
 	// Processors and workers.
@@ -160,6 +162,8 @@ func repeatOf(m proto.Message, outer string) string {
 		return repeatOfKey("call", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
 	case *progressorv1.RepairRequest:
 		return repeatOfKey("repair", r.GetIdempotencyKey(), r.GetNamespace(), r.GetProcessId())
+	case *progressorv1.StartBulkRequest:
+		return repeatOfKey("bulk", r.GetIdempotencyKey(), r.GetNamespace(), "")
 	case *progressorv1.StartRunRequest:
 		return repeatOfKey("run", r.GetIdempotencyKey(), r.GetNamespace(), r.GetRunId())
 	case *progressorv1.RepeatRunRequest:

@@ -223,6 +223,7 @@ func TestRepeatedRequests(t *testing.T) {
 			{Args: payload, IdempotencyKey: "k"}, {Args: payload, IdempotencyKey: "l"}}}, true},
 		"repair": {&progressorv1.RepairRequest{IdempotencyKey: "k", How: &progressorv1.RepairRequest_Processor{
 			Processor: &progressorv1.RepairRequest_ProcessorRepair{Args: args}}}, true},
+		"bulk": {&progressorv1.StartBulkRequest{Args: args, IdempotencyKey: "k"}, true},
 	} {
 		sent := proto.Clone(c.request)
 		first, err := p.Encode(t.Context(), c.request)

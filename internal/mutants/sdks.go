@@ -77,8 +77,8 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",
-		file: leaseOfNode, old: "if (!held.answering)\n                lose(",
-		planted:  "if (false)\n                lose(",
+		file: leaseOfNode, old: "if (!held.answering)\n            lose(",
+		planted:  "if (false)\n            lose(",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
@@ -104,7 +104,7 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-trusts-proxies", breaks: "only codes of Connect are codes of the engine",
-		file: "sdk/typescript/dist/errors.js", old: `!known.has(body.code)`, planted: `!body.code`,
+		file: "sdk/typescript/dist/errors.js", old: `!known.includes(body.code)`, planted: `!body.code`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{

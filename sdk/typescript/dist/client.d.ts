@@ -41,6 +41,7 @@ export declare const maxTimer: number;
  */
 export declare class Client {
     readonly url: string;
+    private readonly sender;
     readonly process: ProcessService;
     readonly job: JobService;
     readonly flow: FlowService;

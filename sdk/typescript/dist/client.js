@@ -18,16 +18,17 @@ export const maxTimer = 2 ** 31 - 1;
  */
 export class Client {
     url;
-    process;
-    job;
-    flow;
-    cron;
-    namespace;
-    worker;
-    insight;
-    bulk;
-    change;
-    jobEvent;
+    sender = (method, request, call) => this.send(method, request, call);
+    process = new ProcessService(this.sender);
+    job = new JobService(this.sender);
+    flow = new FlowService(this.sender);
+    cron = new CronService(this.sender);
+    namespace = new NamespaceService(this.sender);
+    worker = new WorkerService(this.sender);
+    insight = new InsightService(this.sender);
+    bulk = new BulkService(this.sender);
+    change = new ChangeService(this.sender);
+    jobEvent = new JobEventService(this.sender);
     /** @internal */
     options;
     retry;
@@ -54,17 +55,6 @@ export class Client {
             this.token = typeof token === "string" ? () => token : token;
         else if (tokenFile !== undefined)
             this.token = tokenOfFile(tokenFile);
-        const send = (method, request, call) => this.send(method, request, call);
-        this.process = new ProcessService(send);
-        this.job = new JobService(send);
-        this.flow = new FlowService(send);
-        this.cron = new CronService(send);
-        this.namespace = new NamespaceService(send);
-        this.worker = new WorkerService(send);
-        this.insight = new InsightService(send);
-        this.bulk = new BulkService(send);
-        this.change = new ChangeService(send);
-        this.jobEvent = new JobEventService(send);
     }
     async send(method, request, call = {}) {
         if (method.repeat === "key" && this.options.autoKeys !== false && !request.idempotencyKey) {

@@ -18,29 +18,29 @@ export interface StepOptions<T> {
     undo?: (value: T, step: StepContext) => unknown;
 }
 /** A step that is not in the journal yet. */
-export interface StepRun {
+export type StepRun = {
     name: string;
     tries: number;
     wait: number;
     undo: boolean;
     body: (step: StepContext) => unknown;
-}
+};
 /** What a branch waits for. flush: that the new entries are stored. */
-interface Wait {
+type Wait = {
     ready: () => boolean;
     step?: StepRun;
     flush?: boolean;
     resolve: () => void;
-}
-export interface ProcessKey {
+};
+export type ProcessKey = {
     namespace: string;
     processId: string;
-}
+};
 /** How a body ended. */
-export interface Ended {
+export type Ended = {
     value?: unknown;
     error?: unknown;
-}
+};
 /**
  * One run of the function, from its start to the point where it waits. The function and the items
  * of each are branches. advance lets one of them run at a time.
@@ -117,7 +117,7 @@ export declare abstract class Source {
     /** @internal */
     constructor(branch: Branch, id: string);
     /** @internal Returns the position of its entry in the journal. */
-    abstract position(): number | undefined;
+    abstract readonly position: () => number | undefined;
     protected get journal(): Journal;
 }
 /** A timer that after has set. */
@@ -125,7 +125,7 @@ export declare class Timer extends Source {
     private readonly name;
     /** @internal */
     constructor(branch: Branch, name: string);
-    position(): number | undefined;
+    readonly position: () => number | undefined;
     /** Waits until the timer has fired or was stopped. */
     wait(): Promise<void>;
     /** Stops the timer. Returns whether it had not fired yet. */
@@ -139,7 +139,7 @@ export declare class Queue<Args> extends Source {
     taken: number;
     /** @internal */
     constructor(branch: Branch, name: string, accept?: ((args: Args) => unknown) | undefined);
-    position(): number | undefined;
+    readonly position: () => number | undefined;
     /** Waits for the next call, and returns its args. */
     next(): Promise<Args>;
 }
@@ -149,7 +149,7 @@ export declare class Child<Response> extends Source {
     readonly process: ProcessKey;
     /** @internal */
     constructor(branch: Branch, name: string, process: ProcessKey);
-    position(): number | undefined;
+    readonly position: () => number | undefined;
     /** Waits until the child has ended for the first time, and returns its response. */
     get(): Promise<Response>;
     /** Asks the child to end, and does not wait for this. */
@@ -157,7 +157,9 @@ export declare class Child<Response> extends Source {
 }
 export declare function cancelOf(parent: Process, { namespace, processId }: ProcessKey, reason: string): Command;
 /** Returns the child that an entry has started. */
-export declare function childOf({ v }: Entry): ProcessKey;
+export declare const childOf: ({ v }: {
+    v?: any;
+}) => ProcessKey;
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export declare class Ctx {
     private readonly branch;

@@ -231,9 +231,7 @@ export class Timer extends Source {
         super(branch, `timer ${name}`);
         this.name = name;
     }
-    position() {
-        return this.journal.position("fired", this.name);
-    }
+    position = () => this.journal.position("fired", this.name);
     /** Waits until the timer has fired or was stopped. */
     wait() {
         const isOver = () => this.journal.has("fired", this.name) || this.journal.has("stopped", this.name);
@@ -264,9 +262,7 @@ export class Queue extends Source {
         this.name = name;
         this.accept = accept;
     }
-    position() {
-        return this.journal.call(this.name, this.taken);
-    }
+    position = () => this.journal.call(this.name, this.taken);
     /** Waits for the next call, and returns its args. */
     next() {
         return this.branch.operation(async () => {
@@ -287,9 +283,7 @@ export class Child extends Source {
         this.name = name;
         this.process = process;
     }
-    position() {
-        return this.journal.position("ended", this.name);
-    }
+    position = () => this.journal.position("ended", this.name);
     /** Waits until the child has ended for the first time, and returns its response. */
     get() {
         return this.branch.operation(async () => {
@@ -313,10 +307,7 @@ export function cancelOf(parent, { namespace, processId }, reason) {
     return { cancel: { namespace: namespace === parent.namespace ? "" : namespace, processId, reason } };
 }
 /** Returns the child that an entry has started. */
-export function childOf({ v }) {
-    const { namespace, process_id: processId } = v;
-    return { namespace, processId };
-}
+export const childOf = ({ v }) => ({ namespace: v.namespace, processId: v.process_id });
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export class Ctx {
     branch;

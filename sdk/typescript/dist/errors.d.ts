@@ -1,16 +1,19 @@
 import type * as api from "./api.js";
+declare const known: readonly ["canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists", "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated"];
 /** The codes of Connect. */
-export type Code = "canceled" | "unknown" | "invalid_argument" | "deadline_exceeded" | "not_found" | "already_exists" | "permission_denied" | "resource_exhausted" | "failed_precondition" | "aborted" | "out_of_range" | "unimplemented" | "internal" | "unavailable" | "data_loss" | "unauthenticated";
+export type Code = (typeof known)[number];
 /**
  * A request that the engine refused, or that did not get a response. Check its reason, or its code
  * if it has no reason. The message is that of the engine, for people.
  */
 export declare class ProgressorError extends Error {
-    name: string;
-    /** "unavailable" without a reason: the engine could not be reached, or the response was lost. */
     readonly code: Code;
-    /** The namespace, process, task and field of the error, as far as they are known. */
     readonly detail: api.ErrorDetail;
+    name: string;
+    /**
+     * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+     * @param detail the namespace, process, task and field of the error, as far as they are known
+     */
     constructor(code: Code, message: string, detail?: api.ErrorDetail, options?: ErrorOptions);
     /** Why the engine refused the request, such as "REASON_PROCESS_NOT_FOUND". */
     get reason(): api.ErrorDetailReason | undefined;
@@ -18,12 +21,12 @@ export declare class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export declare class TaskRejected extends ProgressorError {
     name: string;
-    get rejection(): api.Rejection;
+    readonly rejection: api.Rejection;
 }
 /** The processor failed, and the process is in ERROR. */
 export declare class TaskFailed extends ProgressorError {
     name: string;
-    get failure(): api.Failure;
+    readonly failure: api.Failure;
 }
 /** Returns the error of an HTTP response that is not a success. */
 export declare function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError;
@@ -75,3 +78,4 @@ export declare class WorkerStopped extends HandlerStopped {
 /** The attempt exceeded its timeout. */
 export declare class AttemptTimeout extends HandlerStopped {
 }
+export {};

@@ -1,13 +1,20 @@
+const known = [
+    "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+    "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+    "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+];
 /**
  * A request that the engine refused, or that did not get a response. Check its reason, or its code
  * if it has no reason. The message is that of the engine, for people.
  */
 export class ProgressorError extends Error {
-    name = "ProgressorError";
-    /** "unavailable" without a reason: the engine could not be reached, or the response was lost. */
     code;
-    /** The namespace, process, task and field of the error, as far as they are known. */
     detail;
+    name = "ProgressorError";
+    /**
+     * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+     * @param detail the namespace, process, task and field of the error, as far as they are known
+     */
     constructor(code, message, detail = {}, options) {
         super(message, options);
         this.code = code;
@@ -21,22 +28,13 @@ export class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export class TaskRejected extends ProgressorError {
     name = "TaskRejected";
-    get rejection() {
-        return this.detail.rejection ?? {};
-    }
+    rejection = this.detail.rejection ?? {};
 }
 /** The processor failed, and the process is in ERROR. */
 export class TaskFailed extends ProgressorError {
     name = "TaskFailed";
-    get failure() {
-        return this.detail.failure ?? {};
-    }
+    failure = this.detail.failure ?? {};
 }
-const known = new Set([
-    "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
-    "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
-    "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
-]);
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
 const codes = {
     400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
@@ -51,21 +49,18 @@ export function errorOf(status, text, decodeDetail) {
     catch {
         // a response of a proxy
     }
-    if (!body || !known.has(body.code)) { // a proxy may send JSON, too
+    if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
         return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
     }
     const { code, message: sent, details } = body;
     const message = typeof sent === "string" ? sent : code;
     const found = Array.isArray(details) && details.find((d) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
     const detail = found ? decodeDetail(found.debug) : {};
-    switch (detail.reason) {
-        case "REASON_TASK_REJECTED":
-            return new TaskRejected(code, message, detail);
-        case "REASON_TASK_FAILED":
-            return new TaskFailed(code, message, detail);
-        default:
-            return new ProgressorError(code, message, detail);
-    }
+    if (detail.reason === "REASON_TASK_REJECTED")
+        return new TaskRejected(code, message, detail);
+    if (detail.reason === "REASON_TASK_FAILED")
+        return new TaskFailed(code, message, detail);
+    return new ProgressorError(code, message, detail);
 }
 /** Returns the message of what was thrown, which may be anything. */
 export function messageOf(thrown) {

@@ -12,11 +12,11 @@ export interface Entry {
         [change: string]: number;
     };
 }
-export interface RecordedError {
+export type RecordedError = {
     reason: string;
     message: string;
     rejected?: true;
-}
+};
 export declare const maxValueBytes: number;
 export declare const maxNewBytes: number;
 /**
@@ -35,13 +35,13 @@ export declare function recorded(error: unknown): RecordedError;
 /** Returns the error that determines the reason of several ones: the first that is not a rejection. */
 export declare function causeOf(error: unknown): unknown;
 /** Reports whether an error of a step is final, without a retry. */
-export declare function isFinal(error: unknown): boolean;
+export declare const isFinal: (error: unknown) => boolean;
 /** Shortens a text to what an entry may contain. */
 export declare function cut(text: string): string;
 /** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
 export declare function copyOf(value: unknown): any;
 /** Returns the size of a value as JSON. */
-export declare function sizeOf(value: unknown): number;
+export declare const sizeOf: (value: unknown) => number;
 /** Decodes a payload that may be the bytes of JSON. */
 export declare function parsed(payload: Payload | undefined): any;
 /**

@@ -36,9 +36,7 @@ export function causeOf(error) {
     return causes.find((cause) => !(cause instanceof Rejection || (cause instanceof StepError && cause.rejected))) ?? causes[0];
 }
 /** Reports whether an error of a step is final, without a retry. */
-export function isFinal(error) {
-    return error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
-}
+export const isFinal = (error) => error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
 /** Shortens a text to what an entry may contain. */
 export function cut(text) {
     const bytes = Buffer.from(text);
@@ -61,9 +59,7 @@ export function copyOf(value) {
     return JSON.parse(text);
 }
 /** Returns the size of a value as JSON. */
-export function sizeOf(value) {
-    return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
-}
+export const sizeOf = (value) => (value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value)));
 /** Decodes a payload that may be the bytes of JSON. */
 export function parsed(payload) {
     return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;

@@ -25,14 +25,9 @@ export type TaskHandler = (task: Task, context: TaskContext) => Result | void | 
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
  * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
  */
-export interface TaskHandlers {
-    init?: TaskHandler;
-    call?: TaskHandler;
-    notify?: TaskHandler;
-    timeout?: TaskHandler;
-    repair?: TaskHandler;
-    cancel?: TaskHandler;
-}
+export type TaskHandlers = {
+    [Type in "init" | "call" | "notify" | "timeout" | "repair" | "cancel"]?: TaskHandler;
+};
 export interface ProcessorOptions {
     /** Refuses requests that none of these keys has signed (see verify). */
     keys?: string[];
@@ -51,10 +46,12 @@ export declare function harmless<Args extends unknown[]>(call: (...args: Args) =
 export declare function runTask(handlers: TaskHandlers, task: Task, context: TaskContext, log: (error: unknown) => void): Promise<ProcessResponse>;
 /** Returns why a signal was aborted if an error only says that it was. */
 export declare function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | undefined;
+/** Returns the response to a task whose handler threw an error. */
+export declare function responseOf(error: unknown): ProcessResponse;
 export declare const maxMessage: number;
 /** Returns what is stored about an error that a handler threw. */
 export declare function failureOf(error: unknown): NonNullable<ProcessResponse["failure"]>;
 /** Returns the API's text of a number of milliseconds, at most 365 days. */
-export declare function duration(milliseconds: number): string;
+export declare const duration: (milliseconds: number) => string;
 /** Cuts a text, and replaces what the engine would refuse. */
 export declare function wellFormed(text: string, maxBytes: number): string;

@@ -75,14 +75,11 @@ export async function runTask(handlers, task, context, log) {
         return { result: (await handlerOf(handlers, task)(task, context)) ?? {} };
     }
     catch (error) {
-        if (error instanceof Rejection) {
-            return { rejection: { reason: error.reason, message: error.message, details: error.details } };
-        }
-        if (endedBy(error, context.signal))
+        if (!(error instanceof Rejection) && endedBy(error, context.signal))
             throw error;
-        if (!(error instanceof Failure))
+        if (!(error instanceof Rejection || error instanceof Failure))
             log(error);
-        return { failure: failureOf(error) };
+        return responseOf(error);
     }
 }
 function handlerOf(handlers, task) {
@@ -106,6 +103,12 @@ export function endedBy(error, signal) {
     const { name, cause } = (error ?? {});
     return error === signal.reason || name === "AbortError" || cause === signal.reason ? signal.reason : undefined;
 }
+/** Returns the response to a task whose handler threw an error. */
+export function responseOf(error) {
+    if (!(error instanceof Rejection))
+        return { failure: failureOf(error) };
+    return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+}
 export const maxMessage = 8 << 10;
 /** Returns what is stored about an error that a handler threw. */
 export function failureOf(error) {
@@ -119,9 +122,7 @@ export function failureOf(error) {
 }
 const maxDuration = 365 * 24 * 3600_000;
 /** Returns the API's text of a number of milliseconds, at most 365 days. */
-export function duration(milliseconds) {
-    return `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
-}
+export const duration = (milliseconds) => `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
 /** Cuts a text, and replaces what the engine would refuse. */
 export function wellFormed(text, maxBytes) {
     const bytes = Buffer.from(text.replaceAll("\0", "\ufffd")); // replaces lone surrogates

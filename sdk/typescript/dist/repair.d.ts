@@ -1,10 +1,10 @@
 import { type Entry, type Journal } from "./journal.js";
 /** A repair by step. */
-export interface StepRepair {
+export type StepRepair = {
     skip: string[];
     set: Map<string, any>;
     rewind: string[];
-}
+};
 /** Decodes args such as {"durable_repair":{"skip":["reserve"]}}. Returns undefined if they are those of another repair. */
 export declare function repairOf(args: any): StepRepair | undefined;
 /** Returns the value of the entry of a repair. */

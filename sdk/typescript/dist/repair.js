@@ -94,9 +94,7 @@ function revive(journal, failed, marked) {
     }
 }
 /** Returns the scope of a full name, such as "parcel[1]/". */
-function scopeOf(name) {
-    return name.slice(0, name.lastIndexOf("/") + 1);
-}
+const scopeOf = (name) => name.slice(0, name.lastIndexOf("/") + 1);
 /** Reports whether two scopes are in different branches of the same each: neither depends on the other. */
 function areSiblings(a, b) {
     const [as, bs] = [a.split("/"), b.split("/")];

@@ -2,10 +2,11 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { interval, maxTimer } from "./client.js";
-import { AttemptTimeout, JobCancelled, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped, } from "./errors.js";
+import { AttemptTimeout, JobCancelled, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped } from "./errors.js";
+import { sizeOf } from "./journal.js";
 import { decode, encode } from "./json.js";
 import { ActiveLease, applyDirective, lose, now, progressEvery } from "./lease.js";
-import { duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, } from "./processor.js";
+import { duration, endedBy, harmless, maxMessage, responseOf, runTask, wellFormed, } from "./processor.js";
 const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
 const pollMargin = 2000; // for the last poll to end when the worker stops
@@ -424,25 +425,15 @@ function jobOf(held, changed) {
         },
     };
 }
-function responseOf(error) {
-    if (!(error instanceof Rejection))
-        return { failure: failureOf(error) };
-    return { rejection: { reason: error.reason, message: error.message, details: error.details } };
-}
 /** Reports whether every poll would fail with an error: the worker is misconfigured. */
 function isPermanent(error) {
     const codes = ["invalid_argument", "not_found", "unauthenticated", "permission_denied", "unimplemented"];
     return !(error instanceof ProgressorError) || codes.includes(error.code);
 }
-function isLost(error) {
-    return error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
-}
+const isLost = (error) => error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
 /** Reports whether the engine cannot accept a request, however often it is sent. */
 function isRefused(error) {
     if (!(error instanceof ProgressorError))
         return false;
     return error.code === "invalid_argument" || (error.code === "resource_exhausted" && error.reason !== "REASON_OVERLOADED");
-}
-function sizeOf(progress) {
-    return Buffer.byteLength(JSON.stringify(progress));
 }

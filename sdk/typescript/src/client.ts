@@ -57,16 +57,17 @@ export const maxTimer = 2 ** 31 - 1;
  */
 export class Client {
   readonly url: string;
-  readonly process: ProcessService;
-  readonly job: JobService;
-  readonly flow: FlowService;
-  readonly cron: CronService;
-  readonly namespace: NamespaceService;
-  readonly worker: WorkerService;
-  readonly insight: InsightService;
-  readonly bulk: BulkService;
-  readonly change: ChangeService;
-  readonly jobEvent: JobEventService;
+  private readonly sender: Send = (method, request, call) => this.send(method, request, call);
+  readonly process = new ProcessService(this.sender);
+  readonly job = new JobService(this.sender);
+  readonly flow = new FlowService(this.sender);
+  readonly cron = new CronService(this.sender);
+  readonly namespace = new NamespaceService(this.sender);
+  readonly worker = new WorkerService(this.sender);
+  readonly insight = new InsightService(this.sender);
+  readonly bulk = new BulkService(this.sender);
+  readonly change = new ChangeService(this.sender);
+  readonly jobEvent = new JobEventService(this.sender);
   /** @internal */
   readonly options: ClientOptions;
   private readonly retry: Retry;
@@ -91,17 +92,6 @@ export class Client {
     const { token, tokenFile } = options;
     if (token !== undefined) this.token = typeof token === "string" ? () => token : token;
     else if (tokenFile !== undefined) this.token = tokenOfFile(tokenFile);
-    const send: Send = (method, request, call) => this.send(method, request, call);
-    this.process = new ProcessService(send);
-    this.job = new JobService(send);
-    this.flow = new FlowService(send);
-    this.cron = new CronService(send);
-    this.namespace = new NamespaceService(send);
-    this.worker = new WorkerService(send);
-    this.insight = new InsightService(send);
-    this.bulk = new BulkService(send);
-    this.change = new ChangeService(send);
-    this.jobEvent = new JobEventService(send);
   }
 
   private async send(method: Method, request: any, call: CallOptions = {}): Promise<any> {

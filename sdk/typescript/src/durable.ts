@@ -27,32 +27,15 @@ export interface StepOptions<T> {
 }
 
 /** A step that is not in the journal yet. */
-export interface StepRun {
-  name: string;
-  tries: number;
-  wait: number;
-  undo: boolean;
-  body: (step: StepContext) => unknown;
-}
+export type StepRun = { name: string; tries: number; wait: number; undo: boolean; body: (step: StepContext) => unknown };
 
 /** What a branch waits for. flush: that the new entries are stored. */
-interface Wait {
-  ready: () => boolean;
-  step?: StepRun;
-  flush?: boolean;
-  resolve: () => void;
-}
+type Wait = { ready: () => boolean; step?: StepRun; flush?: boolean; resolve: () => void };
 
-export interface ProcessKey {
-  namespace: string;
-  processId: string;
-}
+export type ProcessKey = { namespace: string; processId: string };
 
 /** How a body ended. */
-export interface Ended {
-  value?: unknown;
-  error?: unknown;
-}
+export type Ended = { value?: unknown; error?: unknown };
 
 /** The body of a step or an undo, or an accept, that runs. */
 const bodies = new AsyncLocalStorage<{ what: string; misuse: () => void }>();
@@ -264,7 +247,7 @@ export abstract class Source {
   constructor(readonly branch: Branch, readonly id: string) {}
 
   /** @internal Returns the position of its entry in the journal. */
-  abstract position(): number | undefined;
+  abstract readonly position: () => number | undefined;
 
   protected get journal(): Journal {
     return this.branch.run.journal;
@@ -278,9 +261,7 @@ export class Timer extends Source {
     super(branch, `timer ${name}`);
   }
 
-  override position(): number | undefined {
-    return this.journal.position("fired", this.name);
-  }
+  override readonly position = () => this.journal.position("fired", this.name);
 
   /** Waits until the timer has fired or was stopped. */
   wait(): Promise<void> {
@@ -309,9 +290,7 @@ export class Queue<Args> extends Source {
     super(branch, `call ${name}`);
   }
 
-  override position(): number | undefined {
-    return this.journal.call(this.name, this.taken);
-  }
+  override readonly position = () => this.journal.call(this.name, this.taken);
 
   /** Waits for the next call, and returns its args. */
   next(): Promise<Args> {
@@ -331,9 +310,7 @@ export class Child<Response> extends Source {
     super(branch, `child ${name}`);
   }
 
-  override position(): number | undefined {
-    return this.journal.position("ended", this.name);
-  }
+  override readonly position = () => this.journal.position("ended", this.name);
 
   /** Waits until the child has ended for the first time, and returns its response. */
   get(): Promise<Response> {
@@ -359,10 +336,7 @@ export function cancelOf(parent: Process, { namespace, processId }: ProcessKey, 
 }
 
 /** Returns the child that an entry has started. */
-export function childOf({ v }: Entry): ProcessKey {
-  const { namespace, process_id: processId } = v as { namespace: string; process_id: string };
-  return { namespace, processId };
-}
+export const childOf = ({ v }: { v?: any }): ProcessKey => ({ namespace: v.namespace, processId: v.process_id });
 
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export class Ctx {

@@ -1,10 +1,13 @@
 import type * as api from "./api.js";
 
+const known = [
+  "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
+  "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+  "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+] as const;
+
 /** The codes of Connect. */
-export type Code =
-  | "canceled" | "unknown" | "invalid_argument" | "deadline_exceeded" | "not_found" | "already_exists"
-  | "permission_denied" | "resource_exhausted" | "failed_precondition" | "aborted" | "out_of_range"
-  | "unimplemented" | "internal" | "unavailable" | "data_loss" | "unauthenticated";
+export type Code = (typeof known)[number];
 
 /**
  * A request that the engine refused, or that did not get a response. Check its reason, or its code
@@ -12,15 +15,13 @@ export type Code =
  */
 export class ProgressorError extends Error {
   override name = "ProgressorError";
-  /** "unavailable" without a reason: the engine could not be reached, or the response was lost. */
-  readonly code: Code;
-  /** The namespace, process, task and field of the error, as far as they are known. */
-  readonly detail: api.ErrorDetail;
 
-  constructor(code: Code, message: string, detail: api.ErrorDetail = {}, options?: ErrorOptions) {
+  /**
+   * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+   * @param detail the namespace, process, task and field of the error, as far as they are known
+   */
+  constructor(readonly code: Code, message: string, readonly detail: api.ErrorDetail = {}, options?: ErrorOptions) {
     super(message, options);
-    this.code = code;
-    this.detail = detail;
   }
 
   /** Why the engine refused the request, such as "REASON_PROCESS_NOT_FOUND". */
@@ -32,26 +33,14 @@ export class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export class TaskRejected extends ProgressorError {
   override name = "TaskRejected";
-
-  get rejection(): api.Rejection {
-    return this.detail.rejection ?? {};
-  }
+  readonly rejection: api.Rejection = this.detail.rejection ?? {};
 }
 
 /** The processor failed, and the process is in ERROR. */
 export class TaskFailed extends ProgressorError {
   override name = "TaskFailed";
-
-  get failure(): api.Failure {
-    return this.detail.failure ?? {};
-  }
+  readonly failure: api.Failure = this.detail.failure ?? {};
 }
-
-const known: ReadonlySet<unknown> = new Set<Code>([
-  "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
-  "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
-  "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
-]);
 
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
 const codes: { [status: number]: Code } = {
@@ -67,21 +56,16 @@ export function errorOf(status: number, text: string, decodeDetail: (detail: api
   } catch {
     // a response of a proxy
   }
-  if (!body || !known.has(body.code)) { // a proxy may send JSON, too
+  if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
     return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
   }
   const { code, message: sent, details } = body;
   const message = typeof sent === "string" ? sent : code;
   const found = Array.isArray(details) && details.find((d) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
   const detail = found ? decodeDetail(found.debug!) : {};
-  switch (detail.reason) {
-    case "REASON_TASK_REJECTED":
-      return new TaskRejected(code, message, detail);
-    case "REASON_TASK_FAILED":
-      return new TaskFailed(code, message, detail);
-    default:
-      return new ProgressorError(code, message, detail);
-  }
+  if (detail.reason === "REASON_TASK_REJECTED") return new TaskRejected(code, message, detail);
+  if (detail.reason === "REASON_TASK_FAILED") return new TaskFailed(code, message, detail);
+  return new ProgressorError(code, message, detail);
 }
 
 /** Returns the message of what was thrown, which may be anything. */

@@ -17,11 +17,7 @@ export interface Entry {
   versions?: { [change: string]: number };
 }
 
-export interface RecordedError {
-  reason: string;
-  message: string;
-  rejected?: true;
-}
+export type RecordedError = { reason: string; message: string; rejected?: true };
 
 export const maxValueBytes = (1 << 20) - 4096;
 export const maxNewBytes = 2 << 20; // new entries after which a result is stored before more are added
@@ -61,9 +57,7 @@ export function causeOf(error: unknown): unknown {
 }
 
 /** Reports whether an error of a step is final, without a retry. */
-export function isFinal(error: unknown): boolean {
-  return error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
-}
+export const isFinal = (error: unknown) => error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
 
 /** Shortens a text to what an entry may contain. */
 export function cut(text: string): string {
@@ -86,9 +80,7 @@ export function copyOf(value: unknown): any {
 }
 
 /** Returns the size of a value as JSON. */
-export function sizeOf(value: unknown): number {
-  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
-}
+export const sizeOf = (value: unknown) => (value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value)));
 
 /** Decodes a payload that may be the bytes of JSON. */
 export function parsed(payload: Payload | undefined): any {

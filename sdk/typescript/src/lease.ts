@@ -44,14 +44,12 @@ export function applyDirective(held: ActiveLease, directive: LeaseDirective, sen
     held.progressSent = held.lastBeat;
     if (held.progress === sent) held.progress = undefined;
   }
-  switch (directive.directive) {
-    case "DIRECTIVE_LOST":
-      // An answer in flight may already be stored. The response to it decides.
-      if (!held.answering) lose(held, "another worker has the task, or it has ended");
-      return;
-    case "DIRECTIVE_CANCEL":
-      held.ending.abort(new JobCancelled(directive.cancelReason || "the job was cancelled"));
+  if (directive.directive === "DIRECTIVE_LOST") {
+    // An answer in flight may already be stored. The response to it decides.
+    if (!held.answering) lose(held, "another worker has the task, or it has ended");
+    return;
   }
+  if (directive.directive === "DIRECTIVE_CANCEL") held.ending.abort(new JobCancelled(directive.cancelReason || "the job was cancelled"));
   if (directive.expiresTime) held.expires = held.localTime(directive.expiresTime);
   if (directive.heartbeatInterval) held.interval = milliseconds(directive.heartbeatInterval);
 }

@@ -29,14 +29,7 @@ export type TaskHandler = (task: Task, context: TaskContext) => Result | void | 
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
  * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
  */
-export interface TaskHandlers {
-  init?: TaskHandler;
-  call?: TaskHandler;
-  notify?: TaskHandler;
-  timeout?: TaskHandler;
-  repair?: TaskHandler;
-  cancel?: TaskHandler;
-}
+export type TaskHandlers = { [Type in "init" | "call" | "notify" | "timeout" | "repair" | "cancel"]?: TaskHandler };
 
 export interface ProcessorOptions {
   /** Refuses requests that none of these keys has signed (see verify). */
@@ -117,12 +110,9 @@ export async function runTask(
   try {
     return { result: (await handlerOf(handlers, task)(task, context)) ?? {} };
   } catch (error) {
-    if (error instanceof Rejection) {
-      return { rejection: { reason: error.reason, message: error.message, details: error.details } };
-    }
-    if (endedBy(error, context.signal)) throw error;
-    if (!(error instanceof Failure)) log(error);
-    return { failure: failureOf(error) };
+    if (!(error instanceof Rejection) && endedBy(error, context.signal)) throw error;
+    if (!(error instanceof Rejection || error instanceof Failure)) log(error);
+    return responseOf(error);
   }
 }
 
@@ -145,6 +135,12 @@ export function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | u
   return error === signal.reason || name === "AbortError" || cause === signal.reason ? signal.reason : undefined;
 }
 
+/** Returns the response to a task whose handler threw an error. */
+export function responseOf(error: unknown): ProcessResponse {
+  if (!(error instanceof Rejection)) return { failure: failureOf(error) };
+  return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+}
+
 export const maxMessage = 8 << 10;
 
 /** Returns what is stored about an error that a handler threw. */
@@ -159,9 +155,7 @@ export function failureOf(error: unknown): NonNullable<ProcessResponse["failure"
 const maxDuration = 365 * 24 * 3600_000;
 
 /** Returns the API's text of a number of milliseconds, at most 365 days. */
-export function duration(milliseconds: number): string {
-  return `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
-}
+export const duration = (milliseconds: number) => `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
 
 /** Cuts a text, and replaces what the engine would refuse. */
 export function wellFormed(text: string, maxBytes: number): string {

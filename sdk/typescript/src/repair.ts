@@ -5,11 +5,7 @@ const maxRepaired = 100; // names in a repair, and in its response
 const rewindable = ["step", "try", "value", "timer", "child", "first"];
 
 /** A repair by step. */
-export interface StepRepair {
-  skip: string[];
-  set: Map<string, any>;
-  rewind: string[];
-}
+export type StepRepair = { skip: string[]; set: Map<string, any>; rewind: string[] };
 
 const bad = (message: string) => new Rejection("bad_args", message);
 const isObject = (value: any) => value instanceof Object && !Array.isArray(value);
@@ -93,9 +89,7 @@ function revive(journal: Journal, failed: number, marked: Set<number>): void {
 }
 
 /** Returns the scope of a full name, such as "parcel[1]/". */
-function scopeOf(name: string): string {
-  return name.slice(0, name.lastIndexOf("/") + 1);
-}
+const scopeOf = (name: string) => name.slice(0, name.lastIndexOf("/") + 1);
 
 /** Reports whether two scopes are in different branches of the same each: neither depends on the other. */
 function areSiblings(a: string, b: string): boolean {

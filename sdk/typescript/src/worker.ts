@@ -1,18 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import type {
-  CompleteRequest, Failure as FailedAttempt, Json, JsonObject, Lease, PollRequest, ProcessResponse, Progress,
-  WorkerDirective,
-} from "./api.js";
+import type { CompleteRequest, Failure as FailedAttempt, Json, JsonObject, Lease, PollRequest, Progress, WorkerDirective } from "./api.js";
 import { interval, maxTimer, type Client } from "./client.js";
-import {
-  AttemptTimeout, JobCancelled, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped,
-} from "./errors.js";
+import { AttemptTimeout, JobCancelled, messageOf, ProgressorError, Rejection, Release, Failure, WorkerStopped } from "./errors.js";
+import { sizeOf } from "./journal.js";
 import { decode, encode } from "./json.js";
 import { ActiveLease, applyDirective, lose, now, progressEvery } from "./lease.js";
 import {
-  duration, endedBy, failureOf, harmless, maxMessage, runTask, wellFormed, type Checkpoint, type Task, type TaskContext,
+  duration, endedBy, harmless, maxMessage, responseOf, runTask, wellFormed, type Checkpoint, type Task, type TaskContext,
   type TaskHandlers,
 } from "./processor.js";
 
@@ -459,27 +455,16 @@ function jobOf(held: ActiveLease, changed: () => void): Job {
   };
 }
 
-function responseOf(error: unknown): ProcessResponse {
-  if (!(error instanceof Rejection)) return { failure: failureOf(error) };
-  return { rejection: { reason: error.reason, message: error.message, details: error.details } };
-}
-
 /** Reports whether every poll would fail with an error: the worker is misconfigured. */
 function isPermanent(error: unknown): boolean {
   const codes = ["invalid_argument", "not_found", "unauthenticated", "permission_denied", "unimplemented"];
   return !(error instanceof ProgressorError) || codes.includes(error.code);
 }
 
-function isLost(error: unknown): boolean {
-  return error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
-}
+const isLost = (error: unknown) => error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
 
 /** Reports whether the engine cannot accept a request, however often it is sent. */
 function isRefused(error: unknown): error is ProgressorError {
   if (!(error instanceof ProgressorError)) return false;
   return error.code === "invalid_argument" || (error.code === "resource_exhausted" && error.reason !== "REASON_OVERLOADED");
-}
-
-function sizeOf(progress: Progress): number {
-  return Buffer.byteLength(JSON.stringify(progress));
 }

@@ -44,7 +44,7 @@ RETURNING namespace, process_id;
 -- being removed. It runs after the change and reads the current state, so it needs no token. If
 -- nothing has ended, or the parent was already notified, nothing happens. It sends the responses of
 -- task_ids. A task ID of 0 means that there is no response. The response of a job is its kept
--- result. It returns the parents.
+-- result, unless several workers run it. It returns the parents.
 -- name: NotifyParents :many
 WITH ended AS MATERIALIZED (
   SELECT p.namespace, p.process_id, item.task_id
@@ -108,6 +108,7 @@ SELECT notified_parents.parent_namespace, notified_parents.parent_process_id, 'c
        AND k.process_id = notified_parents.process_id
        AND process.status = 'COMPLETED'
        AND process.removed_time IS NULL
+       AND (k.options ? 'workers') IS NOT TRUE
      LIMIT 1) job ON true
   LEFT JOIN LATERAL (
     SELECT t.response, t.rejection

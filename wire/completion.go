@@ -140,7 +140,8 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 		hasMetadata = hasMetadata || e.GetMetadata() != nil
 	}
 	for _, c := range r.GetCommands() {
-		hasMetadata = hasMetadata || c.GetStart().GetMetadata() != nil
+		hasMetadata = hasMetadata || c.GetStart().GetMetadata() != nil ||
+			c.GetEnqueue().GetOptions().GetMetadata() != nil
 	}
 	if !hasMetadata {
 		return r
@@ -152,6 +153,7 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	}
 	for _, c := range r.GetCommands() {
 		cleanStruct(c.GetStart().GetMetadata())
+		cleanStruct(c.GetEnqueue().GetOptions().GetMetadata())
 	}
 	return r
 }

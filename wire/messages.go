@@ -65,7 +65,7 @@ func jobMessage(
 		Namespace: cmp.Or(c.GetNamespace(), sender.Namespace), JobId: c.GetJobId(), Name: c.GetName(),
 		Args: c.GetArgs(), Options: c.GetOptions(),
 	})
-	m.Plain = false // StartSteps starts only jobs of steps
+	m.Plain = false // StartSteps requires that no other command of the flush has this ID
 	m.NotifyParentArgs = c.GetNotifyParentArgs()
 	return m, err
 }

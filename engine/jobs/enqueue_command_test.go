@@ -114,6 +114,34 @@ func TestEnqueueCommand(t *testing.T) {
 	}
 }
 
+// The parent of a job that several workers run gets its end without their results.
+func TestEnqueuedForSeveralWorkers(t *testing.T) {
+	t.Parallel()
+	title, err := structpb.NewStruct(map[string]any{"title": "a\x00b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, storagetest.DSN(t), enqueues(job("pull", "both", &progressorv1.JobOptions{
+		KeepResult: true, Workers: &progressorv1.WorkerGroup{Count: 2}, Metadata: title,
+	})))
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns", CommandNamespaces: []string{"pull"}})
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("ns", "parent")}); err != nil {
+		t.Fatal(err)
+	}
+	n.noMessages(t)
+	for _, worker := range []string{"w1", "w2"} {
+		if err := n.succeed(n.one(t, worker), structpb.NewStringValue("of "+worker)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enginetest.Eventually(t, testTimeout, "the parent has the end", func() bool {
+		return n.Count(t, "SELECT count(*) FROM events WHERE process_id = 'parent'") == 1
+	})
+	if got := n.events(t, "parent"); !slices.Equal(got, []string{"end of pull/both: COMPLETED "}) {
+		t.Errorf("the events are %q", got)
+	}
+}
+
 // noMessages waits until all messages are delivered.
 func (n *node) noMessages(t testing.TB) {
 	t.Helper()

@@ -389,4 +389,9 @@ var durableMutants = []mutant{
 		file: "engine/leased_attempt.go", old: "enqueue: e.enqueueMessage,", planted: "",
 		packages: "./engine/jobs", run: "TestEnqueueCommandOfWorker",
 	},
+	{
+		name: "parents-get-results-of-groups", breaks: "the result of several workers is not the response of a child",
+		file: "sql/messages.sql", old: "       AND (k.options ? 'workers') IS NOT TRUE\n", planted: "",
+		packages: "./engine/jobs", run: "EnqueuedForSeveral",
+	},
 }

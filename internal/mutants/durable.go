@@ -168,6 +168,12 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestRepairImpossible",
 	},
 	{
+		name: "durable-repairs-null", breaks: "a repair with null instead of a list or a name is rejected",
+		file: "processor/durable/repair.go", old: "list == nil || slices.Contains(list, nil)",
+		planted:  "slices.Contains(list[:0], nil)",
+		packages: "./processor/durable", run: "TestRepairImpossible",
+	},
+	{
 		name: "bulk-repairs-without-args", breaks: "a bulk passes its args to each processor",
 		file: "engine/bulk/run.go", old: "Args: w.command.Args}", planted: "Args: nil}",
 		packages: "./engine/bulk", run: "TestRepairByProcessor",

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,13 +45,35 @@ func isByStep(args []byte) (request json.RawMessage, ok bool) {
 	return request, ok
 }
 
-// parseRepair decodes the request of a repair by step.
+// parseRepair decodes the request of a repair by step. Unlike json.Unmarshal, it rejects names of
+// fields in another case, and null as a list or a name.
 func parseRepair(request json.RawMessage) (*stepRepair, error) {
-	r := &stepRepair{}
-	decoder := json.NewDecoder(bytes.NewReader(request))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(r); err != nil {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(request, &fields) != nil || fields == nil {
 		return nil, fmt.Errorf(`%s: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}`, repairField)
+	}
+	r := &stepRepair{}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		names := &r.Skip
+		switch field {
+		case "set":
+			if json.Unmarshal(fields[field], &r.Set) != nil || r.Set == nil {
+				return nil, fmt.Errorf(`%s.set: must be an object such as {"b":1}`, repairField)
+			}
+			continue
+		case "rewind":
+			names = &r.Rewind
+		case "skip":
+		default:
+			return nil, fmt.Errorf("%s: must have no fields other than skip, set and rewind", repairField)
+		}
+		var list []*string
+		if json.Unmarshal(fields[field], &list) != nil || list == nil || slices.Contains(list, nil) {
+			return nil, fmt.Errorf(`%s.%s: must be a list of names such as ["a"]`, repairField, field)
+		}
+		for _, name := range list {
+			*names = append(*names, *name)
+		}
 	}
 	switch names := len(r.Skip) + len(r.Set) + len(r.Rewind); {
 	case names == 0:
@@ -62,13 +83,13 @@ func parseRepair(request json.RawMessage) (*stepRepair, error) {
 	}
 	for _, name := range r.Skip {
 		if _, ok := r.Set[name]; ok {
-			return nil, fmt.Errorf("%s: step %s cannot be both skipped and set", repairField, name)
+			return nil, fmt.Errorf("%s.set: step %s cannot be both skipped and set", repairField, name)
 		}
 	}
 	for name, value := range r.Set {
 		if len(value) > maxValueBytes {
-			return nil, fmt.Errorf("%s: the value of step %s has %d bytes, at most %d are allowed", repairField, name,
-				len(value), maxValueBytes)
+			return nil, fmt.Errorf("%s.set: the value of step %s has %d bytes, at most %d are allowed", repairField,
+				name, len(value), maxValueBytes)
 		}
 	}
 	return r, nil

@@ -173,18 +173,27 @@ func TestRepairImpossible(t *testing.T) {
 	before := journal(p)
 	long := `["a"` + strings.Repeat(`,"a"`, 100) + `]`
 	const known = ": the names are charge, mail, reserve"
+	const list = `must be a list of names such as ["a"]`
+	const fields = `durable_repair: must have no fields other than skip, set and rewind`
 	const format = `durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}`
 	for args, want := range map[string]string{
 		`{"skip":["charg"]}`:   "bad_args: the function has not reached a step charg" + known,
 		`{"set":{"charg":1}}`:  "bad_args: the function has not reached a step charg" + known,
 		`{"rewind":["charg"]}`: "bad_args: the journal has no entry charg to rewind to" + known,
 		`{"skip":["mail"]}`:    "bad_args: step mail has completed and cannot be skipped: set its value, or rewind it",
-		`{"skip":["charge"],"set":{"charge":1}}`: "bad_args: durable_repair: step charge cannot be both skipped " +
+		`{"skip":["charge"],"set":{"charge":1}}`: "bad_args: durable_repair.set: step charge cannot be both skipped " +
 			"and set",
 		`{}`:                    "bad_args: durable_repair: must name a step",
 		`{"skip":` + long + `}`: "bad_args: durable_repair: must name at most 100 steps (got 101)",
-		`{"skip":"charge"}`:     "bad_args: " + format,
-		`{"undo":["charge"]}`:   "bad_args: " + format,
+		`null`:                  "bad_args: " + format,
+		`["charge"]`:            "bad_args: " + format,
+		`{"skip":"charge"}`:     "bad_args: durable_repair.skip: " + list,
+		`{"skip":null}`:         "bad_args: durable_repair.skip: " + list,
+		`{"rewind":[null]}`:     "bad_args: durable_repair.rewind: " + list,
+		`{"set":["charge"]}`:    `bad_args: durable_repair.set: must be an object such as {"b":1}`,
+		`{"set":null}`:          `bad_args: durable_repair.set: must be an object such as {"b":1}`,
+		`{"undo":["charge"]}`:   "bad_args: " + fields,
+		`{"Skip":["charge"]}`:   "bad_args: " + fields,
 		`{"set":{"reserve":{"a":1}}}`: "durable_journal: the function would fail after this repair: " +
 			"durable/repair_test.go:N: the value of step reserve in the journal cannot be decoded as string",
 	} {

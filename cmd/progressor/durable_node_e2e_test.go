@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -159,7 +160,7 @@ func TestNodeAlternatesWithGo(t *testing.T) {
 	t.Parallel()
 	url, _ := startNode(t, sdkCopy(t, sdk.TypeScript, "typescript", "node"), "test/conformance.mjs")
 	inGo, tasks := conformance.Functions(), 0
-	err := conformance.Run(t.Context(), func(name string) processor.Processor {
+	err := conformance.Run(t.Context(), time.Minute, func(name string) processor.Processor {
 		inNode := dialJSON(t, url+"/"+name)
 		return processor.Func(func(
 			ctx context.Context, req *progressorv1.ProcessRequest,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,14 +31,20 @@ type Difference struct {
 }
 
 // Run runs all scenarios with the functions of an SDK, one after the other, and reports the result
-// of each. functions returns the function with a name. The error is that of ctx.
-func Run(ctx context.Context, functions func(name string) processor.Processor, report func(Result)) error {
+// of each. functions returns the function with a name. The error is that of ctx, or names the task
+// that had no answer within the timeout.
+func Run(
+	ctx context.Context, timeout time.Duration, functions func(name string) processor.Processor, report func(Result),
+) error {
 	for _, s := range scenarios() {
 		result := Result{Scenario: s.name, Function: s.function, Differences: []Difference{}}
-		want := s.run(ctx, Functions()[s.function], 0)
+		want, err := s.run(ctx, &execution{function: Functions()[s.function], timeout: timeout})
+		if err != nil {
+			return err
+		}
 		for kill := 0; kill <= len(want.results); kill++ {
-			got := s.run(ctx, functions(s.function), kill)
-			if err := ctx.Err(); err != nil {
+			got, err := s.run(ctx, &execution{function: functions(s.function), timeout: timeout, kill: kill})
+			if err != nil {
 				return err
 			}
 			result.Runs++
@@ -84,6 +91,8 @@ func compare(want, got []string) (d Difference, differs bool) {
 // execution is one run of a scenario.
 type execution struct {
 	function processor.Processor
+	timeout  time.Duration // for each task
+	end      context.CancelCauseFunc
 	kill     int      // the number of the result to lose, or 0
 	results  []string // the entries of each result
 	trace    []string // what each request and task returned
@@ -91,17 +100,39 @@ type execution struct {
 }
 
 // run runs the script, and loses one result: the task is attempted again with the same history.
-func (s scenario) run(ctx context.Context, function processor.Processor, kill int) *execution {
-	e := &execution{function: function, kill: kill}
+func (s scenario) run(ctx context.Context, e *execution) (*execution, error) {
+	ctx, e.end = context.WithCancelCause(ctx)
+	defer e.end(nil)
 	p := processortest.New(e, processortest.WithoutCheckpoints(),
-		processortest.WithKey("conformance", fmt.Sprintf("p%d/%s", kill, strings.ReplaceAll(s.name, " ", "-"))))
+		processortest.WithKey("conformance", fmt.Sprintf("p%d/%s", e.kill, strings.ReplaceAll(s.name, " ", "-"))))
 	response, err := p.Start(ctx, []byte(s.input))
 	e.trace = append(e.trace, outcome("start "+s.input, response, err))
 	for _, act := range s.script {
 		e.trace = append(e.trace, act(ctx, p))
 	}
 	e.outcome = outcomeOf(p)
-	return e
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("scenario %q, function %s: %w", s.name, s.function, err)
+	}
+	return e, nil
+}
+
+// call sends a task to the function. Without an answer in time, the run ends.
+func (e *execution) call(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	timed, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	resp, err := e.function.Process(timed, req)
+	if err != nil && timed.Err() != nil && ctx.Err() == nil {
+		kind := strings.TrimPrefix(req.GetType().String(), "TASK_TYPE_")
+		e.end(fmt.Errorf("no answer to task %d (%s, attempt %d) within %s", req.GetTaskId(),
+			strings.TrimSpace(kind+" "+req.GetTimerName()), req.GetAttempt(), e.timeout))
+	}
+	return resp, err
 }
 
 // Process passes a task on, and records the answer.
@@ -110,7 +141,7 @@ func (e *execution) Process(
 ) (*progressorv1.ProcessResponse, error) {
 	again := proto.CloneOf(req)
 	again.Attempt++
-	resp, err := e.function.Process(ctx, req)
+	resp, err := e.call(ctx, req)
 	e.trace = append(e.trace, describe(req, resp, err))
 	if events := resp.GetResult().GetEvents(); len(events) > 0 {
 		var made []string
@@ -119,7 +150,7 @@ func (e *execution) Process(
 			made = append(made, entry.Kind+" "+entry.Name)
 		}
 		if e.results = append(e.results, strings.Join(made, ", ")); len(e.results) == e.kill {
-			return e.function.Process(ctx, again)
+			return e.call(ctx, again)
 		}
 	}
 	return resp, err

@@ -2,11 +2,13 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -21,7 +23,10 @@ func TestExpected(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	for _, s := range scenarios() {
-		e := s.run(t.Context(), Functions()[s.function], 0)
+		e, err := s.run(t.Context(), &execution{function: Functions()[s.function], timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
 		text.WriteString("# " + s.name + "\n" + strings.Join(append(e.trace, e.outcome...), "\n") + "\n\n")
 	}
 	const file = "testdata/expected.txt"
@@ -46,7 +51,7 @@ func TestGoPasses(t *testing.T) {
 	server := httptest.NewServer(Handler(Functions()))
 	t.Cleanup(server.Close)
 	runs := 0
-	err := Run(t.Context(), func(name string) processor.Processor { return dial(t, server.URL+"/"+name) },
+	err := Run(t.Context(), time.Minute, func(name string) processor.Processor { return dial(t, server.URL+"/"+name) },
 		func(r Result) {
 			runs += r.Runs
 			for _, d := range r.Differences {
@@ -97,7 +102,7 @@ func TestDifferences(t *testing.T) {
 	} {
 		var found []Difference
 		functions := Functions()
-		err := Run(t.Context(), func(name string) processor.Processor {
+		err := Run(t.Context(), time.Minute, func(name string) processor.Processor {
 			return processor.Func(func(
 				ctx context.Context, req *progressorv1.ProcessRequest,
 			) (*progressorv1.ProcessResponse, error) {
@@ -114,5 +119,32 @@ func TestDifferences(t *testing.T) {
 		if len(found) == 0 || !strings.Contains(found[0].Expected+found[0].Got, test.want) {
 			t.Errorf("%s: %+v", name, found)
 		}
+	}
+}
+
+// A function that does not answer ends the kit with an error.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	functions, tasks := Functions(), 0
+	hung := processor.Func(func(
+		ctx context.Context, req *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
+		if tasks++; tasks == 1 {
+			return functions["order"].Process(ctx, req)
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := Run(ctx, 500*time.Millisecond, func(string) processor.Processor { return hung }, nil)
+	const want = `scenario "an order is paid", function order: no answer to task 2 (TIMEOUT, attempt 1) within 500ms`
+	if err == nil || err.Error() != want || tasks != 2 {
+		t.Errorf("%v after %d tasks, want %s", err, tasks, want)
+	}
+	cancel()
+	err = Run(ctx, time.Minute, func(string) processor.Processor { return hung }, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

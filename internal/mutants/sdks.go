@@ -55,6 +55,12 @@ var sdkMutants = []mutant{
 		packages: "./internal/conformance", run: "TestDifferences",
 	},
 	{
+		name: "conformance-waits-for-answers", breaks: "a task without an answer ends the kit",
+		file: "internal/conformance/kit.go", old: "context.WithTimeout(ctx, e.timeout)",
+		planted:  "context.WithTimeout(ctx, time.Hour)",
+		packages: "./internal/conformance", run: "TestNoAnswer",
+	},
+	{
 		name: "conformance-ignores-timers", breaks: "the kit compares timers",
 		file: "internal/conformance/describe.go", old: "range r.GetNamedTimers()",
 		planted:  "range r.GetNamedTimers()[:0]",

@@ -28,6 +28,7 @@ type conformanceRunCmd struct {
 	cli.OutputFlag
 	Cmd          string        `required:"" placeholder:"COMMAND" help:"Command that serves the functions of the kit, for /bin/sh."`
 	StartTimeout time.Duration `default:"30s" placeholder:"DURATION" help:"How long the command may take to listen. Default: ${default}."`
+	TaskTimeout  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each task may take. Default: ${default}."`
 }
 
 func (conformanceRunCmd) Help() string {
@@ -38,7 +39,8 @@ function as a processor with JSON at the path /NAME. Run needs no engine and no 
 The kit sends the tasks of scripted processes, as an engine would, and compares the entries, timers,
 commands and responses with those of the functions in Go. Then it repeats each script once for each
 result with entries: it loses this result and sends the same history again, as after a crash. The
-outcome must be the same. The exit code is 1 if anything differs.
+outcome must be the same. The exit code is 1 if anything differs. Run ends at once if a task has no
+answer in time.
 
     progressor conformance run --cmd 'node sdk/typescript/test/conformance.mjs'
     progressor conformance run --cmd './functions' -o json`
@@ -60,7 +62,7 @@ func (c *conformanceRunCmd) Run(a *cli.App) error {
 		return err
 	}
 	report := conformanceReport{Scenarios: []conformance.Result{}}
-	if err := conformance.Run(ctx, program.function, func(r conformance.Result) {
+	if err := conformance.Run(ctx, c.TaskTimeout, program.function, func(r conformance.Result) {
 		report.add(r)
 		if !c.JSON() {
 			printScenario(a.Stdout, r)

@@ -97,6 +97,9 @@ lint: ## Run golangci-lint, go vet and buf lint
 	$(TOOL) golangci-lint run ./...
 	@# golangci-lint runs all analyzers of go vet, but reports nothing in generated code.
 	$(GO) vet ./proto/... ./storage/internal/...
+	@# The durable functions of the examples must have no finding.
+	$(GO) build -o bin/progressor-vet ./cmd/progressor-vet
+	$(GO) vet -vettool=$(CURDIR)/bin/progressor-vet ./examples/...
 	$(TOOL) buf lint
 
 .PHONY: bench

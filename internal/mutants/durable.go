@@ -400,4 +400,35 @@ var durableMutants = []mutant{
 		file: "sql/messages.sql", old: "       AND (k.options ? 'workers') IS NOT TRUE\n", planted: "",
 		packages: "./engine/jobs", run: "EnqueuedForSeveral",
 	},
+	{
+		name: "vet-allows-goroutines", breaks: "progressor-vet finds operations in goroutines",
+		file: "processor/durable/durablevet/walk.go", old: "case w.role == roleGoroutine:", planted: "case false:",
+		packages: "./processor/durable/durablevet", run: "TestTraps",
+	},
+	{
+		name: "vet-allows-outer-contexts", breaks: "progressor-vet finds the Ctx of another branch",
+		file: "processor/durable/durablevet/walk.go", old: "!contains(w.function, ctx.Pos())", planted: "false",
+		packages: "./processor/durable/durablevet", run: "TestTraps",
+	},
+	{
+		name: "vet-allows-literals-in-bodies", breaks: "progressor-vet reads the literals in the body of a step",
+		file: "processor/durable/durablevet/walk.go", old: "case w.role.isBody(): // it", planted: "case false: // it",
+		packages: "./processor/durable/durablevet", run: "TestTraps",
+	},
+	{
+		name: "vet-reports-keyed-branches", breaks: "the branches of an Each are found by its name",
+		file: "processor/durable/durablevet/walk.go", old: "w.scan.roles[literal] == roleBranch {",
+		planted:  "w.scan.roles[literal] < 0 {",
+		packages: "./processor/durable/durablevet", run: "TestCorrect",
+	},
+	{
+		name: "vet-reports-services", breaks: "a step may change what a parameter points to",
+		file: "processor/durable/durablevet/walk.go", old: "(!indirect || !w.scan.params[variable])", planted: "true",
+		packages: "./processor/durable/durablevet", run: "TestCorrect",
+	},
+	{
+		name: "vet-reports-helpers", breaks: "a helper may run a function literal in a step",
+		file: "processor/durable/durablevet/scan.go", old: "roles[i] = roleUnknown", planted: "roles[i] = roleFunction",
+		packages: "./processor/durable/durablevet", run: "TestCorrect",
+	},
 }

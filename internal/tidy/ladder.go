@@ -47,7 +47,7 @@ var groupLevels = map[string]int{
 	commandLine + "/job": 12, commandLine + "/process": 12, commandLine + "/sink": 12, commandLine + "/worker": 12,
 	commandLine + "/server":   13,
 	commandLine + "/commands": 14,
-	"cmd/progressor":          15, "cmd/progressor/internal/manual": 15,
+	"cmd/progressor":          15, "cmd/progressor/internal/manual": 15, "cmd/progressor-vet": 15,
 
 	"internal/pgembed": tooling, "storage/storagetest": tooling, "engine/enginetest": tooling,
 	commandLine + "/clitest": tooling,

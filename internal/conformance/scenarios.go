@@ -56,6 +56,7 @@ func scenarios() []scenario {
 		{"a payment fails, and a repair sets it", "order", teaForTwo, []action{
 			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["chrge"]}`),
 			byStep(`{"skip":["reserve","charge"],"set":{"charge":"R7"}}`), byStep(`{}`),
+			byStep(`{"Skip":["charge"]}`), byStep(`{"skip":null,"set":{"charge":1}}`), byStep(`null`),
 			byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
 		}},
 		{"a payment fails, and repairs rewind", "order", teaForTwo, []action{

@@ -50,6 +50,28 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
+		name: "sdk-node-repeats-bad-checkpoints", breaks: "a checkpoint that is not JSON fails the task",
+		file: workerOfNode, old: "throw failure(`the checkpoint is not", planted: "void failure(`the checkpoint is not",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-needs-checkpoints", breaks: "an older engine stores no checkpoints",
+		file:     workerOfNode,
+		old:      `error instanceof ProgressorError && error.code === "unimplemented")`,
+		planted:  "false)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-starts-with-repairs", breaks: "a repair by step does not start a function",
+		file: functionOfNode, old: `if (type === "TASK_TYPE_REPAIR" && isByStep(`, planted: `if (false && isByStep(`,
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
+		name: "sdk-node-repairs-null", breaks: "a repair with null instead of a list or a name is rejected",
+		file: "sdk/typescript/dist/repair.js", old: "if (!isSet && !areNames(value))", planted: "if (false)",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
 		name: "conformance-kills-nothing", breaks: "the kit loses each result once",
 		file: "internal/conformance/kit.go", old: "len(e.results) == e.kill", planted: "false",
 		packages: "./internal/conformance", run: "TestDifferences",

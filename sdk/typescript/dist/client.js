@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService, ProcessService, WorkerService, } from "./api.js";
 import { errorOf, messageOf, ProgressorError } from "./errors.js";
-import { decode, encode } from "./json.js";
+import { decode, encode, jsonOf } from "./json.js";
 import { version } from "./version.js";
 // How much longer than its timeout a request waits for a response that says how it ended.
 const timeoutMargin = 500;
@@ -95,9 +95,8 @@ export class Client {
         const abort = () => ending.abort(signal.reason);
         signal?.addEventListener("abort", abort);
         let awaited = "token";
-        const timer = setTimeout(() => {
-            ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
-        }, left() + timeoutMargin);
+        const expire = () => ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
+        const timer = setTimeout(expire, left() + timeoutMargin);
         try {
             if (this.token)
                 headers.Authorization = `Bearer ${await this.readToken(this.token, ending.signal)}`;
@@ -106,9 +105,12 @@ export class Client {
             const request = { method: "POST", headers, body, signal: ending.signal, redirect: "manual" };
             const response = await (this.options.fetch ?? fetch)(`${this.url}/progressor.v1.${path}`, request);
             const text = await response.text();
-            if (response.ok)
-                return parse(text, this.url);
-            throw errorOf(response.status, text, (detail) => decode("ErrorDetail", detail, this.options.payloads));
+            if (!response.ok)
+                throw errorOf(response.status, text, (detail) => decode("ErrorDetail", detail, this.options.payloads));
+            const value = jsonOf(text);
+            if (value instanceof Object)
+                return value;
+            throw new ProgressorError("unknown", `${this.url} sent no JSON: is it the address of an engine?`);
         }
         catch (error) {
             if (error instanceof ProgressorError)
@@ -125,9 +127,7 @@ export class Client {
     }
     /** Returns the token, unless a signal is aborted first. */
     async readToken(read, signal) {
-        const aborted = new Promise((_, reject) => {
-            signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-        });
+        const aborted = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
         try {
             const token = await Promise.race([read(), aborted]);
             if (typeof token !== "string" || !/^[!-~]*$/.test(token))
@@ -140,18 +140,6 @@ export class Client {
             throw new ProgressorError("unauthenticated", `there is no token: ${messageOf(error)}`, {}, { cause: error });
         }
     }
-}
-function parse(text, url) {
-    let value;
-    try {
-        value = JSON.parse(text);
-    }
-    catch {
-        // refused below
-    }
-    if (typeof value === "object" && value !== null)
-        return value;
-    throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
 }
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */
 export function interval(retry, attempt) {

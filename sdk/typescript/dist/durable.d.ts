@@ -1,6 +1,7 @@
 import type { Command, JsonObject, Process } from "./api.js";
 import { Failure } from "./errors.js";
 import { type Entry, type Journal } from "./journal.js";
+export declare const maxName = 200;
 export declare const maxCommands = 100;
 /** What the body of a step gets. */
 export interface StepContext {
@@ -32,10 +33,10 @@ type Wait = {
     flush?: boolean;
     resolve: () => void;
 };
-export type ProcessKey = {
+export interface ProcessKey {
     namespace: string;
     processId: string;
-};
+}
 /** How a body ended. */
 export type Ended = {
     value?: unknown;
@@ -103,10 +104,11 @@ export declare class Branch {
         step?: StepRun;
         flush?: boolean;
     }): Promise<void>;
-    /** Adds an entry to the journal. If too many are new, it first waits until they are stored. */
-    record(entry: Entry): Promise<void>;
-    /** Adds an entry, and a command to the result that stores it. A function that has failed does not continue here. */
-    send(entry: Entry, command: Command): Promise<void>;
+    /**
+     * Adds an entry to the journal, and a command to the result that stores it. If too many are new, it
+     * first waits until they are stored. A function that has failed does not continue at a command.
+     */
+    record(entry: Entry, command?: Command): Promise<void>;
     /** Returns a copy of a value of the program. */
     copy(value: unknown, what: string): any;
 }

@@ -4,7 +4,7 @@ import { Failure, messageOf } from "./errors.js";
 import { copyOf, StepError } from "./journal.js";
 const maxTimers = 80; // of after at a time; the others are for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
-const maxName = 200; // with scope and number
+export const maxName = 200; // bytes, with scope and number
 export const maxCommands = 100; // of one result
 /** The body of a step or an undo, or an accept, that runs. */
 const bodies = new AsyncLocalStorage();
@@ -130,17 +130,11 @@ export class Branch {
     }
     /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
     operation(begin) {
-        const result = (async () => {
-            try {
-                this.enter();
-                return await begin();
-            }
-            catch (error) {
-                if (this.run.failure)
-                    await never;
-                throw error;
-            }
-        })();
+        const entered = async () => {
+            this.enter();
+            return begin();
+        };
+        const result = entered().catch((error) => (this.run.failure ? never : Promise.reject(error)));
         result.catch(() => { }); // the function may not await it
         return result;
     }
@@ -186,17 +180,17 @@ export class Branch {
         if (!ready())
             await new Promise((resolve) => (this.wait = { ...more, ready, resolve }));
     }
-    /** Adds an entry to the journal. If too many are new, it first waits until they are stored. */
-    async record(entry) {
-        await this.until(() => !this.run.journal.isFull, { flush: true });
-        this.run.journal.add(entry);
-    }
-    /** Adds an entry, and a command to the result that stores it. A function that has failed does not continue here. */
-    async send(entry, command) {
+    /**
+     * Adds an entry to the journal, and a command to the result that stores it. If too many are new, it
+     * first waits until they are stored. A function that has failed does not continue at a command.
+     */
+    async record(entry, command) {
         const { run } = this;
-        const isReady = () => !run.cancelled && !run.journal.ended && run.effects.commands.length < maxCommands;
-        await this.until(() => isReady() && !run.journal.isFull, { flush: true });
+        const maySend = () => !run.cancelled && !run.journal.ended && run.effects.commands.length < maxCommands;
+        await this.until(() => !run.journal.isFull && (!command || maySend()), { flush: true });
         run.journal.add(entry);
+        if (!command)
+            return;
         run.journal.bytes += JSON.stringify(command).length;
         run.effects.commands.push(command);
     }
@@ -299,7 +293,7 @@ export class Child extends Source {
         return this.branch.operation(async () => {
             if (this.journal.has("ended", this.name) || this.journal.has("cancel", this.name))
                 return;
-            await this.branch.send({ k: "cancel", n: this.name }, cancelOf(this.branch.run.process, this.process, reason));
+            await this.branch.record({ k: "cancel", n: this.name }, cancelOf(this.branch.run.process, this.process, reason));
         });
     }
 }
@@ -407,7 +401,7 @@ export class Ctx {
             const processId = `${this.process.processId}/${full}~${run.journal.origin}`;
             const target = namespace === this.process.namespace ? "" : namespace;
             const start = { namespace: target, processId, args: copy, notifyParentArgs: full };
-            await this.branch.send({ k: "child", n: full, v: { namespace, process_id: processId } }, { start });
+            await this.branch.record({ k: "child", n: full, v: { namespace, process_id: processId } }, { start });
             return new Child(this.branch, full, { namespace, processId });
         });
     }

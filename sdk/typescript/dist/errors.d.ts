@@ -21,12 +21,12 @@ export declare class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export declare class TaskRejected extends ProgressorError {
     name: string;
-    readonly rejection: api.Rejection;
+    get rejection(): api.Rejection;
 }
 /** The processor failed, and the process is in ERROR. */
 export declare class TaskFailed extends ProgressorError {
     name: string;
-    readonly failure: api.Failure;
+    get failure(): api.Failure;
 }
 /** Returns the error of an HTTP response that is not a success. */
 export declare function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError;

@@ -1,3 +1,4 @@
+import { jsonOf } from "./json.js";
 const known = [
     "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
     "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
@@ -28,12 +29,16 @@ export class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export class TaskRejected extends ProgressorError {
     name = "TaskRejected";
-    rejection = this.detail.rejection ?? {};
+    get rejection() {
+        return this.detail.rejection ?? {};
+    }
 }
 /** The processor failed, and the process is in ERROR. */
 export class TaskFailed extends ProgressorError {
     name = "TaskFailed";
-    failure = this.detail.failure ?? {};
+    get failure() {
+        return this.detail.failure ?? {};
+    }
 }
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
 const codes = {
@@ -42,13 +47,7 @@ const codes = {
 };
 /** Returns the error of an HTTP response that is not a success. */
 export function errorOf(status, text, decodeDetail) {
-    let body;
-    try {
-        body = JSON.parse(text);
-    }
-    catch {
-        // a response of a proxy
-    }
+    const body = jsonOf(text);
     if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
         return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
     }

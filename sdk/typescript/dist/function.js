@@ -1,8 +1,9 @@
+import { callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
 import { cancelOf, childOf, maxCommands, Run } from "./durable.js";
-import { AttemptTimeout, Failure, messageOf, Rejection } from "./errors.js";
-import { causeOf, copyOf, cut, isFinal, Journal, maxNewBytes, maxValueBytes, parsed, recorded, sizeOf } from "./journal.js";
-import { nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
+import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
+import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf } from "./journal.js";
+import { isByStep, nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
 import { endedBy, failureOf } from "./processor.js";
 const maxSteps = 100; // that run in one task
 const maxPending = 99; // timers of after and of retries
@@ -21,12 +22,7 @@ export class Restart {
 export function func(name, f, options = {}) {
     const handle = async (task, context) => {
         const attempt = new FunctionTask(name, f, options.versions ?? {}, task, context);
-        try {
-            return await attempt.process();
-        }
-        finally {
-            attempt.run.over = true;
-        }
+        return attempt.process().finally(() => (attempt.run.over = true));
     };
     return { init: handle, call: handle, timeout: handle, repair: handle, cancel: handle };
 }
@@ -34,25 +30,34 @@ const broken = (message) => new Failure("durable_journal", message, { nonRetryab
 /** An attempt at a task of a process that runs a function. */
 class FunctionTask {
     name;
-    f;
     versions;
     task;
     context;
     run;
     result = {};
     began = performance.now();
-    started = false;
     returned; // what the function returned or threw
     yields = false; // the engine has asked to end the task soon
+    aborted; // rejects when the attempt is over
     constructor(name, f, versions, task, context) {
         this.name = name;
-        this.f = f;
         this.versions = versions;
         this.task = task;
         this.context = context;
         const { process, taskId, type } = task;
+        const { signal } = context;
+        this.aborted = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+        this.aborted.catch(() => { }); // no body may run
         const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId);
         this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
+        this.run.addBranch("", async (ctx) => {
+            try {
+                this.returned = { value: await f(ctx, copyOf(this.journal.start.v)) };
+            }
+            catch (error) {
+                this.returned = { error: this.run.caught(error) ?? new Error(String(error)) };
+            }
+        });
         try {
             journal.read(process);
         }
@@ -69,6 +74,10 @@ class FunctionTask {
         const { type, child } = this.task;
         const isNew = this.journal.entries.length === 0;
         if (type === "TASK_TYPE_INIT" || (type === "TASK_TYPE_REPAIR" && isNew)) {
+            if (type === "TASK_TYPE_REPAIR" && isByStep(decoded(this.task.args))) {
+                const message = "the function has not started, so it has no steps: repair it with its args";
+                throw new Rejection("bad_args", `durable_repair: ${message}`);
+            }
             this.addStart(this.input());
             return this.advanceAndFinish();
         }
@@ -97,17 +106,6 @@ class FunctionTask {
     }
     /** Runs the function until everything waits. */
     async advance() {
-        if (!this.started) {
-            this.started = true;
-            this.run.addBranch("", async (ctx) => {
-                try {
-                    this.returned = { value: await this.f(ctx, copyOf(this.journal.start.v)) };
-                }
-                catch (error) {
-                    this.returned = { error: this.run.caught(error) ?? new Error(String(error)) };
-                }
-            });
-        }
         await this.run.advance();
         this.context.signal.throwIfAborted();
     }
@@ -226,9 +224,9 @@ class FunctionTask {
     }
     /** Continues a function, or starts it again if it has ended with an error. */
     async repair() {
-        const steps = repairOf(decoded(this.task.args));
-        if (steps)
-            return this.repairSteps(steps);
+        const args = decoded(this.task.args);
+        if (isByStep(args))
+            return this.repairSteps(repairOf(args.durable_repair));
         const hasArgs = this.task.args !== undefined;
         if (this.journal.ended) {
             const input = hasArgs ? this.input() : this.journal.start.v;
@@ -250,7 +248,7 @@ class FunctionTask {
         if (running.length > maxCommands) {
             throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
         }
-        const timers = () => [...journal.pendingTimers, ...journal.pendingRetries.map((step) => `retry:${step}`)];
+        const timers = () => [...journal.pendingTimers, ...journal.pendingRetries];
         const before = timers();
         const effects = structuredClone(run.effects); // those of the function follow in the next task
         const made = [{ k: "repair", n: journal.start.n, v: recordOf(repair, forget) }];
@@ -312,7 +310,7 @@ class FunctionTask {
     restart(input, response) {
         const { run, journal: old } = this;
         const calls = this.untakenCalls();
-        for (const name of [...old.pendingTimers, ...old.pendingRetries.map((step) => `retry:${step}`)])
+        for (const name of [...old.pendingTimers, ...old.pendingRetries])
             run.unsetTimer(name);
         run.effects.timers.clear();
         run.journal = new Journal(old.first, old.origin);
@@ -455,26 +453,14 @@ class FunctionTask {
         const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
         const again = reruns ? `~${reruns + 1}` : "";
         const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
-        const ending = new AbortController();
-        const expire = () => ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
+        const expired = new AbortController();
+        const expire = () => expired.abort(new AttemptTimeout("the attempt exceeded its timeout"));
         const left = deadline - performance.now();
         const timer = setTimeout(expire, Math.min(left - Math.min(stepMargin, left / 10), maxTimer));
-        let abort = () => { };
-        const aborted = new Promise((_, reject) => {
-            abort = () => {
-                ending.abort(signal.reason);
-                reject(signal.reason);
-            };
-            signal.addEventListener("abort", abort);
-        });
-        try {
-            const { value, error } = await Promise.race([this.run.body(what, () => f({ key, signal: ending.signal })), aborted]);
-            return { value, error: error && (endedBy(error, ending.signal) ?? error) };
-        }
-        finally {
-            clearTimeout(timer);
-            signal.removeEventListener("abort", abort);
-        }
+        const ending = AbortSignal.any([signal, expired.signal]);
+        const body = this.run.body(what, () => f({ key, signal: ending }));
+        const { value, error } = await Promise.race([body, this.aborted]).finally(() => clearTimeout(timer));
+        return { value, error: error && (endedBy(error, ending) ?? error) };
     }
     /** Stores the new entries now, so that more steps may run in this task. Returns false if the task must end instead. */
     async checkpoint() {
@@ -487,7 +473,14 @@ class FunctionTask {
         if (isLate && !this.run.cancelled)
             return false;
         const { events, auxState, metadata } = this.store();
-        this.yields = await checkpoint({ events, auxState, metadata });
+        try {
+            this.yields = await checkpoint({ events, auxState, metadata });
+        }
+        catch (error) {
+            if (error instanceof ProgressorError && error.code === "unimplemented")
+                return false; // by an older engine
+            throw error;
+        }
         this.journal.markSaved();
         for (const field of ["events", "auxState", "metadata"])
             delete this.result[field];
@@ -504,57 +497,6 @@ class FunctionTask {
         const namedTimers = [...timers].map(([name, wait]) => ({ name, after: `${(Math.max(wait, 0) / 1000).toFixed(3)}s` }));
         const stored = { events: entries.map((payload) => ({ payload: payload })), namedTimers, unsetNamedTimers: [...unset], commands, metadata };
         return Object.assign(this.result, stored, { response }, published && { auxState: published.state });
-    }
-}
-/** Returns args or a response as JSON. */
-function decoded(payload) {
-    try {
-        return parsed(payload);
-    }
-    catch {
-        throw new Rejection("bad_args", "the args are not JSON");
-    }
-}
-/** Splits args such as {"pay":{"amount":200}}. The name is empty for {}, which only wakes the function. */
-function callOf(args) {
-    const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
-    const [name = ""] = names ?? [];
-    if (!names || names.length > 1) {
-        throw new Rejection("bad_args", 'the args must be an object with one field, the name of the call, as in {"pay":{}}');
-    }
-    if (names.length === 1 && !name)
-        throw new Rejection("bad_args", "the name of the call must not be empty");
-    if (sizeOf(args) > maxValueBytes)
-        throw new Rejection("bad_args", "the args are too large");
-    return [name, args[name]];
-}
-/** Returns the response of a child, or its error. */
-function outcomeOf({ status, response, detail = "" }) {
-    const failed = (reason, message) => ({ e: { reason: cut(reason), message: cut(message) } });
-    const rejected = (reason, message) => ({ e: { ...failed(reason, message).e, rejected: true } });
-    if (status === "PROCESS_STATUS_CANCELLED")
-        return failed("child_cancelled", "the process was cancelled");
-    if (status === "PROCESS_STATUS_ERROR")
-        return failed("child_failed", detail);
-    if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
-        const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
-        if (reason !== undefined)
-            return rejected(reason, message || reason);
-        if (detail.startsWith("not started: "))
-            return failed("child_failed", detail);
-        if (response === undefined)
-            return failed("child_removed", "the process was removed");
-    }
-    try {
-        const v = parsed(response);
-        if (v?.k === "fail" && v.e?.rejected)
-            return rejected(v.e.reason, v.e.message);
-        if (sizeOf(v) <= maxValueBytes)
-            return { v };
-        return failed("bad_value", `the response has ${sizeOf(v)} bytes, at most ${maxValueBytes} are allowed`);
-    }
-    catch {
-        return failed("bad_value", "the response is not JSON");
     }
 }
 /** Returns a time of the API in microseconds since 1970. */

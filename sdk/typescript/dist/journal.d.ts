@@ -84,7 +84,7 @@ export declare class Journal {
     get isFull(): boolean;
     /** The names of the timers of after that may be set. */
     get pendingTimers(): string[];
-    /** The names of the steps that may wait for their next try. */
+    /** The names of the timers of steps that may wait for their next try. */
     get pendingRetries(): string[];
 }
 export {};

@@ -1,5 +1,7 @@
 /** Whether bytes of processes are shown as the JSON that they contain. */
 export type Payloads = "json" | "bytes";
+/** Returns what a JSON text contains, or undefined if it is not JSON. */
+export declare function jsonOf(text: string): any;
 /** Converts a request or a response of a processor to the JSON of the API. */
 export declare function encode(message: string, value: object): any;
 /** Converts a response or a task from the JSON of the API. */

@@ -1,4 +1,13 @@
 import { conversions } from "./api.js";
+/** Returns what a JSON text contains, or undefined if it is not JSON. */
+export function jsonOf(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        return undefined;
+    }
+}
 /** Converts a request or a response of a processor to the JSON of the API. */
 export function encode(message, value) {
     return convert(message, value, (how, v) => {

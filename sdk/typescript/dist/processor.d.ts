@@ -13,7 +13,8 @@ export interface TaskContext {
     deadline?: number;
     /**
      * Stores events, state and metadata before the result, one checkpoint at a time. Returns whether
-     * the attempt should end soon. Missing if the attempt cannot store checkpoints.
+     * the attempt should end soon. Missing if the attempt cannot store checkpoints. Rejects with the
+     * code "unimplemented" if the engine is too old for them: then nothing is stored.
      */
     checkpoint?: (stored: Checkpoint) => Promise<boolean>;
 }
@@ -21,13 +22,13 @@ export interface TaskContext {
 export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
 /** Returns what changes. Nothing, for a result that changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
+type TaskKind = "init" | "call" | "notify" | "timeout" | "repair" | "cancel";
 /**
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
  * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
  */
-export type TaskHandlers = {
-    [Type in "init" | "call" | "notify" | "timeout" | "repair" | "cancel"]?: TaskHandler;
-};
+export interface TaskHandlers extends Partial<Record<TaskKind, TaskHandler>> {
+}
 export interface ProcessorOptions {
     /** Refuses requests that none of these keys has signed (see verify). */
     keys?: string[];
@@ -55,3 +56,4 @@ export declare function failureOf(error: unknown): NonNullable<ProcessResponse["
 export declare const duration: (milliseconds: number) => string;
 /** Cuts a text, and replaces what the engine would refuse. */
 export declare function wellFormed(text: string, maxBytes: number): string;
+export {};

@@ -48,15 +48,8 @@ export function processor(handlers, options = {}) {
 }
 /** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
 export function harmless(call) {
-    const guarded = async (...args) => {
-        try {
-            await call(...args);
-        }
-        catch (error) {
-            console.error(error);
-        }
-    };
-    return (...args) => void guarded(...args);
+    const guarded = async (...args) => call(...args);
+    return (...args) => void guarded(...args).catch((error) => console.error(error));
 }
 /** Returns the body of a request, or undefined if it is too large. */
 async function read(request) {
@@ -89,12 +82,10 @@ function handlerOf(handlers, task) {
         return handler;
     if (name === "cancel")
         return () => { };
-    return () => {
-        const message = `this processor does not handle ${task.type}`;
-        if (name === "timeout")
-            throw new Failure("not_handled", message, { nonRetryable: true });
-        throw new Rejection("not_handled", message);
-    };
+    const message = `this processor does not handle ${task.type}`;
+    if (name === "timeout")
+        throw new Failure("not_handled", message, { nonRetryable: true });
+    throw new Rejection("not_handled", message);
 }
 /** Returns why a signal was aborted if an error only says that it was. */
 export function endedBy(error, signal) {

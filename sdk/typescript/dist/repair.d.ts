@@ -5,8 +5,10 @@ export type StepRepair = {
     set: Map<string, any>;
     rewind: string[];
 };
-/** Decodes args such as {"durable_repair":{"skip":["reserve"]}}. Returns undefined if they are those of another repair. */
-export declare function repairOf(args: any): StepRepair | undefined;
+/** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
+export declare const isByStep: (args: any) => boolean;
+/** Decodes the request of a repair by step. */
+export declare function repairOf(request: any): StepRepair;
 /** Returns the value of the entry of a repair. */
 export declare function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): any;
 /** Returns the indexes of the entries that a repair forgets, in order. */

@@ -1,3 +1,4 @@
+import { maxName } from "./durable.js";
 import { Rejection } from "./errors.js";
 import { maxValueBytes, sizeOf } from "./journal.js";
 const maxRepaired = 100; // names in a repair, and in its response
@@ -5,28 +6,42 @@ const rewindable = ["step", "try", "value", "timer", "child", "first"];
 const bad = (message) => new Rejection("bad_args", message);
 const isObject = (value) => value instanceof Object && !Array.isArray(value);
 const areNames = (value) => Array.isArray(value) && value.every((name) => typeof name === "string");
-/** Decodes args such as {"durable_repair":{"skip":["reserve"]}}. Returns undefined if they are those of another repair. */
-export function repairOf(args) {
-    if (!isObject(args) || Object.keys(args).join() !== "durable_repair")
-        return undefined;
-    const { skip = [], set = {}, rewind = [], ...more } = args.durable_repair ?? {};
-    if (!isObject(args.durable_repair ?? {}) || !areNames(skip) || !isObject(set) || !areNames(rewind) || Object.keys(more).length > 0) {
+/** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
+export const isByStep = (args) => isObject(args) && Object.keys(args).join() === "durable_repair";
+/** Decodes the request of a repair by step. */
+export function repairOf(request) {
+    if (!isObject(request)) {
         throw bad('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
     }
+    for (const field of Object.keys(request).sort()) {
+        const [value, isSet] = [request[field], field === "set"];
+        const isKnown = isSet || field === "skip" || field === "rewind";
+        if (!isKnown)
+            throw bad("durable_repair: must have no fields other than skip, set and rewind");
+        if (isSet && !isObject(value))
+            throw bad('durable_repair.set: must be an object such as {"b":1}');
+        if (!isSet && !areNames(value))
+            throw bad(`durable_repair.${field}: must be a list of names such as ["a"]`);
+    }
+    const { skip = [], set = {}, rewind = [] } = request;
     const values = new Map(Object.entries(set).sort(([a], [b]) => (a < b ? -1 : 1)));
     const names = skip.length + values.size + rewind.length;
     if (names === 0)
         throw bad("durable_repair: must name a step");
     if (names > maxRepaired)
         throw bad(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
-    for (const name of skip)
-        if (values.has(name))
-            throw bad(`durable_repair: step ${name} cannot be both skipped and set`);
+    for (const bytes of [...skip, ...values.keys(), ...rewind].map((name) => Buffer.byteLength(name))) {
+        if (bytes > maxName)
+            throw bad(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
+    }
+    const both = skip.find((name) => values.has(name));
+    if (both !== undefined)
+        throw bad(`durable_repair.set: step ${both} cannot be both skipped and set`);
     for (const [name, value] of values) {
         const size = sizeOf(value);
         if (size <= maxValueBytes)
             continue;
-        throw bad(`durable_repair: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
+        throw bad(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
     }
     return { skip, set: values, rewind };
 }

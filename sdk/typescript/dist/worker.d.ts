@@ -105,7 +105,8 @@ export declare class Worker {
     private handle;
     /**
      * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
-     * the engine does not answer, the attempt is over, because the checkpoint may be stored.
+     * the engine does not answer, the attempt is over, because the checkpoint may be stored. Other
+     * errors mean that it is not stored.
      */
     private checkpoint;
     /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */

@@ -6,7 +6,7 @@ import {
   ProcessService, WorkerService, type CallOptions, type Method, type Send,
 } from "./api.js";
 import { errorOf, messageOf, ProgressorError } from "./errors.js";
-import { decode, encode, type Payloads } from "./json.js";
+import { decode, encode, jsonOf, type Payloads } from "./json.js";
 import { version } from "./version.js";
 
 /**
@@ -132,9 +132,8 @@ export class Client {
     const abort = () => ending.abort(signal!.reason);
     signal?.addEventListener("abort", abort);
     let awaited = "token";
-    const timer = setTimeout(() => {
-      ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
-    }, left() + timeoutMargin);
+    const expire = () => ending.abort(new ProgressorError("deadline_exceeded", `${path}: no ${awaited} within the timeout`));
+    const timer = setTimeout(expire, left() + timeoutMargin);
     try {
       if (this.token) headers.Authorization = `Bearer ${await this.readToken(this.token, ending.signal)}`;
       awaited = "response";
@@ -142,8 +141,10 @@ export class Client {
       const request = { method: "POST", headers, body, signal: ending.signal, redirect: "manual" } as const;
       const response = await (this.options.fetch ?? fetch)(`${this.url}/progressor.v1.${path}`, request);
       const text = await response.text();
-      if (response.ok) return parse(text, this.url);
-      throw errorOf(response.status, text, (detail) => decode("ErrorDetail", detail, this.options.payloads));
+      if (!response.ok) throw errorOf(response.status, text, (detail) => decode("ErrorDetail", detail, this.options.payloads));
+      const value = jsonOf(text);
+      if (value instanceof Object) return value;
+      throw new ProgressorError("unknown", `${this.url} sent no JSON: is it the address of an engine?`);
     } catch (error) {
       if (error instanceof ProgressorError) throw error;
       if (ending.signal.aborted) throw ending.signal.reason;
@@ -157,9 +158,7 @@ export class Client {
 
   /** Returns the token, unless a signal is aborted first. */
   private async readToken(read: () => string | Promise<string>, signal: AbortSignal): Promise<string> {
-    const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-    });
+    const aborted = new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     try {
       const token = await Promise.race([read(), aborted]);
       if (typeof token !== "string" || !/^[!-~]*$/.test(token)) throw new Error("it must be a text of printable ASCII characters");
@@ -169,17 +168,6 @@ export class Client {
       throw new ProgressorError("unauthenticated", `there is no token: ${messageOf(error)}`, {}, { cause: error });
     }
   }
-}
-
-function parse(text: string, url: string): any {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // refused below
-  }
-  if (typeof value === "object" && value !== null) return value;
-  throw new ProgressorError("unknown", `${url} sent no JSON: is it the address of an engine?`);
 }
 
 /** Returns the wait after an attempt, counted from 1, in milliseconds. */

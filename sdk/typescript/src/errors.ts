@@ -1,4 +1,5 @@
 import type * as api from "./api.js";
+import { jsonOf } from "./json.js";
 
 const known = [
   "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
@@ -33,13 +34,19 @@ export class ProgressorError extends Error {
 /** The processor rejected the request, and the process did not change. */
 export class TaskRejected extends ProgressorError {
   override name = "TaskRejected";
-  readonly rejection: api.Rejection = this.detail.rejection ?? {};
+
+  get rejection(): api.Rejection {
+    return this.detail.rejection ?? {};
+  }
 }
 
 /** The processor failed, and the process is in ERROR. */
 export class TaskFailed extends ProgressorError {
   override name = "TaskFailed";
-  readonly failure: api.Failure = this.detail.failure ?? {};
+
+  get failure(): api.Failure {
+    return this.detail.failure ?? {};
+  }
 }
 
 // Codes of HTTP responses that do not come from the engine, as Connect defines them.
@@ -48,14 +55,11 @@ const codes: { [status: number]: Code } = {
   429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
 };
 
+type ErrorBody = { code: Code; message?: unknown; details?: { type?: string; debug?: api.ErrorDetail }[] };
+
 /** Returns the error of an HTTP response that is not a success. */
 export function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError {
-  let body: { code: Code; message?: unknown; details?: { type?: string; debug?: api.ErrorDetail }[] } | undefined;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    // a response of a proxy
-  }
+  const body: ErrorBody | undefined = jsonOf(text);
   if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
     return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
   }

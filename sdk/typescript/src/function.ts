@@ -1,9 +1,10 @@
 import type { ChildEnd, Payload, Result } from "./api.js";
+import { callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
 import { cancelOf, childOf, maxCommands, Run, type Ctx, type Ended, type StepContext, type StepRun } from "./durable.js";
-import { AttemptTimeout, Failure, messageOf, Rejection } from "./errors.js";
-import { causeOf, copyOf, cut, isFinal, Journal, maxNewBytes, maxValueBytes, parsed, recorded, sizeOf, type Entry } from "./journal.js";
-import { nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
+import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
+import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf, type Entry } from "./journal.js";
+import { isByStep, nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
 import { endedBy, failureOf, type Task, type TaskContext, type TaskHandlers } from "./processor.js";
 
 const maxSteps = 100; // that run in one task
@@ -27,11 +28,7 @@ export function func<In = any, Out = unknown>(
 ): TaskHandlers {
   const handle = async (task: Task, context: TaskContext) => {
     const attempt = new FunctionTask(name, f as (ctx: Ctx, input: unknown) => Promise<unknown>, options.versions ?? {}, task, context);
-    try {
-      return await attempt.process();
-    } finally {
-      attempt.run.over = true;
-    }
+    return attempt.process().finally(() => (attempt.run.over = true));
   };
   return { init: handle, call: handle, timeout: handle, repair: handle, cancel: handle };
 }
@@ -43,17 +40,27 @@ class FunctionTask {
   readonly run: Run;
   private readonly result: Result = {};
   private readonly began = performance.now();
-  private started = false;
   private returned: { value?: unknown; error?: unknown } | undefined; // what the function returned or threw
   private yields = false; // the engine has asked to end the task soon
+  private readonly aborted: Promise<never>; // rejects when the attempt is over
 
   constructor(
-    private readonly name: string, private readonly f: (ctx: Ctx, input: unknown) => Promise<unknown>,
+    private readonly name: string, f: (ctx: Ctx, input: unknown) => Promise<unknown>,
     private readonly versions: Versions, private readonly task: Task, private readonly context: TaskContext,
   ) {
     const { process, taskId, type } = task;
+    const { signal } = context;
+    this.aborted = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    this.aborted.catch(() => {}); // no body may run
     const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId!);
     this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
+    this.run.addBranch("", async (ctx) => {
+      try {
+        this.returned = { value: await f(ctx, copyOf(this.journal.start.v)) };
+      } catch (error) {
+        this.returned = { error: this.run.caught(error) ?? new Error(String(error)) };
+      }
+    });
     try {
       journal.read(process);
     } catch (error) {
@@ -70,6 +77,10 @@ class FunctionTask {
     const { type, child } = this.task;
     const isNew = this.journal.entries.length === 0;
     if (type === "TASK_TYPE_INIT" || (type === "TASK_TYPE_REPAIR" && isNew)) {
+      if (type === "TASK_TYPE_REPAIR" && isByStep(decoded(this.task.args))) {
+        const message = "the function has not started, so it has no steps: repair it with its args";
+        throw new Rejection("bad_args", `durable_repair: ${message}`);
+      }
       this.addStart(this.input());
       return this.advanceAndFinish();
     }
@@ -95,16 +106,6 @@ class FunctionTask {
 
   /** Runs the function until everything waits. */
   private async advance(): Promise<void> {
-    if (!this.started) {
-      this.started = true;
-      this.run.addBranch("", async (ctx) => {
-        try {
-          this.returned = { value: await this.f(ctx, copyOf(this.journal.start.v)) };
-        } catch (error) {
-          this.returned = { error: this.run.caught(error) ?? new Error(String(error)) };
-        }
-      });
-    }
     await this.run.advance();
     this.context.signal.throwIfAborted();
   }
@@ -216,8 +217,8 @@ class FunctionTask {
 
   /** Continues a function, or starts it again if it has ended with an error. */
   private async repair(): Promise<Result> {
-    const steps = repairOf(decoded(this.task.args));
-    if (steps) return this.repairSteps(steps);
+    const args = decoded(this.task.args);
+    if (isByStep(args)) return this.repairSteps(repairOf(args.durable_repair));
     const hasArgs = this.task.args !== undefined;
     if (this.journal.ended) {
       const input = hasArgs ? this.input() : this.journal.start.v;
@@ -239,7 +240,7 @@ class FunctionTask {
     if (running.length > maxCommands) {
       throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
     }
-    const timers = () => [...journal.pendingTimers, ...journal.pendingRetries.map((step) => `retry:${step}`)];
+    const timers = () => [...journal.pendingTimers, ...journal.pendingRetries];
     const before = timers();
     const effects = structuredClone(run.effects); // those of the function follow in the next task
     const made: Entry[] = [{ k: "repair", n: journal.start.n, v: recordOf(repair, forget) }];
@@ -295,7 +296,7 @@ class FunctionTask {
   private restart(input: any, response?: Payload): Result {
     const { run, journal: old } = this;
     const calls = this.untakenCalls();
-    for (const name of [...old.pendingTimers, ...old.pendingRetries.map((step) => `retry:${step}`)]) run.unsetTimer(name);
+    for (const name of [...old.pendingTimers, ...old.pendingRetries]) run.unsetTimer(name);
     run.effects.timers.clear();
     run.journal = new Journal(old.first, old.origin);
     this.addStart(input);
@@ -432,25 +433,14 @@ class FunctionTask {
     const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
     const again = reruns ? `~${reruns + 1}` : "";
     const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
-    const ending = new AbortController();
-    const expire = () => ending.abort(new AttemptTimeout("the attempt exceeded its timeout"));
+    const expired = new AbortController();
+    const expire = () => expired.abort(new AttemptTimeout("the attempt exceeded its timeout"));
     const left = deadline - performance.now();
     const timer = setTimeout(expire, Math.min(left - Math.min(stepMargin, left / 10), maxTimer));
-    let abort = () => {};
-    const aborted = new Promise<never>((_, reject) => {
-      abort = () => {
-        ending.abort(signal.reason);
-        reject(signal.reason);
-      };
-      signal.addEventListener("abort", abort);
-    });
-    try {
-      const { value, error } = await Promise.race([this.run.body(what, () => f({ key, signal: ending.signal })), aborted]);
-      return { value, error: error && (endedBy(error, ending.signal) ?? error) };
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", abort);
-    }
+    const ending = AbortSignal.any([signal, expired.signal]);
+    const body = this.run.body(what, () => f({ key, signal: ending }));
+    const { value, error } = await Promise.race([body, this.aborted]).finally(() => clearTimeout(timer));
+    return { value, error: error && (endedBy(error, ending) ?? error) };
   }
 
   /** Stores the new entries now, so that more steps may run in this task. Returns false if the task must end instead. */
@@ -462,7 +452,12 @@ class FunctionTask {
     const isLate = this.task.attempt! > 1 || this.yields || performance.now() - this.began >= limit;
     if (isLate && !this.run.cancelled) return false;
     const { events, auxState, metadata } = this.store();
-    this.yields = await checkpoint({ events, auxState, metadata });
+    try {
+      this.yields = await checkpoint({ events, auxState, metadata });
+    } catch (error) {
+      if (error instanceof ProgressorError && error.code === "unimplemented") return false; // by an older engine
+      throw error;
+    }
     this.journal.markSaved();
     for (const field of ["events", "auxState", "metadata"] as const) delete this.result[field];
     this.run.process.metadata = this.run.effects.metadata ?? this.run.process.metadata;
@@ -480,49 +475,6 @@ class FunctionTask {
     const namedTimers = [...timers].map(([name, wait]) => ({ name, after: `${(Math.max(wait, 0) / 1000).toFixed(3)}s` }));
     const stored = { events: entries.map((payload) => ({ payload: payload as any })), namedTimers, unsetNamedTimers: [...unset], commands, metadata };
     return Object.assign(this.result, stored, { response }, published && { auxState: published.state });
-  }
-}
-
-/** Returns args or a response as JSON. */
-function decoded(payload: Payload | undefined): any {
-  try {
-    return parsed(payload);
-  } catch {
-    throw new Rejection("bad_args", "the args are not JSON");
-  }
-}
-
-/** Splits args such as {"pay":{"amount":200}}. The name is empty for {}, which only wakes the function. */
-function callOf(args: any): [string, any] {
-  const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
-  const [name = ""] = names ?? [];
-  if (!names || names.length > 1) {
-    throw new Rejection("bad_args", 'the args must be an object with one field, the name of the call, as in {"pay":{}}');
-  }
-  if (names.length === 1 && !name) throw new Rejection("bad_args", "the name of the call must not be empty");
-  if (sizeOf(args) > maxValueBytes) throw new Rejection("bad_args", "the args are too large");
-  return [name, args[name]];
-}
-
-/** Returns the response of a child, or its error. */
-function outcomeOf({ status, response, detail = "" }: ChildEnd): Pick<Entry, "v" | "e"> {
-  const failed = (reason: string, message: string) => ({ e: { reason: cut(reason), message: cut(message) } });
-  const rejected = (reason: string, message: string) => ({ e: { ...failed(reason, message).e, rejected: true as const } });
-  if (status === "PROCESS_STATUS_CANCELLED") return failed("child_cancelled", "the process was cancelled");
-  if (status === "PROCESS_STATUS_ERROR") return failed("child_failed", detail);
-  if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
-    const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
-    if (reason !== undefined) return rejected(reason, message || reason);
-    if (detail.startsWith("not started: ")) return failed("child_failed", detail);
-    if (response === undefined) return failed("child_removed", "the process was removed");
-  }
-  try {
-    const v = parsed(response);
-    if (v?.k === "fail" && v.e?.rejected) return rejected(v.e.reason, v.e.message);
-    if (sizeOf(v) <= maxValueBytes) return { v };
-    return failed("bad_value", `the response has ${sizeOf(v)} bytes, at most ${maxValueBytes} are allowed`);
-  } catch {
-    return failed("bad_value", "the response is not JSON");
   }
 }
 

@@ -196,13 +196,13 @@ export class Journal {
 
   /** The names of the timers of after that may be set. */
   get pendingTimers(): string[] {
-    const timers = this.entries.filter(({ k, n }) => k === "timer" && !this.has("fired", n) && !this.has("stopped", n));
-    return timers.map((entry) => entry.n);
+    const isPending = ({ k, n }: Entry) => k === "timer" && !this.has("fired", n) && !this.has("stopped", n);
+    return this.entries.filter(isPending).map(({ n }) => n);
   }
 
-  /** The names of the steps that may wait for their next try. */
+  /** The names of the timers of steps that may wait for their next try. */
   get pendingRetries(): string[] {
-    return [...this.tries.keys()].filter((name) => !this.has("step", name));
+    return [...this.tries.keys()].filter((name) => !this.has("step", name)).map((name) => `retry:${name}`);
   }
 }
 

@@ -5,6 +5,15 @@ type Leaf = (how: string, value: any) => any;
 /** Whether bytes of processes are shown as the JSON that they contain. */
 export type Payloads = "json" | "bytes";
 
+/** Returns what a JSON text contains, or undefined if it is not JSON. */
+export function jsonOf(text: string): any {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Converts a request or a response of a processor to the JSON of the API. */
 export function encode(message: string, value: object): any {
   return convert(message, value, (how, v) => {

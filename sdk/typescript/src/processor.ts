@@ -14,7 +14,8 @@ export interface TaskContext {
   deadline?: number;
   /**
    * Stores events, state and metadata before the result, one checkpoint at a time. Returns whether
-   * the attempt should end soon. Missing if the attempt cannot store checkpoints.
+   * the attempt should end soon. Missing if the attempt cannot store checkpoints. Rejects with the
+   * code "unimplemented" if the engine is too old for them: then nothing is stored.
    */
   checkpoint?: (stored: Checkpoint) => Promise<boolean>;
 }
@@ -25,11 +26,13 @@ export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
 /** Returns what changes. Nothing, for a result that changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
 
+type TaskKind = "init" | "call" | "notify" | "timeout" | "repair" | "cancel";
+
 /**
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
  * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
  */
-export type TaskHandlers = { [Type in "init" | "call" | "notify" | "timeout" | "repair" | "cancel"]?: TaskHandler };
+export interface TaskHandlers extends Partial<Record<TaskKind, TaskHandler>> {}
 
 export interface ProcessorOptions {
   /** Refuses requests that none of these keys has signed (see verify). */
@@ -82,14 +85,8 @@ export function processor(handlers: TaskHandlers, options: ProcessorOptions = {}
 
 /** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
 export function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void {
-  const guarded = async (...args: Args) => {
-    try {
-      await call(...args);
-    } catch (error) {
-      console.error(error);
-    }
-  };
-  return (...args) => void guarded(...args);
+  const guarded = async (...args: Args) => call(...args);
+  return (...args) => void guarded(...args).catch((error) => console.error(error));
 }
 
 /** Returns the body of a request, or undefined if it is too large. */
@@ -121,11 +118,9 @@ function handlerOf(handlers: TaskHandlers, task: Task): TaskHandler {
   const handler = handlers[name] ?? (name === "notify" ? handlers.call : undefined);
   if (handler) return handler;
   if (name === "cancel") return () => {};
-  return () => {
-    const message = `this processor does not handle ${task.type}`;
-    if (name === "timeout") throw new Failure("not_handled", message, { nonRetryable: true });
-    throw new Rejection("not_handled", message);
-  };
+  const message = `this processor does not handle ${task.type}`;
+  if (name === "timeout") throw new Failure("not_handled", message, { nonRetryable: true });
+  throw new Rejection("not_handled", message);
 }
 
 /** Returns why a signal was aborted if an error only says that it was. */

@@ -299,19 +299,28 @@ export class Worker {
 
   /**
    * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
-   * the engine does not answer, the attempt is over, because the checkpoint may be stored.
+   * the engine does not answer, the attempt is over, because the checkpoint may be stored. Other
+   * errors mean that it is not stored.
    */
   private async checkpoint(held: ActiveLease, stored: Checkpoint): Promise<boolean> {
     const { leaseToken, request } = held.lease;
     const { signal } = held.ending;
     const lastEventId = held.lastEventId ?? request!.process!.lastEventId ?? 0;
     const options = { timeout: requestTimeout, maxAttempts: Infinity, signal };
+    const failure = (message: string) => new Failure("bad_response", message, { nonRetryable: true });
+    const checkpoint = { leaseToken, lastEventId, ...stored };
     try {
-      const response = await this.client.worker.checkpoint({ leaseToken, lastEventId, ...stored }, options);
+      JSON.stringify(encode("CheckpointRequest", checkpoint));
+    } catch (error) {
+      throw failure(`the checkpoint is not JSON: ${messageOf(error)}`);
+    }
+    try {
+      const response = await this.client.worker.checkpoint(checkpoint, options);
       held.lastEventId = response.lastEventId!;
       return Boolean(response.yield) || this.stopping.signal.aborted;
     } catch (error) {
-      if (isRefused(error)) throw new Failure("bad_response", `the engine refused the checkpoint: ${error.message}`, { nonRetryable: true });
+      if (isRefused(error)) throw failure(`the engine refused the checkpoint: ${error.message}`);
+      if (error instanceof ProgressorError && error.code === "unimplemented") throw error; // by an older engine
       held.uncertain = !isLost(error);
       lose(held, `a checkpoint is not stored: ${messageOf(error)}`);
       throw signal.reason;

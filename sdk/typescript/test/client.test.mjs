@@ -191,3 +191,16 @@ test("a token is a text, a function or a file", async (t) => {
   assert.deepEqual(seen, [undefined, "Bearer text", "Bearer called", "Bearer of-a-file"]);
   assert.throws(() => new Client("127.0.0.1:8080"), /http/);
 });
+
+test("errors as JSON contain a rejection or a failure once", () => {
+  const of = (error) => JSON.parse(JSON.stringify(error));
+  const rejection = { reason: "no", message: "not this one" };
+  const rejected = new TaskRejected("aborted", "rejected", { reason: "REASON_TASK_REJECTED", rejection });
+  assert.equal(rejected.rejection, rejection);
+  assert.deepEqual(of(rejected), {
+    name: "TaskRejected", code: "aborted", detail: { reason: "REASON_TASK_REJECTED", rejection },
+  });
+  const failed = new TaskFailed("aborted", "failed", {});
+  assert.deepEqual(failed.failure, {});
+  assert.deepEqual(of(failed), { name: "TaskFailed", code: "aborted", detail: {} });
+});

@@ -278,6 +278,88 @@ test("an attempt without the response to a checkpoint is released", async (t) =>
   assert.equal(released, 2); // otherwise the next attempt would wait for the end of the lease
 });
 
+test("a function goes on without checkpoints if the engine is older", async (t) => {
+  let refused = 0;
+  const fetchOlder = (url, init) => {
+    if (!url.endsWith("/Checkpoint")) return fetch(url, init);
+    refused++;
+    return Response.json({ code: "unimplemented" }, { status: 501 });
+  };
+  const { running, completed } = await pulled(t, steps, new Client(undefined, { fetch: fetchOlder }));
+  const entries = (await completed()).history.map((event) => event.payload);
+  assert.deepEqual(kinds(entries), ["start f", "step a", "step b", "step c", "value id", "step d", "end f"]);
+  assert.ok(refused > 0);
+  assert.deepEqual(new Set(running.attempts.map(({ outcome }) => outcome)), new Set(["done"]));
+});
+
+test("a checkpoint that is not JSON fails the task", async (t) => {
+  const ns = await namespace({ pull: {} }, { retryPolicy: { maxAttempts: 3, initialInterval: "0.02s" } });
+  const circular = {};
+  circular.self = circular;
+  const { attempts } = work(t, ns, (worker) => worker.processes({
+    init: () => ({ setTimer: { after: "0s" } }),
+    timeout: ({ process }, { checkpoint }) => checkpoint({ events: [{ payload: process.processId === "p" ? circular : 1n }] }),
+  }));
+  for (const processId of ["p", "q"]) {
+    await client.process.start({ namespace: ns, processId });
+    await eventually(async () => {
+      const { process } = await client.process.getProcess({ namespace: ns, processId });
+      assert.equal(process.status, "PROCESS_STATUS_ERROR");
+      assert.match(process.detail, /the checkpoint is not JSON: /);
+    });
+  }
+  assert.deepEqual(attempts.map(({ outcome }) => outcome), ["done", "failed", "done", "failed"]);
+});
+
+/** Repairs a process with this history, without an engine. */
+function repair(f, history, args) {
+  const payloads = history.map((payload, i) => ({ eventId: i + 1, taskId: 1, payload }));
+  const process = {
+    namespace: "ns", processId: "p", createdTime: "2026-01-01T00:00:00Z", lastEventId: history.length, history: payloads,
+  };
+  const task = { type: "TASK_TYPE_REPAIR", process, taskId: 2, attempt: 1, args };
+  return f.repair(task, { signal: new AbortController().signal });
+}
+
+/** Waits for a repair that is rejected as bad_args, and compares its message. */
+async function rejectsArgs(repair, message) {
+  await assert.rejects(repair, (error) => {
+    assert.deepEqual([error.reason, error.message], ["bad_args", message]);
+    return error instanceof Rejection;
+  });
+}
+
+test("a function whose start has failed has no steps to repair", async () => {
+  const f = func("f", (ctx, { n }) => ctx.step("a", () => n));
+  await rejectsArgs(repair(f, [], { durable_repair: { skip: ["a"] } }),
+    "durable_repair: the function has not started, so it has no steps: repair it with its args");
+  const { events } = await repair(f, [], { n: 2 });
+  assert.deepEqual(events[0].payload, { k: "start", n: "f", v: { n: 2 }, versions: undefined });
+});
+
+test("a repair by step is checked", async () => {
+  const f = func("f", (ctx) => ctx.step("a", () => 1));
+  const list = 'must be a list of names such as ["a"]';
+  const object = 'durable_repair.set: must be an object such as {"b":1}';
+  const fields = "durable_repair: must have no fields other than skip, set and rewind";
+  const format = 'durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}';
+  const large = "a".repeat((1 << 20) - 4097);
+  for (const [request, message] of [
+    [null, format], [["a"], format], [{ undo: ["a"] }, fields], [{ Skip: ["a"] }, fields],
+    [{ skip: "a" }, `durable_repair.skip: ${list}`], [{ skip: null }, `durable_repair.skip: ${list}`],
+    [{ rewind: [null] }, `durable_repair.rewind: ${list}`], [{ set: null }, object], [{ set: ["a"] }, object],
+    [{}, "durable_repair: must name a step"], [{ skip: [], set: {} }, "durable_repair: must name a step"],
+    [{ skip: Array(101).fill("a") }, "durable_repair: must name at most 100 steps (got 101)"],
+    [{ skip: ["a"], set: { a: 1 } }, "durable_repair.set: step a cannot be both skipped and set"],
+    [{ set: { a: large } }, "durable_repair.set: the value of step a has 1044481 bytes, at most 1044480 are allowed"],
+    ...[{ skip: ["é".repeat(101)] }, { set: { ["a".repeat(202)]: 1 } }, { rewind: ["a".repeat(202)] }].map((request) => [
+      request, "durable_repair: a name has 202 bytes, at most 200 are allowed",
+    ]),
+  ]) {
+    await rejectsArgs(repair(f, [{ k: "start", n: "f" }], { durable_repair: request }), message);
+  }
+});
+
 test("the signal of a step is aborted before its attempt times out", async () => {
   const f = func("f", (ctx) => ctx.step("slow", (step) => new Promise((_, reject) => {
     step.signal.addEventListener("abort", () => reject(step.signal.reason));

@@ -156,7 +156,7 @@ func TestConcurrentRemovals(t *testing.T) {
 			_, errs[i] = b.SaveResult(end(c, storage.Removed))
 			return
 		}
-		// On a busy machine, the transaction of another one may take longer than a request waits for a lock.
+		// On a busy machine, another transaction may take longer than a request waits for its lock.
 		for errs[i] = process.ErrUnavailable; errors.Is(errs[i], process.ErrUnavailable); {
 			errs[i] = b.RemoveProcess(t.Context(), key("p"))
 		}

@@ -10,7 +10,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-confuses-names", breaks: "the second use of a name has a number",
-		file: "processor/durable/branch.go", old: "	if n > 1 {", planted: "	if n > 9 {",
+		file: "processor/durable/branch.go", old: "b.names[key]; n > 1 {", planted: "b.names[key]; n > 9 {",
 		packages: "./processor/durable", run: "TestSteps$",
 	},
 	{
@@ -42,6 +42,22 @@ var durableMutants = []mutant{
 		name: "durable-undoes-the-oldest-first", breaks: "steps are undone newest first",
 		file: "processor/durable/saga.go", old: "slices.Backward(r.journal.entries)",
 		planted: "slices.All(r.journal.entries)", packages: "./processor/durable", run: "TestSaga",
+	},
+	{
+		name: "durable-undoes-in-order-of-journal", breaks: "after a repair, undos follow the function",
+		file: "processor/durable/saga.go", old: "if r.journal.repaired {", planted: "if r.journal == nil {",
+		packages: "./processor/durable", run: "TestRepairByStep",
+	},
+	{
+		name: "durable-rewinds-in-order-of-journal", breaks: "after a repair, a rewind follows the function",
+		file: "processor/durable/forget.go", old: "f.place(i) >= f.place(at)", planted: "i >= at",
+		packages: "./processor/durable", run: "TestRewindAfterRepair",
+	},
+	{
+		name: "durable-starts-with-a-repair", breaks: "a repair by step is not the input of a function",
+		file: "processor/durable/task.go", old: "isByStep(t.request.GetArgs()); ok {\n			return nil,",
+		planted:  "isByStep(t.request.GetArgs()); ok && false {\n			return nil,",
+		packages: "./processor/durable", run: "TestRepairOfUnstarted",
 	},
 	{
 		name: "durable-skips-lost-undos", breaks: "a step whose undo no longer exists is not skipped",

@@ -152,12 +152,14 @@ func (b *branch) name(kind, name string) string {
 	key := entryKey{kind, name}
 	b.owner.mu.Lock() // a goroutine of another process may misuse the Ctx at the same time
 	b.names[key]++
-	n := b.names[key]
-	b.owner.mu.Unlock()
 	full := b.scope + name
-	if n > 1 {
+	if n := b.names[key]; n > 1 {
 		full += "#" + strconv.Itoa(n)
 	}
+	if b.owner.asked != nil {
+		b.owner.asked[entryKey{kind, full}] = len(b.owner.asked)
+	}
+	b.owner.mu.Unlock()
 	if len(full) > maxFullName {
 		b.owner.misuse("the name %q is too long with its scope: %d bytes, at most %d", name, len(full), maxFullName)
 	}

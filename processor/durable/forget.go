@@ -2,19 +2,54 @@ package durable
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
+// askOrder has the order in which a run of the function began its operations. In a journal that was
+// not repaired by step, entries have this order: they need none.
+type askOrder map[entryKey]int
+
+// of returns the place of an operation. The operations that the function has not begun are last.
+func (o askOrder) of(kind, name string) int {
+	if kind == kindTry {
+		kind = kindStep
+	}
+	if place, ok := o[entryKey{kind, name}]; ok {
+		return place
+	}
+	return len(o)
+}
+
 // forgetting collects the entries that no longer count after a repair by step.
 type forgetting struct {
 	*journal
+	asked  askOrder
 	marked map[int]bool
 }
 
+// askedNow runs the function with the stored journal to see the order of its operations. If the
+// function fails, those that it would begin afterwards are unknown.
+func (t *task) askedNow() (askOrder, error) {
+	if !t.journal.repaired {
+		return nil, nil
+	}
+	j, err := readJournal(t.request.GetProcess())
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(t.ctx, t.program, t.request, j)
+	defer r.close()
+	_ = r.advance()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.asked), t.ctx.Err()
+}
+
 // toForget returns the indexes of the entries that a repair forgets, in order.
-func (j *journal) toForget(r *stepRepair) ([]int, error) {
-	f := &forgetting{j, map[int]bool{}}
+func (j *journal) toForget(r *stepRepair, asked askOrder) ([]int, error) {
+	f := &forgetting{j, asked, map[int]bool{}}
 	for _, name := range r.Rewind {
 		at := slices.IndexFunc(j.entries, func(e entry) bool { return e.Name == name && isRewindable(e.Kind) })
 		if at < 0 {
@@ -71,20 +106,24 @@ func (j *journal) rewindable() (names []string) {
 // timers and children that it keeps, and all calls.
 func (f *forgetting) rewind(at int) {
 	scope := scopeOf(f.entries[at].Name)
-	for i, e := range f.entries[at:] {
+	for i, e := range f.entries {
 		switch e.Kind {
 		case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst:
-			if i == 0 || !areSiblings(scope, scopeOf(e.Name)) {
-				f.marked[at+i] = true
-			}
+			f.mark(i, f.place(i) >= f.place(at) && !areSiblings(scope, scopeOf(e.Name)))
 		case kindFired, kindStopped:
-			f.markWith(at+i, kindTimer)
+			f.markWith(i, kindTimer)
 		case kindEnded, kindCancel:
-			f.markWith(at+i, kindChild)
+			f.markWith(i, kindChild)
 		case kindFail, kindEnd:
-			f.marked[at+i] = true
+			f.marked[i] = true
 		}
 	}
+}
+
+// place returns a number by which entries can be compared. Entries of the same operation, and of
+// those that the function has not begun, have the order of the journal.
+func (f *forgetting) place(at int) int {
+	return f.asked.of(f.entries[at].Kind, f.entries[at].Name)*len(f.entries) + at
 }
 
 // markWith marks an entry if the entry of the same name and this kind is marked.

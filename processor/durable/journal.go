@@ -133,6 +133,10 @@ type journal struct {
 	tries   map[string]int
 	calls   map[string][]int
 	reruns  map[string]int // how often a completed step was forgotten
+
+	// repaired is whether the function was repaired by step. Then steps that the repair has ended,
+	// or that run again, are later in entries than what the function did after them.
+	repaired bool
 }
 
 // readJournal decodes the events of a process.
@@ -206,6 +210,7 @@ func (j *journal) register(at int) {
 // forget empties the entries that a repair forgets. The others keep their places, because First
 // compares them.
 func (j *journal) forget(repair *entry) {
+	j.repaired = true
 	forget, _ := repair.forgets() // isValid has checked it
 	for _, at := range forget {
 		if e := &j.entries[at]; e.Kind == kindStep && e.Error == nil && !e.Skipped {

@@ -81,6 +81,12 @@ func parseRepair(request json.RawMessage) (*stepRepair, error) {
 	case names > maxRepaired:
 		return nil, fmt.Errorf("%s: must name at most %d steps (got %d)", repairField, maxRepaired, names)
 	}
+	for _, name := range slices.Concat(r.Skip, slices.Collect(maps.Keys(r.Set)), r.Rewind) {
+		if len(name) > maxFullName {
+			return nil, fmt.Errorf("%s: a name has %d bytes, at most %d are allowed", repairField, len(name),
+				maxFullName)
+		}
+	}
 	for _, name := range r.Skip {
 		if _, ok := r.Set[name]; ok {
 			return nil, fmt.Errorf("%s.set: step %s cannot be both skipped and set", repairField, name)
@@ -108,7 +114,11 @@ func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessRespon
 		return nil, processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	old := t.journal.snapshot()
-	forget, err := t.journal.toForget(r)
+	asked, err := t.askedNow()
+	if err != nil {
+		return nil, err
+	}
+	forget, err := t.journal.toForget(r, asked)
 	if err != nil {
 		return nil, processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}

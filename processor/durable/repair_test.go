@@ -52,9 +52,15 @@ func trip(done *effects, broke, last *error) processor.Processor {
 			all = append(all, value)
 		}
 		durable.Sleep(ctx, "pause", time.Hour)
+		if errors.Is(*last, errPanic) {
+			panic("odd")
+		}
 		return strings.Join(all, "+"), *last
 	})
 }
+
+// errPanic lets trip panic at its end.
+var errPanic = errors.New("panic")
 
 // keyOf returns the end of the key of a step that runs again.
 func keyOf(c context.Context) string {
@@ -87,14 +93,14 @@ func TestRepairByStep(t *testing.T) {
 			`{"k":"repair","n":"f","v":{"skip":["charge"],"forget":[1,3,4,5]}} ` +
 				`{"k":"step","n":"charge","skipped":true}`},
 		"set": {`{"set":{"charge":"by hand"}}`, first + "reserve2", "reserve+mail+by hand",
-			" undo-reserve2 undo-by hand",
+			" undo-by hand undo-reserve2",
 			`{"k":"repair","n":"f","v":{"set":["charge"],"forget":[1,3,4,5]}} {"k":"step","n":"charge","v":"by hand"}`},
 		"rewind": {`{"rewind":["charge"]}`, first + "reserve2 charge", "reserve+mail+charge",
 			" undo-charge undo-reserve2", `{"k":"repair","n":"f","v":{"rewind":["charge"],"forget":[1,3,4,5]}}`},
 		"rewind further": {`{"rewind":["mail"]}`, first + "reserve2 mail2 charge", "reserve+mail+charge",
 			" undo-charge undo-reserve2", `{"k":"repair","n":"f","v":{"rewind":["mail"],"forget":[1,2,3,4,5]}}`},
 		"several": {`{"rewind":["mail"],"set":{"charge":"by hand"}}`, first + "reserve2 mail2", "reserve+mail+by hand",
-			" undo-reserve2 undo-by hand", `{"k":"repair","n":"f","v":{"set":["charge"],"rewind":["mail"],` +
+			" undo-by hand undo-reserve2", `{"k":"repair","n":"f","v":{"set":["charge"],"rewind":["mail"],` +
 				`"forget":[1,2,3,4,5]}} {"k":"step","n":"charge","v":"by hand"}`},
 		"set an undone step": {`{"set":{"reserve":"R8"},"skip":["charge"]}`, strings.TrimSuffix(first, " "), "R8+mail+",
 			" undo-R82", `{"k":"repair","n":"f","v":{"skip":["charge"],"set":["reserve"],"forget":[1,3,4,5]}} ` +
@@ -194,6 +200,8 @@ func TestRepairImpossible(t *testing.T) {
 		`{"set":null}`:          `bad_args: durable_repair.set: must be an object such as {"b":1}`,
 		`{"undo":["charge"]}`:   "bad_args: " + fields,
 		`{"Skip":["charge"]}`:   "bad_args: " + fields,
+		`{"rewind":["` + strings.Repeat("a", 201) + `"]}`: "bad_args: durable_repair: a name has 201 bytes, " +
+			"at most 200 are allowed",
 		`{"set":{"reserve":{"a":1}}}`: "durable_journal: the function would fail after this repair: " +
 			"durable/repair_test.go:N: the value of step reserve in the journal cannot be decoded as string",
 	} {
@@ -208,6 +216,22 @@ func TestRepairImpossible(t *testing.T) {
 	}
 	check(t, "journal", journal(p), before)
 	check(t, "detail", p.Detail(), "step charge: no money")
+}
+
+// A function that has not started has no steps. The repair is not its input.
+func TestRepairOfUnstarted(t *testing.T) {
+	var done effects
+	broke := errors.New("no money")
+	req := &request{Type: progressorv1.TaskType_TASK_TYPE_REPAIR, TaskId: 2, Process: &progressorv1.Process{
+		Namespace: "test", ProcessId: "p", FirstEventId: 1,
+	}, Args: []byte(`{"durable_repair":{"skip":["charge"]}}`)}
+	_, err := trip(&done, &broke, &broke).Process(t.Context(), req)
+	rejected, ok := errors.AsType[*processor.RejectionError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	check(t, "rejection", rejected.Rejection.GetReason()+": "+rejected.Rejection.GetMessage(), "bad_args: "+
+		"durable_repair: the function has not started, so it has no steps: repair it with its args")
 }
 
 // A step that is not in the journal yet can be skipped or set, if the function waits for it.
@@ -248,116 +272,6 @@ func TestRepairOfStepThatPanics(t *testing.T) {
 	check(t, "journal", journal(p), "start:f repair:f step:a step:b timer:pause fired:pause fail:f undo:a")
 	durabletest.KillEverywhere(t, func(*testing.T) processor.Processor { return f }, struct{}{},
 		durabletest.Advance(time.Minute), both, durabletest.Advance(time.Hour))
-}
-
-// A rewind forgets what the function did after the entry. It keeps calls, and other branches.
-func TestRewind(t *testing.T) {
-	broke := true
-	f := function(func(ctx durable.Ctx) (string, error) {
-		calls := durable.Calls[int, struct{}](ctx, "pay")
-		early := durable.After(ctx, "early", time.Minute)
-		kept := durable.Child[int](ctx, "kept", 1, durable.In("kids"))
-		id := durable.UUID(ctx, "id")
-		label := func(ctx durable.Ctx, item string) (string, error) {
-			return durable.Step(ctx, "label", func(context.Context) (string, error) { return item, nil })
-		}
-		if _, err := durable.Each(ctx, "parcel", []string{"x", "y"}, label); err != nil {
-			return "", err
-		}
-		late := durable.After(ctx, "late", time.Hour)
-		child := durable.Child[int](ctx, "c", 2, durable.In("kids"))
-		durable.First(ctx, "either", calls, late)
-		calls.Next()
-		early.Wait()
-		durable.Sleep(ctx, "gap", time.Minute)
-		if broke {
-			panic("odd")
-		}
-		n, err := child.Get()
-		if err != nil {
-			return "", err
-		}
-		m, err := kept.Get()
-		return fmt.Sprint(n, m, id != ""), err
-	})
-	for name, test := range map[string]struct{ forgotten, journal string }{
-		"id": {"value id, step parcel[0]/label, step parcel[1]/label, timer late, child c, first either, timer gap",
-			"value:id step:parcel[0]/label step:parcel[1]/label timer:late child:c first:either timer:gap"},
-		"parcel[0]/label": {"step parcel[0]/label, timer late, child c, first either, timer gap",
-			"step:parcel[0]/label timer:late child:c first:either timer:gap"},
-		"parcel[1]/label": {"step parcel[1]/label, timer late, child c, first either, timer gap",
-			"step:parcel[1]/label timer:late child:c first:either timer:gap"},
-		"late":   {"timer late, child c, first either, timer gap", "timer:late child:c first:either timer:gap"},
-		"either": {"first either, timer gap", "first:either timer:gap"},
-		"gap":    {"timer gap", "timer:gap"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			broke = true
-			p := start(t, f)
-			if _, err := p.Call(t.Context(), []byte(`{"pay":1}`)); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Advance(t.Context(), 3*time.Minute); err != nil || p.Status() != process.StatusError {
-				t.Fatal(err, p.Status())
-			}
-			before := journal(p)
-			check(t, "journal", before, "start:f timer:early child:kept value:id step:parcel[0]/label "+
-				"step:parcel[1]/label timer:late child:c call:pay first:either fired:early timer:gap")
-			broke = false
-			response, err := p.Repair(t.Context(), []byte(`{"durable_repair":{"rewind":["`+name+`"]}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			check(t, "response", string(response),
-				`{"forgotten":["`+strings.ReplaceAll(test.forgotten, ", ", `","`)+`"]}`)
-			check(t, "journal", journal(p), before+" repair:f "+test.journal)
-			check(t, "timers", timersOf(p), "gap late")
-		})
-	}
-	durabletest.KillEverywhere(t, func(*testing.T) processor.Processor {
-		broken := true
-		return processor.Func(func(ctx context.Context, req *request) (*response, error) {
-			broke = broken && req.GetType() != progressorv1.TaskType_TASK_TYPE_REPAIR
-			broken = broke
-			return f.Process(ctx, req)
-		})
-	}, struct{}{}, durabletest.Call("pay", 1), durabletest.Advance(3*time.Minute), repairs(`{"rewind":["id"]}`),
-		durabletest.Advance(time.Minute),
-		durabletest.EndChild("c", 5), durabletest.EndChild("kept", 6))
-}
-
-// A child that a rewind forgets is cancelled, and another one is started.
-func TestRewindChild(t *testing.T) {
-	broke := true
-	p := start(t, function(func(ctx durable.Ctx) (string, error) {
-		child := durable.Child[int](ctx, "c", 7, durable.In("kids"))
-		if broke {
-			durable.Sleep(ctx, "pause", time.Minute)
-			panic("odd")
-		}
-		n, err := child.Get()
-		return fmt.Sprint(n), err
-	}))
-	if err := p.Advance(t.Context(), 2*time.Minute); err != nil || p.Status() != process.StatusError {
-		t.Fatal(err, p.Status())
-	}
-	broke = false
-	if err := repairs(`{"rewind":["c"]}`)(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	var sent []string
-	for _, c := range p.Commands() {
-		sent = append(sent, c.GetStart().GetProcessId()+c.GetCancel().GetProcessId())
-	}
-	tasks := p.Trace()
-	again := "process/c~" + fmt.Sprint(tasks[len(tasks)-2].GetTaskId())
-	check(t, "commands", strings.Join(sent, " "), "process/c~1 process/c~1 "+again)
-	old := &progressorv1.ChildEnd{Namespace: "kids", ProcessId: "process/c~1", Status: cancelled}
-	if err := p.ChildEnded(t.Context(), old, []byte(`"c"`)); err != nil || strings.Contains(journal(p), "ended") {
-		t.Error(err, "the end of the forgotten child is recorded: "+journal(p))
-	}
-	endOf(t, p, again, &progressorv1.ChildEnd{Status: completed, Response: []byte("5")})
-	check(t, "returned", lastEvent(p.Snapshot()), `{"k":"end","n":"f","v":"5"}`)
 }
 
 // Children that were cancelled because the function has failed are started again. One that has

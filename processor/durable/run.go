@@ -27,6 +27,7 @@ type run struct {
 	current  *branch   // the last one that the driver let run
 	returned *outcome  // nil until the function has returned
 	undos    map[string]undo
+	asked    askOrder // nil before a repair by step
 	queues   map[string]*queue
 	due      map[string]bool // steps whose wait before the next try is over
 	effects  effects
@@ -36,7 +37,7 @@ type run struct {
 	failed chan struct{} // closed when err is set
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex        // guards err, bodies, undos, and names of the branches
+	mu     sync.Mutex        // guards err, bodies, undos, asked, and names of the branches
 	err    error             // the first panic or misuse
 	bodies map[string]string // descriptions of the bodies that run, by goroutine
 }
@@ -48,9 +49,13 @@ type outcome struct {
 }
 
 func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j *journal) *run {
-	return &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
+	r := &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
 		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[string]string{},
 		effects: newEffects(), yield: make(chan struct{}), over: make(chan struct{}), failed: make(chan struct{})}
+	if j.repaired {
+		r.asked = askOrder{}
+	}
+	return r
 }
 
 // advance runs the function until every branch waits for something that the journal does not

@@ -69,7 +69,7 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	return t.done(nil)
 }
 
-// pendingUndos returns the completed steps that must be undone, newest first.
+// pendingUndos returns the completed steps that must be undone, newest first. The function has run.
 func (r *run) pendingUndos() []string {
 	var names []string
 	for _, e := range slices.Backward(r.journal.entries) {
@@ -77,6 +77,9 @@ func (r *run) pendingUndos() []string {
 		if e.Kind == kindStep && e.Error == nil && !e.Skipped && (e.Undo || known) && !r.journal.has(kindUndo, e.Name) {
 			names = append(names, e.Name)
 		}
+	}
+	if r.journal.repaired {
+		slices.SortStableFunc(names, func(a, b string) int { return r.asked.of(kindStep, b) - r.asked.of(kindStep, a) })
 	}
 	return names
 }

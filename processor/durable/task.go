@@ -22,8 +22,14 @@ type task struct {
 
 func (t *task) process() (*progressorv1.ProcessResponse, error) {
 	kind := t.request.GetType()
-	if kind == progressorv1.TaskType_TASK_TYPE_INIT ||
-		kind == progressorv1.TaskType_TASK_TYPE_REPAIR && len(t.journal.entries) == 0 {
+	if kind == progressorv1.TaskType_TASK_TYPE_INIT {
+		return t.start()
+	}
+	if kind == progressorv1.TaskType_TASK_TYPE_REPAIR && len(t.journal.entries) == 0 {
+		if _, ok := isByStep(t.request.GetArgs()); ok {
+			return nil, processor.Reject(processor.ReasonBadArgs,
+				"%s: the function has not started, so it has no steps: repair it with its args", repairField)
+		}
 		return t.start()
 	}
 	if len(t.journal.entries) == 0 {

@@ -324,7 +324,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-confuses-children", breaks: "the end of a child of an earlier history is ignored",
-		file: "processor/durable/child.go", old: "|| childOf(e).key() != ended ||", planted: "||",
+		file: "processor/durable/child.go", old: "|| childOf(e).key() != ended ||",
+		planted:  "|| ended.ProcessID == \"\" ||",
 		packages: "./processor/durable", run: "TestChildAfterRestart",
 	},
 	{

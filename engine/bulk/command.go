@@ -137,29 +137,35 @@ type progress struct {
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
 	Again   []postponed   `json:"again,omitempty"` // found, and to be handled
+	Polled  time.Time     `json:"polled,omitzero"` // when unfinished repairs were last read
 }
 
-// postponed is a process for which the verb failed temporarily, or that a page has found but had no
-// time for.
+// postponed is a process for which the verb failed temporarily, whose repair has not ended, or that
+// a page has found but had no time for.
 type postponed struct {
 	search.Cursor
-	Tries int `json:"tries"` // how often the verb failed
+	Tries int   `json:"tries"`          // how often the verb failed, or the repair had not ended
+	Task  int64 `json:"task,omitempty"` // the REPAIR task that had not ended
 }
 
 // due returns the postponed processes that the next page handles: those for which the verb has not
-// failed, or all others after a pause. later are the rest.
-func (p *progress) due() (due, later []postponed) {
+// failed, or all others after a pause. later are the rest, and going those whose repair has not
+// ended.
+func (p *progress) due() (due, later, going []postponed) {
 	for _, a := range p.Again {
-		if a.Tries == 0 {
+		switch {
+		case a.Task != 0:
+			going = append(going, a)
+		case a.Tries == 0:
 			due = append(due, a)
-		} else {
+		default:
 			later = append(later, a)
 		}
 	}
 	if len(due) == 0 {
-		return later, nil
+		return later, nil, going
 	}
-	return due, later
+	return due, later, going
 }
 
 // progressOf decodes the progress of a bulk with unmarshal. Readers that only show it use

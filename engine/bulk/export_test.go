@@ -19,7 +19,7 @@ func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }
 
 // Page runs a page of a bulk without storing its result, like a node that dies.
 func (b *Bulks) Page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	w := b.newWork(&actor.Task{Ctx: ctx, Request: r, Result: processor.Result(), Key: process.Key{
+	w := b.newWork(&actor.Task{Ctx: ctx, Request: r, Result: processor.Result(), Now: time.Now(), Key: process.Key{
 		Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId(),
 	}})
 	if err := w.read(); err != nil {
@@ -39,6 +39,9 @@ func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failure
 
 // EndEarly makes pages of up to ten processes, handled one at a time, end early.
 func (b *Bulks) EndEarly() { b.limits.concurrent, b.limits.pageTime = 1, time.Millisecond }
+
+// PollTwice makes a bulk wait for a repair for only two polls.
+func (b *Bulks) PollTwice() { b.limits.pause, b.limits.polls = 10*time.Millisecond, 3 }
 
 // NeverRetry makes a bulk wait for an hour before it retries.
 func (b *Bulks) NeverRetry() { b.limits.pause = time.Hour }

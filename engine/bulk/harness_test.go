@@ -48,8 +48,16 @@ func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 // startWith does what start does, with targets.
 func startWith(t testing.TB, dsn string, targets []bulk.Target, change ...func(*bulk.Bulks)) *node {
 	t.Helper()
+	return startServing(t, dsn, obey, targets, change...)
+}
+
+// startServing does what startWith does, with a processor.
+func startServing(
+	t testing.TB, dsn string, p processor.Func, targets []bulk.Target, change ...func(*bulk.Bulks),
+) *node {
+	t.Helper()
 	n := &node{}
-	n.Node = enginetest.Start(t, dsn, processor.Func(obey), enginetest.Add(func(e *enginetest.Node) []engine.Kind {
+	n.Node = enginetest.Start(t, dsn, p, enginetest.Add(func(e *enginetest.Node) []engine.Kind {
 		n.Bulks = bulk.New(e.Engine, targets...)
 		for _, f := range change {
 			f(n.Bulks)

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -25,6 +28,8 @@ type limits struct {
 	concurrent int           // processes at the same time
 	pause      time.Duration // before a retry
 	tries      int           // per process
+	going      int           // repairs that have not ended; at most a page more
+	polls      int           // per repair, at least a pause apart
 	events     int64         // recorded failures; limited so that a request for all events succeeds
 	expectTime time.Duration // time limit of the count in Start
 	dryRunTime time.Duration // time limit of the count in a dry run
@@ -32,8 +37,8 @@ type limits struct {
 
 // Sixteen concurrent operations share commits, and are a small part of a flush.
 var defaultLimits = limits{
-	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, events: 5_000,
-	expectTime: time.Second, dryRunTime: 5 * time.Second,
+	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, going: 500,
+	polls: 600, events: 5_000, expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
 // These limits keep a history with 5,000 failures below 8 MiB. A control character takes six bytes
@@ -56,6 +61,7 @@ type work struct {
 	began    time.Time
 	over     time.Time // the page takes up no further process after this time
 	acted    int       // processes that the verb was applied to
+	more     bool      // the next page can find further processes
 	stopped  bool      // the node drains
 }
 
@@ -104,16 +110,22 @@ func (w *work) page() error {
 // run applies the verb to the processes that were found before, then to the next ones. finished
 // reports that none are left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
-	room := w.size() - len(w.progress.Again)
-	waiting, later := w.progress.due()
+	due, later, going := w.progress.due()
+	room := min(w.size()-len(due)-len(later), w.bulks.limits.going-len(going))
 	w.progress.Again = later
-	did := w.forEach(waiting, func(a postponed) error { return w.retry(ctx, a) })
-	w.progress.Again = append(w.progress.Again, waiting[did:]...)
-	for {
+	if w.Now.Sub(w.progress.Polled) < w.bulks.limits.pause {
+		w.progress.Again = append(w.progress.Again, going...)
+	} else if len(going) > 0 {
+		w.progress.Polled = w.Now
+		w.again(going, func(a postponed) error { return w.poll(ctx, a) })
+	}
+	w.again(due, func(a postponed) error { return w.retry(ctx, a) })
+	for full := room <= 0; ; {
 		switch {
 		case w.progress.Walked:
 			return len(w.progress.Again) == 0, nil
 		case room <= 0 || w.ends():
+			w.more = !full
 			return false, nil
 		}
 		did, more, err := w.next(ctx, room)
@@ -125,6 +137,13 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 		}
 		room -= did
 	}
+}
+
+// again calls do for postponed processes. Those that the page has no time for come first in the
+// next page.
+func (w *work) again(list []postponed, do func(postponed) error) {
+	did := w.forEach(list, do)
+	w.progress.Again = slices.Concat(list[did:], w.progress.Again)
 }
 
 // next applies the verb to up to limit further processes, and returns how many it found. more
@@ -208,6 +227,33 @@ func (w *work) retry(ctx context.Context, a postponed) error {
 	return w.verb(ctx, a)
 }
 
+// poll returns the outcome of a repair that had not ended. If its task is gone, such as after a
+// failover of the database, poll repairs the process again.
+func (w *work) poll(ctx context.Context, a postponed) error {
+	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
+	task, err := w.bulks.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: a.Task})
+	if errors.Is(err, process.ErrTaskNotFound) {
+		return w.retry(ctx, a)
+	}
+	if err != nil {
+		return err
+	}
+	end := &engine.TaskError{Key: key, TaskID: a.Task}
+	switch task.GetStatus() {
+	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:
+		if end.Rejection = task.GetRejection(); end.Rejection == nil {
+			return nil
+		}
+	case progressorv1.TaskStatus_TASK_STATUS_ERROR:
+		end.Failure = cmp.Or(task.GetFailure(), &progressorv1.Failure{})
+	case progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
+		end.Cancelled = true
+	default:
+		end.WaitTimeout = true
+	}
+	return end
+}
+
 // forEach calls do for the elements of a list, a few at a time, until the time of the page is over.
 // It handles at least one element, and returns the number of calls.
 func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
@@ -230,7 +276,17 @@ func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 // account records the result for one process.
 func (w *work) account(a postponed, err error) {
 	var status *process.WrongStatusError
-	w.acted++
+	if a.Task == 0 {
+		w.acted++
+	}
+	end, ok := errors.AsType[*engine.TaskError](err)
+	goesOn := ok && (end.WaitTimeout || end.Draining)
+	switch {
+	case goesOn:
+		a.Task = end.TaskID
+	case ok && end.LostByFailover:
+		a.Task = 0
+	}
 	switch {
 	case err == nil:
 		w.progress.Done++
@@ -238,16 +294,25 @@ func (w *work) account(a postponed, err error) {
 		errors.Is(err, process.ErrRunNotFound),
 		errors.Is(err, errNoMatch), errors.As(err, &status):
 		w.progress.Skipped++
-	case errors.Is(err, process.ErrDraining):
+	case errors.Is(err, process.ErrDraining), ok && end.Draining:
 		w.stopped = true
 		w.progress.Again = append(w.progress.Again, a)
-	case isTemporary(err) && a.Tries+1 < w.bulks.limits.tries:
+	case (goesOn || ok && end.LostByFailover || isTemporary(err)) && a.Tries+1 < w.maxTries(a):
 		a.Tries++
 		w.progress.Again = append(w.progress.Again, a)
 	default:
 		w.progress.Failed++
 		w.record(a.ProcessID, err)
 	}
+}
+
+// maxTries returns how often the verb may fail temporarily for a process, or how often its repair
+// may be found unfinished.
+func (w *work) maxTries(a postponed) int {
+	if a.Task != 0 {
+		return w.bulks.limits.polls
+	}
+	return w.bulks.limits.tries
 }
 
 // isTemporary reports whether a repeat may succeed after an error.
@@ -279,13 +344,15 @@ func (f failure) size() int {
 	return len(text)
 }
 
-// wait returns the time until the next page, according to the rate.
+// wait returns the time until the next page, according to the rate. It includes a pause if all that
+// remains has failed temporarily, or if the page has only waited for repairs.
 func (w *work) wait() time.Duration {
 	if w.stopped {
 		return 0
 	}
 	wait := time.Duration(float64(w.acted)/w.command.Rate*float64(time.Second)) - time.Since(w.began)
-	if due, _ := w.progress.due(); len(due) > 0 && due[0].Tries > 0 {
+	due, _, going := w.progress.due()
+	if len(due) > 0 && due[0].Tries > 0 || len(due) == 0 && len(going) > 0 && !w.more {
 		wait = max(wait, w.bulks.limits.pause)
 	}
 	return max(wait, 0)

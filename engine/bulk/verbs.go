@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -61,15 +60,12 @@ func processVerbs(e *engine.Engine) map[progressorv1.BulkVerb]Verb {
 // bulk may have the slot that the task needs.
 const repairWait = 2 * time.Second
 
-// repair repairs a process with its processor. It returns an error if the repair is rejected or
-// fails, but not if it has not ended in time. The key makes a repeated repair the same one.
+// repair repairs a process with its processor. If the repair has not ended in time, it returns an
+// *engine.TaskError with WaitTimeout. The key makes a repeated repair the same one.
 func repair(ctx context.Context, e *engine.Engine, key process.Key, o Options, by process.Actor) error {
 	_, err := e.Repair(ctx, engine.RepairParams{
 		Key: key, Args: o.Args, IdempotencyKey: by.Via, Timeout: repairWait, Actor: by,
 	})
-	if late, ok := errors.AsType[*engine.TaskError](err); ok && late.WaitTimeout {
-		return nil
-	}
 	return err
 }
 

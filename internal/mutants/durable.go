@@ -196,9 +196,15 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "bulk-hides-rejected-repairs", breaks: "a rejected repair is a failure of the bulk",
-		file: "engine/bulk/verbs.go", old: "ok && late.WaitTimeout {",
-		planted:  "err != nil || ok && late.WaitTimeout {",
+		file: "engine/bulk/run.go", old: "case err == nil:\n\t\tw.progress.Done++",
+		planted:  "case err == nil, ok && end.Failure != nil:\n\t\tw.progress.Done++",
 		packages: "./engine/bulk", run: "TestRepairByProcessor",
+	},
+	{
+		name: "bulk-counts-unfinished-repairs", breaks: "a bulk counts a repair when it has ended",
+		file: "engine/bulk/run.go", old: "case err == nil:\n\t\tw.progress.Done++",
+		planted:  "case err == nil, goesOn:\n\t\tw.progress.Done++",
+		packages: "./engine/bulk", run: "TestSlowRepairs",
 	},
 	{
 		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",

@@ -140,7 +140,18 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "bulk-pauses-without-failure", breaks: "a bulk does not pause after a page that ends early",
-		file: "engine/bulk/run.go", old: "len(due) > 0 && due[0].Tries > 0", planted: "len(due) > 0",
+		file: "engine/bulk/run.go", old: "len(due) > 0 && due[0].Tries > 0 ||",
+		planted:  "len(due) > 0 ||",
 		packages: "./engine/bulk", run: "EndsEarly",
+	},
+	{
+		name: "bulk-pauses-for-repairs", breaks: "a bulk does not pause for slow repairs while others wait",
+		file: "engine/bulk/run.go", old: "len(going) > 0 && !w.more", planted: "len(going) > 0",
+		packages: "./engine/bulk", run: "TestNoPauseForSlowRepairs",
+	},
+	{
+		name: "bulk-waits-forever", breaks: "a bulk waits for a repair for a limited time",
+		file: "engine/bulk/run.go", old: "return w.bulks.limits.polls", planted: "return w.bulks.limits.polls << 20",
+		packages: "./engine/bulk", run: "TestRepairThatDoesNotEnd",
 	},
 }

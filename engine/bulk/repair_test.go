@@ -1,0 +1,83 @@
+package bulk_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// slowRepairs is a processor whose REPAIR tasks wait until ended is closed, except those of
+// processes named "quick-…". The repairs of processes named "broken-…" then fail.
+func slowRepairs(ended chan struct{}) processor.Func {
+	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		id := r.GetProcess().GetProcessId()
+		if r.GetType() != progressorv1.TaskType_TASK_TYPE_REPAIR || strings.HasPrefix(id, "quick-") {
+			return obey(ctx, r)
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+		if strings.HasPrefix(id, "broken-") {
+			return nil, processor.Fail("broken", "as always")
+		}
+		return processor.Result().Complete().Done()
+	}
+}
+
+// A repair that takes longer than a bulk waits is counted when it has ended, by its outcome. It is
+// not repeated, and counts although the process no longer matches the filter.
+func TestSlowRepairs(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	n := startServing(t, storagetest.DSN(t), slowRepairs(ended), nil)
+	n.startAll(t, "fail", append(ids("p", 3), ids("broken", 2)...)...)
+	b := n.begun(t, request(progressorv1.BulkVerb_BULK_VERB_REPAIR, "status = ERROR"))
+	eventually(t, "all repairs have begun", func() bool { return n.get(t, b.GetBulkId()).GetMatched() == 5 })
+	if b = n.get(t, b.GetBulkId()); b.GetDone() != 0 || b.GetFailed() != 0 || b.GetFinishedTime() != nil {
+		t.Errorf("before the repairs have ended: %v", b)
+	}
+	close(ended)
+	b = n.ended(t, b)
+	if b.GetDone() != 3 || b.GetFailed() != 2 || b.GetSkipped() != 0 ||
+		!strings.Contains(b.GetFailures()[0].GetError(), "as always") {
+		t.Errorf("%v", b)
+	}
+	if got := n.Count(t, "SELECT count(*) FROM tasks WHERE task_type = 'REPAIR'"); got != 5 {
+		t.Errorf("%d repairs", got)
+	}
+}
+
+// A bulk waits for a repair for a limited time. The repair is then a failure, and continues.
+func TestRepairThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	defer close(ended)
+	n := startServing(t, storagetest.DSN(t), slowRepairs(ended), nil, (*bulks).PollTwice)
+	n.startAll(t, "fail", "p", "quick-1")
+	r := request(progressorv1.BulkVerb_BULK_VERB_REPAIR, "status = ERROR")
+	r.Args = []byte("complete")
+	b := n.ended(t, n.begun(t, r))
+	if b.GetDone() != 1 || b.GetFailed() != 1 || !strings.Contains(b.GetFailures()[0].GetError(), "continues") {
+		t.Errorf("%v", b)
+	}
+}
+
+// While slow repairs run, a bulk repairs further processes without a pause, even at a rate of one
+// process in a page.
+func TestNoPauseForSlowRepairs(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	defer close(ended)
+	n := startServing(t, storagetest.DSN(t), slowRepairs(ended), nil, (*bulks).EndEarly, (*bulks).NeverRetry)
+	n.startAll(t, "fail", "p")
+	n.startAll(t, "fail", ids("quick", 4)...)
+	r := request(progressorv1.BulkVerb_BULK_VERB_REPAIR, "status = ERROR")
+	r.Args, r.Rate = []byte("complete"), 100
+	b := n.begun(t, r)
+	eventually(t, "the others are repaired", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
+}

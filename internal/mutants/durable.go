@@ -207,6 +207,12 @@ var durableMutants = []mutant{
 		packages: "./engine/bulk", run: "TestSlowRepairs",
 	},
 	{
+		name: "bulk-args-ignored-if-empty", breaks: "a bulk with empty args is one of repairs by the processors",
+		file: "cmd/progressor/internal/cli/process/bulk.go", old: "case args == nil && c.Args == nil:",
+		planted:  "case args == nil && (c.Args == nil || *c.Args == \"\"):",
+		packages: "./cmd/progressor/internal/cli/process", run: "TestBulkStart",
+	},
+	{
 		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",
 		file: "storage/prepare_init.go", old: "c.FirstEventID = r.Now, r.Now, 1",
 		planted:  "c.FirstEventID = r.Now, r.Now, 0",

@@ -43,7 +43,7 @@ type bulkStartCmd struct {
 
 	cli.ClientFlags
 	stepRepairFlags
-	Args           string  `placeholder:"JSON" help:"Let the processor of each process repair it, with these args."`
+	Args           *string `placeholder:"TEXT|@FILE|@-" help:"Let the processor of each process repair it, with these args: text, @FILE, or @- for standard input. Write @@ for a text that begins with @."`
 	Kind           string  `enum:"process,job,run" default:"process" placeholder:"KIND" help:"What the filter selects: process, job or run. Default: ${default}."`
 	DryRun         bool    `help:"Count the matching processes, show the oldest, and change nothing."`
 	Rate           float64 `placeholder:"N" help:"Processes per second, 0.001 to 10000. Default: 100."`
@@ -82,9 +82,9 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	if err := c.checkAction(); err != nil {
 		return err
 	}
-	verb, args, err := c.verb()
+	verb, args, err := c.verb(a)
 	if err != nil {
-		return cli.UsageError(err)
+		return err
 	}
 	ctx, cancel := a.Request()
 	defer cancel()
@@ -113,22 +113,23 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	return err
 }
 
-// verb returns the verb of the action, and the args of a repair by the processors.
-func (c *bulkStartCmd) verb() (progressorv1.BulkVerb, []byte, error) {
+// verb returns the verb of the action, and the args of a repair by the processors. Args may be
+// empty.
+func (c *bulkStartCmd) verb(a *cli.App) (progressorv1.BulkVerb, []byte, error) {
 	args, err := c.stepArgs()
 	switch {
 	case err != nil:
-		return 0, nil, err
-	case args != nil && c.Args != "":
-		return 0, nil, errors.New("--skip-step, --set-step and --rewind cannot be used with --args")
-	case args == nil && c.Args == "":
+		return 0, nil, cli.UsageError(err)
+	case args != nil && c.Args != nil:
+		return 0, nil, cli.UsageError(errors.New("--skip-step, --set-step and --rewind cannot be used with --args"))
+	case args == nil && c.Args == nil:
 		return bulkVerbs[c.Action], nil, nil
 	case c.Action != "repair":
-		return 0, nil, fmt.Errorf("%s has no args and no steps: only repair has", c.Action)
+		return 0, nil, cli.UsageError(fmt.Errorf("%s has no args and no steps: only repair has", c.Action))
 	case args == nil:
-		args = []byte(c.Args)
+		args, err = a.Payload("--args", *c.Args)
 	}
-	return progressorv1.BulkVerb_BULK_VERB_REPAIR, args, nil
+	return progressorv1.BulkVerb_BULK_VERB_REPAIR, args, err
 }
 
 // checkAction rejects an action that the kind does not have.

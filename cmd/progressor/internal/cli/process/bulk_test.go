@@ -1,6 +1,8 @@
 package process
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,17 @@ func TestBulkStart(t *testing.T) {
 		Namespace: "demo", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_REPAIR,
 		IdempotencyKey: "key", Args: []byte(`{"durable_repair":{"skip":["mail"]}}`),
 	})
+	file := filepath.Join(t.TempDir(), "args")
+	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{"": "", "text": "text", "@@text": "@text", "@" + file: "from a file"} {
+		p.OK(t, "bulk", "start", "repair", "demo", "status = ERROR", "--args", args)
+		r := f.Last.(*progressorv1.StartBulkRequest)
+		if r.GetVerb() != progressorv1.BulkVerb_BULK_VERB_REPAIR || string(r.GetArgs()) != want {
+			t.Errorf("--args %q: %v", args, r)
+		}
+	}
 	clitest.WantLines(t, out, "bulk demo b-1", "action repair", "filter status = ERROR", `reason the books\nare back`,
 		"rate 100/s", "status RUNNING",
 		"expected 12,000", "done 0", "last process order-7", "started by kim", "progress: progressor bulk get demo b-1")
@@ -71,6 +84,8 @@ func TestBulkStart(t *testing.T) {
 	for _, args := range [][]string{
 		{"bulk", "start", "repair", "demo"}, {"bulk", "start", "burn", "demo", "status = ERROR"},
 		{"bulk", "start", "repair", "demo", "status = ERROR", "--dry-run", "--wait"},
+		{"bulk", "start", "repair", "demo", "status = ERROR", "--args", "", "--skip-step", "mail"},
+		{"bulk", "start", "suspend", "demo", "status = ERROR", "--args", ""},
 	} {
 		if r := p.Run(t, args...); r.Code != cli.ExitUsage {
 			t.Errorf("%q: code %d: %s", args, r.Code, r.Stderr)

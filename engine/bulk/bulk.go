@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +56,7 @@ func (b *Bulks) Start(
 		Kind: r.GetKind(), Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(),
 		Args: r.GetArgs(), Actor: by.Name, Source: by.Source, RequestID: by.RequestID,
 	}
-	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
+	if err := b.check(&o); err != nil {
 		return nil, err
 	}
 	limit := b.limits.expectTime
@@ -118,7 +117,7 @@ func (b *Bulks) checkSame(ctx context.Context, key process.Key, o *command) erro
 	if err != nil {
 		return err
 	}
-	existing, err := commandOf(p)
+	existing, err := commandOf(p, json.Unmarshal)
 	if err == nil && string(existing.args()) != string(o.args()) {
 		err = fmt.Errorf("%s: %w", key, process.ErrIdempotencyMismatch)
 	}

@@ -3,6 +3,7 @@ package bulk
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/search"
@@ -87,21 +89,31 @@ func (o *command) verbName() string {
 	return strings.ToLower(strings.TrimPrefix(o.Verb.String(), "BULK_VERB_"))
 }
 
-// commandOf returns the command of a bulk's process.
-func commandOf(p *progressorv1.Process) (command, error) {
+// commandOf decodes the command of a bulk's process with unmarshal. Readers that only show it use
+// json.Unmarshal. The verb is 0 if a newer version of the engine has stored one that this version
+// does not know.
+func commandOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (command, error) {
 	var o command
 	text, err := p.GetMetadata().MarshalJSON()
 	if err == nil {
-		err = json.Unmarshal(text, &o)
-	}
-	o.Verb = progressorv1.BulkVerb(progressorv1.BulkVerb_value["BULK_VERB_"+strings.ToUpper(o.VerbName)])
-	if err == nil && o.Verb == progressorv1.BulkVerb_BULK_VERB_UNSPECIFIED {
-		err = fmt.Errorf("unknown verb %q", o.VerbName)
+		err = unmarshal(text, &o)
 	}
 	if err != nil {
 		return o, fmt.Errorf("cannot read the command of %s: %w", p.GetProcessId(), err)
 	}
+	o.Verb = progressorv1.BulkVerb(progressorv1.BulkVerb_value["BULK_VERB_"+strings.ToUpper(o.VerbName)])
 	return o, nil
+}
+
+// newer converts the error of a check of a stored command. A node has accepted the command when it
+// was stored. If this node does not, that node has a newer version.
+func (o *command) newer(err error) error {
+	invalid, ok := errors.AsType[*process.InvalidError](err)
+	if !ok {
+		return err
+	}
+	value := map[string]string{"kind": o.Kind, "verb": o.VerbName, "filter": o.Filter}[invalid.Field]
+	return actor.NewerState(fmt.Sprintf("the %s %q", invalid.Field, value))
 }
 
 func parsed(text string) search.Filter {
@@ -192,7 +204,7 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if p.GetKind() != kind {
 		return nil, fmt.Errorf("%s is not a bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)
 	}
-	o, err := commandOf(p)
+	o, err := commandOf(p, json.Unmarshal)
 	if err != nil {
 		return nil, err
 	}

@@ -76,12 +76,12 @@ func (w *work) start() error {
 // read decodes the command and the progress of the bulk.
 func (w *work) read() error {
 	p := w.Request.GetProcess()
-	o, err := commandOf(p)
+	o, err := commandOf(p, actor.Decode)
 	if err == nil {
 		w.progress, err = progressOf(p, actor.Decode)
 	}
 	if err == nil {
-		err = cmp.Or(o.check(w.bulks.verbs(o.Kind)), w.bulks.checkFilter(&o))
+		err = o.newer(w.bulks.check(&o))
 	}
 	w.command = &o
 	w.by = process.Actor{Name: o.Actor, Source: o.Source, RequestID: o.RequestID, Via: p.GetProcessId()}

@@ -63,7 +63,15 @@ func (b *Bulks) verbs(kind string) map[progressorv1.BulkVerb]Verb {
 	return b.targets[kind].Verbs
 }
 
-// checkFilter validates the filter of a command.
+// check validates and completes a command.
+func (b *Bulks) check(o *command) error {
+	if err := o.check(b.verbs(o.Kind)); err != nil {
+		return err
+	}
+	return b.checkFilter(o)
+}
+
+// checkFilter validates the filter of a command whose kind exists.
 func (b *Bulks) checkFilter(o *command) error {
 	if o.Kind != "" {
 		target := b.targets[o.Kind]

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -233,6 +235,51 @@ func TestStateOfNewerVersion(t *testing.T) {
 	}
 	if got := n.statuses(t); got != "RUNNING 2" {
 		t.Error(got)
+	}
+}
+
+// A node leaves a bulk to a newer version if it does not know a part of its command. It shows the
+// bulk, also in lists, and can cancel it.
+func TestCommandOfNewerVersion(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.startAll(t, "", "p")
+	b := n.begun(t, paged(suspend, "status = RUNNING", 0.001))
+	n.ended(t, b)
+	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AuxState = nil
+	metadata := p.GetMetadata()
+	for name, value := range map[string]string{
+		"verb": "polish", "kind": "thing", "filter": "taste = sweet", "novel": "x",
+	} {
+		p.Metadata = proto.CloneOf(metadata)
+		p.Metadata.Fields[name] = structpb.NewStringValue(value)
+		_, err = n.Page(t.Context(), &progressorv1.ProcessRequest{
+			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p,
+			Deadline: timestamppb.New(time.Now().Add(time.Minute)),
+		})
+		if err == nil || processor.FailureOf(err).GetReason() != process.ReasonNewerState ||
+			processor.FailureOf(err).GetNonRetryable() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	b = n.begun(t, request(suspend, "status = RUNNING"))
+	storagetest.Exec(t, n.DB, `UPDATE processes SET metadata = metadata || '{"verb": "polish", "novel": 1}'
+		WHERE process_id = $1`, "~bulk/"+b.GetBulkId())
+	if got := n.get(t, b.GetBulkId()); got.GetVerb() != 0 || got.GetFilter() != "status = RUNNING" {
+		t.Errorf("%v", got)
+	}
+	if list, _, err := n.List(t.Context(), "", 0, ""); err != nil || len(list) != 2 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	if _, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), kim); err != nil {
+		t.Errorf("cancel: %v", err)
 	}
 }
 

@@ -306,6 +306,13 @@ var flowMutants = []mutant{
 		packages: "./engine/flows ./engine/crons ./engine/bulk", run: "StateOfNewerVersion",
 	},
 	{
+		name:   "bulk-of-newer-version-ends",
+		breaks: "a bulk with a verb that a node does not know is left to a newer version",
+		file:   "engine/bulk/run.go", old: "err = o.newer(w.bulks.check(&o))",
+		planted:  "err = w.bulks.check(&o)",
+		packages: "./engine/bulk", run: "TestCommandOfNewerVersion",
+	},
+	{
 		name: "retry-of-a-run-unexplained", breaks: "explain says that the own task of a run failed",
 		file: "explain/situation.go", old: "process.StatusError && !head.retried() &&\n",
 		planted:  "process.StatusError &&\n",

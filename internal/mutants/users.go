@@ -18,6 +18,12 @@ var userMutants = []mutant{
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},
 	{
+		name: "filters-for-internal", breaks: "a filter with the ~ of internal processes lists them",
+		file: "cmd/progressor/internal/cli/process/inspect.go",
+		old:  "kind\\b|~`)", planted: "kind\\b`)",
+		packages: "./cmd/progressor/internal/cli/process", run: "TestList",
+	},
+	{
 		name: "ended-runs-in-overview", breaks: "the overview does not count runs that succeeded",
 		file: "sql/overview.sql", old: "           AND r.finished_time IS NULL\n", planted: "",
 		packages: "./engine/flows", run: "TestOverview",

@@ -15,31 +15,36 @@ type countCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
 
 	cli.ClientFlags
-	UsersOnly bool `help:"Only processes of users: no jobs, runs, crons and bulks. Needs a namespace."`
+	Internal bool `help:"Also processes of the engine: jobs, runs, crons and bulks."`
 }
 
 func (countCmd) Help() string {
 	return `Count counts the processes in each status. Processes whose first task has not finished count as
-RUNNING. Jobs and the engine's own processes (runs, crons, bulks) are included, as in list, unless
---users-only is set. Count reads counters, so it is fast with any number of processes.
+RUNNING. Jobs and the engine's own processes (runs, crons, bulks) are left out, as in list, unless
+--internal is set. Without a namespace, they are included. Count reads counters, so it is fast with
+any number of processes.
 
     progressor count
     progressor count demo
-    progressor count demo --users-only
+    progressor count demo --internal
     progressor count demo -o json`
 }
 
 func (c *countCmd) Run(a *cli.App) error {
+	usersOnly := c.NS != "" && !c.Internal
 	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses,
-		&progressorv1.CountProcessesRequest{Namespace: c.NS, UsersOnly: c.UsersOnly},
+		&progressorv1.CountProcessesRequest{Namespace: c.NS, UsersOnly: usersOnly},
 		func(resp *progressorv1.CountProcessesResponse) error {
 			var rows []table.Row
 			for _, name := range statusNames(resp.GetCountByStatus()) {
 				rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
 			}
 			head := "processes"
-			if resp.GetAtMost() {
+			switch {
+			case resp.GetAtMost():
 				head = "at most"
+			case !usersOnly:
+				head = "with internal"
 			}
 			return output.PrintRows(a.Stdout, table.Row{"status", head}, rows)
 		})

@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -16,11 +17,15 @@ func TestCount(t *testing.T) {
 		"STATUS     PROCESSES\nRUNNING      1000000\nERROR              2\nCANCELLED          0\n"; out != want {
 		t.Errorf("output =\n%s\nwant\n%s", out, want)
 	}
+	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{Namespace: "demo", UsersOnly: true})
+	if out := p.OK(t, "count", "demo", "--internal"); !strings.HasPrefix(out, "STATUS     WITH INTERNAL\n") {
+		t.Errorf("output =\n%s", out)
+	}
 	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{Namespace: "demo"})
 	var counts struct{ CountByStatus map[string]string }
 	if err := json.Unmarshal([]byte(p.OK(t, "count", "-o", "json")), &counts); err != nil ||
 		counts.CountByStatus["running"] != "1000000" {
 		t.Errorf("got %v, %v", counts, err)
 	}
-	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{})
+	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{}) // users_only needs a namespace
 }

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -129,13 +130,15 @@ type listCmd struct {
 	cli.ClientFlags
 	Status        string `placeholder:"STATUS" complete:"ProcessStatus" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
-	UsersOnly     bool   `help:"Only processes of users: no jobs, runs, crons and bulks."`
+	Internal      bool   `help:"Also processes of the engine: jobs, runs, crons and bulks. So does a filter on kind, or with a ~."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=processes"`
 }
 
 func (listCmd) Help() string {
-	return `List shows the processes of a namespace, newest first, a page at a time.
+	return `List shows the processes of a namespace, newest first, a page at a time. Jobs and the engine's
+own processes, whose IDs begin with ~ (runs, crons, bulks), are left out. --internal includes them,
+and so does a filter that compares kind or contains a ~.
 
 A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by,
 reason, fingerprint (see progressor errors) and metadata.KEY with = != < <= > >=; a : matches
@@ -148,7 +151,8 @@ are in capitals; OR binds closer than AND.
     progressor list demo 'detail:"no book" AND NOT metadata.tags:vip'
     progressor list demo 'metadata.amount >= 100 AND (status = ERROR OR status = SUSPENDED)' --order-by process_id
     progressor list demo --status error --order-by 'status_changed_time desc'
-    progressor list demo --users-only
+    progressor list demo --internal
+    progressor list demo 'process_id = "~cron/*"'
     progressor list demo --all -o json`
 }
 
@@ -160,7 +164,8 @@ func (c *listCmd) Run(a *cli.App) error {
 	}
 	filter = cli.Both(cli.Both(filter, c.Match), c.Filter)
 	return cli.PrintPages(a, c, c.Client().Process.ListProcesses,
-		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, UsersOnly: c.UsersOnly},
+		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy,
+			UsersOnly: !c.Internal && !asksInternal.MatchString(filter)},
 		func(all *progressorv1.ListProcessesResponse) error {
 			var rows []table.Row
 			for _, p := range all.GetProcesses() {
@@ -175,6 +180,10 @@ func (c *listCmd) Run(a *cli.App) error {
 			return output.PrintRows(a.Stdout, header, rows)
 		})
 }
+
+// asksInternal matches filters that ask for internal processes: those that compare kind or contain
+// the ~ of their IDs. The console has the same rule.
+var asksInternal = regexp.MustCompile(`\bkind\b|~`)
 
 type traceCmd struct {
 	cli.ProcessArgs

@@ -151,8 +151,17 @@ func TestList(t *testing.T) {
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "list", "demo", "--status", "Error")
 	clitest.WantLines(t, out, "PROCESS", "o-1", "more: --page-token next")
-	if got := f.Last.(*progressorv1.ListProcessesRequest).GetFilter(); got != "status = ERROR" {
-		t.Errorf("filter = %q", got)
+	if got := f.Last.(*progressorv1.ListProcessesRequest); got.GetFilter() != "status = ERROR" || !got.GetUsersOnly() {
+		t.Errorf("request = %v", got)
+	}
+	for _, internal := range [][]string{
+		{"--internal"}, {"--filter", "kind = cron"}, {`process_id = "~cron/*"`},
+		{"--status=error", "process_id = '~flow/a'"},
+	} {
+		p.OK(t, append([]string{"list", "demo"}, internal...)...)
+		if f.Last.(*progressorv1.ListProcessesRequest).GetUsersOnly() {
+			t.Errorf("%q: internal processes are left out", internal)
+		}
 	}
 	for args, want := range map[string]string{
 		"kind = job": "kind = job", "kind = job --status error": "(status = ERROR) AND (kind = job)",

@@ -14,11 +14,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // puller is a worker of the namespace "pull", which sends single requests.
 type puller struct {
-	t *testing.T
+	t   *testing.T
+	dsn string
 	progressorv1connect.WorkerServiceClient
 	processes progressorv1connect.ProcessServiceClient
 }
@@ -35,7 +37,7 @@ func newPuller(t *testing.T) *puller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &puller{t, progressorv1connect.NewWorkerServiceClient(http.DefaultClient, w.url),
+	return &puller{t, w.dsn, progressorv1connect.NewWorkerServiceClient(http.DefaultClient, w.url),
 		progressorv1connect.NewProcessServiceClient(http.DefaultClient, w.url)}
 }
 
@@ -160,6 +162,51 @@ func TestCheckpoint(t *testing.T) {
 	}
 	if _, history = p.process("p"); history != "a b c d" {
 		t.Error(history)
+	}
+}
+
+// A worker stores a checkpoint in its own transaction. The engine learns of it by the last event
+// that the worker sends with a checkpoint or with the result. The next attempt gets these events.
+func TestCheckpointFromSQL(t *testing.T) {
+	t.Parallel()
+	p := newPuller(t)
+	_, l := p.fired("p")
+	db := storagetest.Connect(t, p.dsn)
+	store := func(after int64, event string) (last int64, err error) {
+		err = db.QueryRow(t.Context(), "SELECT progressor.checkpoint($1, $2, $3)", l.GetLeaseToken(), after,
+			[][]byte{[]byte(event)}).Scan(&last)
+		return last, err
+	}
+	if last, err := store(0, "a"); err != nil || last != 1 {
+		t.Fatalf("%d, %v", last, err)
+	}
+	made, err := p.Checkpoint(t.Context(), &progressorv1.CheckpointRequest{
+		LeaseToken: l.GetLeaseToken(), LastEventId: 1, Events: newEvents("b")})
+	if err != nil || made.GetLastEventId() != 2 {
+		t.Fatalf("%v, %v", made, err)
+	}
+	if last, err := store(2, "c"); err != nil || last != 3 {
+		t.Fatalf("%d, %v", last, err)
+	}
+	if _, err := p.Release(t.Context(), &progressorv1.ReleaseRequest{
+		WorkerId: "w", LeaseTokens: []string{l.GetLeaseToken()}}); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := store(3, "late"); err == nil {
+		t.Fatalf("a released attempt stores a checkpoint: %d", last)
+	}
+	l = p.leased()
+	if n := len(l.GetRequest().GetProcess().GetHistory()); n != 3 {
+		t.Errorf("the next attempt gets %d events", n)
+	}
+	if last, err := store(3, "d"); err != nil || last != 4 {
+		t.Fatalf("%d, %v", last, err)
+	}
+	if err := p.complete(l, 4, &progressorv1.Result{Events: newEvents("e")}); err != nil {
+		t.Error(err)
+	}
+	if row, history := p.process("p"); history != "a b c d e" || row.GetLastEventId() != 5 {
+		t.Errorf("%s, %v", history, row)
 	}
 }
 

@@ -1,5 +1,7 @@
 package main
 
+const sqlCheckpoint = "migrations/00155_checkpoint.sql"
+
 // durableMutants repeat effects, lose calls or overlook misuse of durable functions.
 var durableMutants = []mutant{
 	{
@@ -228,6 +230,32 @@ var durableMutants = []mutant{
 		file: "sql/checkpoint.sql", old: "AND input.stored_event_id = input.last_event_id),",
 		planted:  "AND input.stored_event_id IS NOT NULL),",
 		packages: "./storage", run: "TestCheckpointWhoseConnectionBreaks",
+	},
+	{
+		name: "sql-checkpoint-unfenced", breaks: "SQL stores no checkpoint of an ended attempt",
+		file: sqlCheckpoint, old: "     AND r.fencing_token = l.fencing_token\n", planted: "",
+		packages: "./storage", run: "TestCheckpointFromSQL",
+	},
+	{
+		name: "sql-checkpoint-reads-too-early", breaks: "an attempt does not end while SQL stores its checkpoint",
+		file: sqlCheckpoint, old: "     FOR UPDATE;", planted: ";",
+		packages: "./storage", run: "TestCheckpointFromSQLWaits|TestCheckpointFromSQLThatStaysOpen",
+	},
+	{
+		name: "sql-checkpoint-follows-any-event", breaks: "SQL stores a checkpoint only behind the events it knows",
+		file: sqlCheckpoint, old: "WHEN stored IS DISTINCT FROM checkpoint.last_event_id", planted: "WHEN false",
+		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
+	},
+	{
+		name: "sql-checkpoint-without-secret", breaks: "SQL stores a checkpoint only for who has the lease token",
+		file: sqlCheckpoint, old: "     AND l.salt = token_salt;", planted: ";",
+		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
+	},
+	{
+		name: "sql-checkpoint-unrecorded", breaks: "a checkpoint from SQL is recorded as a change",
+		file: sqlCheckpoint, old: "last_event_id = stored + cardinality(checkpoint.events)\n",
+		planted:  "last_event_id = stored\n",
+		packages: "./storage", run: "TestCheckpointFromSQL$",
 	},
 	{
 		name: "checkpoint-never-yields", breaks: "an attempt learns that another task waits",

@@ -34,7 +34,7 @@ const teaForTwo = `{"item":"tea","price":200,"parcels":["cup","pot","can"]}`
 // scenarios returns the scripts of the kit.
 func scenarios() []scenario {
 	visa := call(`{"pay":{"card":"visa","amount":200}}`)
-	return []scenario{
+	return slices.Concat([]scenario{
 		{"an order is paid", "order", teaForTwo, []action{
 			call(`{"pay":{"card":"visa","amount":1}}`), call(`{"sell":{}}`), call(`{}`), call(`7`), visa, visa,
 			advance(15 * day),
@@ -45,26 +45,7 @@ func scenarios() []scenario {
 		{"a payment is rejected", "order", teaForTwo, []action{
 			call(`{"pay":{"card":"declined","amount":200}}`), advance(time.Hour),
 		}},
-		{"a payment fails, and a repair starts again", "order", teaForTwo, []action{
-			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), repair(`{"item":"milk","price":1}`),
-			call(`{"pay":{"card":"visa","amount":1}}`), advance(15 * day),
-		}},
-		{"a payment fails, and a repair skips it", "order", teaForTwo, []action{
-			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["charge"]}`),
-			advance(15 * day),
-		}},
-		{"a payment fails, and a repair sets it", "order", teaForTwo, []action{
-			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["chrge"]}`),
-			byStep(`{"skip":["reserve","charge"],"set":{"charge":"R7"}}`), byStep(`{}`),
-			byStep(`{"Skip":["charge"]}`), byStep(`{"skip":null,"set":{"charge":1}}`), byStep(`null`),
-			byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
-		}},
-		{"a payment fails, and repairs rewind", "order", teaForTwo, []action{
-			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"rewind":["pay-within"]}`),
-			advance(time.Hour), byStep(`{"rewind":["return-period"]}`), byStep(`{"rewind":["charge"]}`),
-			advance(time.Hour),
-			byStep(`{"rewind":["reserve"],"set":{"charge":"by hand"}}`), advance(15 * day),
-		}},
+	}, orderRepairs(), []scenario{
 		{"an order is cancelled", "order", teaForTwo, []action{visa, advance(time.Hour), cancel("no more")}},
 		{"names are used again", "names", `{"rounds":2}`, []action{advance(time.Hour)}},
 		{"a step is retried, and Each fails", "retries", `{"failures":3,"tries":5}`, []action{advance(time.Hour)}},
@@ -94,6 +75,41 @@ func scenarios() []scenario {
 			call(`{"add":5}`), call(`{"add":6}`), advance(time.Hour),
 		}},
 		{"an operation in the body of a step", "misuse", `{}`, []action{repairSimple}},
+	})
+}
+
+// orderRepairs returns the scripts in which orders are repaired.
+func orderRepairs() []scenario {
+	return []scenario{
+		{"a payment fails, and a repair starts again", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), repair(`{"item":"milk","price":1}`),
+			call(`{"pay":{"card":"visa","amount":1}}`), advance(15 * day),
+		}},
+		{"a payment fails, and a repair skips it", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["charge"]}`),
+			advance(15 * day),
+		}},
+		{"a payment fails, and a repair sets it", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"skip":["chrge"]}`),
+			byStep(`{"skip":["reserve","charge"],"set":{"charge":"R7"}}`), byStep(`{}`),
+			byStep(`{"Skip":["charge"]}`), byStep(`{"skip":null,"set":{"charge":1}}`), byStep(`null`),
+			byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
+		}},
+		{"a payment fails, and repairs rewind", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"rewind":["pay-within"]}`),
+			advance(time.Hour), byStep(`{"rewind":["return-period"]}`), byStep(`{"rewind":["charge"]}`),
+			advance(time.Hour),
+			byStep(`{"rewind":["reserve"],"set":{"charge":"by hand"}}`), advance(15 * day),
+		}},
+		{"an order is cancelled after a repair", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour), byStep(`{"set":{"charge":"by hand"}}`),
+			advance(time.Hour), cancel("no more"),
+		}},
+		{"a payment fails again, and a second repair rewinds", "order", teaForTwo, []action{
+			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour),
+			byStep(`{"skip":["reserve"],"rewind":["charge"]}`), advance(time.Hour), byStep(`{"rewind":["pay-within"]}`),
+			advance(time.Hour), byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
+		}},
 	}
 }
 

@@ -72,6 +72,16 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
+		name: "sdk-node-undoes-in-order-of-journal", breaks: "after a repair, undos follow the function",
+		file: functionOfNode, old: "if (journal.repaired)", planted: "if (false)",
+		packages: "./cmd/progressor", run: "TestNodeConforms",
+	},
+	{
+		name: "sdk-node-rewinds-in-order-of-journal", breaks: "after a repair, a rewind follows the function",
+		file: "sdk/typescript/dist/repair.js", old: "place(at) >= place(first)", planted: "at >= first",
+		packages: "./cmd/progressor", run: "TestNodeConforms",
+	},
+	{
 		name: "conformance-kills-nothing", breaks: "the kit loses each result once",
 		file: "internal/conformance/kit.go", old: "len(e.results) == e.kill", planted: "false",
 		packages: "./internal/conformance", run: "TestDifferences",
@@ -100,7 +110,7 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-undoes-forward", breaks: "steps are undone newest first",
-		file: functionOfNode, old: "steps.map(({ n }) => n).reverse()", planted: "steps.map(({ n }) => n)",
+		file: functionOfNode, old: "mustUndo(entry)).reverse()", planted: "mustUndo(entry))",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{

@@ -53,7 +53,8 @@ func (j *journal) toForget(r *stepRepair, asked askOrder) ([]int, error) {
 	for _, name := range r.Rewind {
 		at := slices.IndexFunc(j.entries, func(e entry) bool { return e.Name == name && isRewindable(e.Kind) })
 		if at < 0 {
-			return nil, fmt.Errorf("the journal has no entry %s to rewind to: %s", name, nearest(name, j.rewindable()))
+			return nil, fmt.Errorf("%s.rewind: the journal has no entry %s to rewind to: %s", repairField, name,
+				nearest(name, j.rewindable()))
 		}
 		f.rewind(at)
 	}
@@ -63,8 +64,8 @@ func (j *journal) toForget(r *stepRepair, asked askOrder) ([]int, error) {
 	for at, e := range j.entries {
 		if e.Kind == kindStep && !f.marked[at] && r.names(e.Name) {
 			if e.Error == nil && !e.Skipped && slices.Contains(r.Skip, e.Name) {
-				return nil, fmt.Errorf("step %s has completed and cannot be skipped: set its value, or rewind it",
-					e.Name)
+				return nil, fmt.Errorf("%s.skip: step %s has completed and cannot be skipped: "+
+					"set its value, or rewind it", repairField, e.Name)
 			}
 			f.marked[at] = true
 		}

@@ -125,8 +125,8 @@ func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessRespon
 	cancels := t.cancelsOf(old, forget)
 	if len(cancels) > process.MaxCommands {
 		return nil, processor.Reject(processor.ReasonBadArgs,
-			"the repair would cancel %d children, at most %d are allowed: rewind a later step", len(cancels),
-			process.MaxCommands)
+			"%s: must cancel at most %d children (got %d): rewind to a later entry", repairField, process.MaxCommands,
+			len(cancels))
 	}
 	timers := slices.Concat(t.journal.pendingTimers(), t.journal.pendingRetries())
 	record, _ := json.Marshal(repairRecord{r.Skip, slices.Sorted(maps.Keys(r.Set)), r.Rewind, forget}) // no floats
@@ -182,8 +182,12 @@ func (t *task) endSteps(r *stepRepair, old []entry) (made []entry, err error) {
 			return e.Name == name && (e.Kind == kindStep || e.Kind == kindTry)
 		})
 		if at < 0 {
-			return nil, processor.Reject(processor.ReasonBadArgs, "the function has not reached a step %s: %s", name,
-				nearest(name, t.knownSteps(old)))
+			field := "skip"
+			if _, set := r.Set[name]; set {
+				field = "set"
+			}
+			return nil, processor.Reject(processor.ReasonBadArgs, "%s.%s: the function has not reached a step %s: %s",
+				repairField, field, name, nearest(name, t.knownSteps(old)))
 		}
 		end(name, old[at].Undo)
 	}

@@ -183,10 +183,11 @@ func TestRepairImpossible(t *testing.T) {
 	const fields = `durable_repair: must have no fields other than skip, set and rewind`
 	const format = `durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}`
 	for args, want := range map[string]string{
-		`{"skip":["charg"]}`:   "bad_args: the function has not reached a step charg" + known,
-		`{"set":{"charg":1}}`:  "bad_args: the function has not reached a step charg" + known,
-		`{"rewind":["charg"]}`: "bad_args: the journal has no entry charg to rewind to" + known,
-		`{"skip":["mail"]}`:    "bad_args: step mail has completed and cannot be skipped: set its value, or rewind it",
+		`{"skip":["charg"]}`:   "bad_args: durable_repair.skip: the function has not reached a step charg" + known,
+		`{"set":{"charg":1}}`:  "bad_args: durable_repair.set: the function has not reached a step charg" + known,
+		`{"rewind":["charg"]}`: "bad_args: durable_repair.rewind: the journal has no entry charg to rewind to" + known,
+		`{"skip":["mail"]}`: "bad_args: durable_repair.skip: step mail has completed and cannot be skipped: " +
+			"set its value, or rewind it",
 		`{"skip":["charge"],"set":{"charge":1}}`: "bad_args: durable_repair.set: step charge cannot be both skipped " +
 			"and set",
 		`{}`:                    "bad_args: durable_repair: must name a step",

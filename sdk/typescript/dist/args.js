@@ -1,25 +1,24 @@
 import { Rejection } from "./errors.js";
 import { cut, maxValueBytes, parsed, sizeOf } from "./journal.js";
-/** Returns args or a response as JSON. */
+export const badArgs = (message) => new Rejection("bad_args", message);
+/** Returns args as JSON. */
 export function decoded(payload) {
-    try {
-        return parsed(payload);
-    }
-    catch {
-        throw new Rejection("bad_args", "the args are not JSON");
-    }
+    const value = parsed(payload);
+    if (payload !== undefined && value === undefined)
+        throw badArgs("the args are not JSON");
+    return value;
 }
 /** Splits args such as {"pay":{"amount":200}}. The name is empty for {}, which only wakes the function. */
 export function callOf(args) {
     const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
     const [name = ""] = names ?? [];
     if (!names || names.length > 1) {
-        throw new Rejection("bad_args", 'the args must be an object with one field, the name of the call, as in {"pay":{}}');
+        throw badArgs('the args must be an object with one field, the name of the call, as in {"pay":{}}');
     }
     if (names.length === 1 && !name)
-        throw new Rejection("bad_args", "the name of the call must not be empty");
+        throw badArgs("the name of the call must not be empty");
     if (sizeOf(args) > maxValueBytes)
-        throw new Rejection("bad_args", "the args are too large");
+        throw badArgs("the args are too large");
     return [name, args[name]];
 }
 /** Returns the response of a child, or its error. */
@@ -39,15 +38,12 @@ export function outcomeOf({ status, response, detail = "" }) {
         if (response === undefined)
             return failed("child_removed", "the process was removed");
     }
-    try {
-        const v = parsed(response);
-        if (v?.k === "fail" && v.e?.rejected)
-            return rejected(v.e.reason, v.e.message);
-        if (sizeOf(v) <= maxValueBytes)
-            return { v };
-        return failed("bad_value", `the response has ${sizeOf(v)} bytes, at most ${maxValueBytes} are allowed`);
-    }
-    catch {
+    const v = parsed(response);
+    if (response !== undefined && v === undefined)
         return failed("bad_value", "the response is not JSON");
-    }
+    if (v?.k === "fail" && v.e?.rejected)
+        return rejected(v.e.reason, v.e.message);
+    if (sizeOf(v) <= maxValueBytes)
+        return { v };
+    return failed("bad_value", `the response has ${sizeOf(v)} bytes, at most ${maxValueBytes} are allowed`);
 }

@@ -1,6 +1,7 @@
 import type { Command, JsonObject, Process } from "./api.js";
 import { Failure } from "./errors.js";
 import { type Entry, type Journal } from "./journal.js";
+import { Child, Queue, Timer, type ProcessKey, type Source } from "./sources.js";
 export declare const maxName = 200;
 export declare const maxCommands = 100;
 /** What the body of a step gets. */
@@ -33,10 +34,6 @@ type Wait = {
     flush?: boolean;
     resolve: () => void;
 };
-export interface ProcessKey {
-    namespace: string;
-    processId: string;
-}
 /** How a body ended. */
 export type Ended = {
     value?: unknown;
@@ -62,6 +59,7 @@ export declare class Run {
     };
     readonly undos: Map<string, (step: StepContext) => unknown>;
     readonly queues: Map<string, Queue<any>>;
+    readonly asked: Map<string, number>;
     readonly due: Set<string>;
     branches: Branch[];
     current: Branch | undefined;
@@ -70,6 +68,8 @@ export declare class Run {
     constructor(journal: Journal, process: Process, cancelled: boolean);
     setTimer(name: string, wait: number): void;
     unsetTimer(name: string): void;
+    /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
+    placeOf({ k, n }: Entry): number;
     mergeMetadata(fields: JsonObject): void;
     addBranch(scope: string, body: (ctx: Ctx) => Promise<void>, ready?: () => boolean): void;
     /** Runs the branches until each of them waits for something that the journal does not contain. */
@@ -112,56 +112,6 @@ export declare class Branch {
     /** Returns a copy of a value of the program. */
     copy(value: unknown, what: string): any;
 }
-/** Something that first can wait for. */
-export declare abstract class Source {
-    readonly branch: Branch;
-    readonly id: string;
-    /** @internal */
-    constructor(branch: Branch, id: string);
-    /** @internal Returns the position of its entry in the journal. */
-    abstract readonly position: () => number | undefined;
-    protected get journal(): Journal;
-}
-/** A timer that after has set. */
-export declare class Timer extends Source {
-    private readonly name;
-    /** @internal */
-    constructor(branch: Branch, name: string);
-    readonly position: () => number | undefined;
-    /** Waits until the timer has fired or was stopped. */
-    wait(): Promise<void>;
-    /** Stops the timer. Returns whether it had not fired yet. */
-    stop(): Promise<boolean>;
-}
-/** The calls that were accepted, in order. */
-export declare class Queue<Args> extends Source {
-    private readonly name;
-    readonly accept?: ((args: Args) => unknown) | undefined;
-    /** @internal */
-    taken: number;
-    /** @internal */
-    constructor(branch: Branch, name: string, accept?: ((args: Args) => unknown) | undefined);
-    readonly position: () => number | undefined;
-    /** Waits for the next call, and returns its args. */
-    next(): Promise<Args>;
-}
-/** A child process that child has started. */
-export declare class Child<Response> extends Source {
-    private readonly name;
-    readonly process: ProcessKey;
-    /** @internal */
-    constructor(branch: Branch, name: string, process: ProcessKey);
-    readonly position: () => number | undefined;
-    /** Waits until the child has ended for the first time, and returns its response. */
-    get(): Promise<Response>;
-    /** Asks the child to end, and does not wait for this. */
-    cancel(reason: string): Promise<void>;
-}
-export declare function cancelOf(parent: Process, { namespace, processId }: ProcessKey, reason: string): Command;
-/** Returns the child that an entry has started. */
-export declare const childOf: ({ v }: {
-    v?: any;
-}) => ProcessKey;
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export declare class Ctx {
     private readonly branch;

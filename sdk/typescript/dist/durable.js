@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { randomInt, randomUUID } from "node:crypto";
 import { Failure, messageOf } from "./errors.js";
 import { copyOf, StepError } from "./journal.js";
+import { Child, childOf, Queue, Timer } from "./sources.js";
 const maxTimers = 80; // of after at a time; the others are for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
 export const maxName = 200; // bytes, with scope and number
@@ -40,6 +41,7 @@ export class Run {
     };
     undos = new Map();
     queues = new Map();
+    asked = new Map(); // the order in which the function began its operations
     due = new Set(); // steps whose wait before the next try is over
     branches = [];
     current;
@@ -57,6 +59,10 @@ export class Run {
     unsetTimer(name) {
         if (!this.effects.timers.delete(name))
             this.effects.unset.add(name);
+    }
+    /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
+    placeOf({ k, n }) {
+        return this.asked.get(`${k === "try" ? "step" : k} ${n}`) ?? this.asked.size;
     }
     mergeMetadata(fields) {
         const merged = Object.entries({ ...(this.effects.metadata ?? this.process.metadata), ...fields });
@@ -173,6 +179,7 @@ export class Branch {
             throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
         }
         this.last = `, after ${kind} ${full}`;
+        this.run.asked.set(`${kind} ${full}`, this.run.asked.size);
         return full;
     }
     /** Waits until the journal contains what the branch needs. */
@@ -204,104 +211,6 @@ export class Branch {
         }
     }
 }
-/** Something that first can wait for. */
-export class Source {
-    branch;
-    id;
-    /** @internal */
-    constructor(branch, id) {
-        this.branch = branch;
-        this.id = id;
-    }
-    get journal() {
-        return this.branch.run.journal;
-    }
-}
-/** A timer that after has set. */
-export class Timer extends Source {
-    name;
-    /** @internal */
-    constructor(branch, name) {
-        super(branch, `timer ${name}`);
-        this.name = name;
-    }
-    position = () => this.journal.position("fired", this.name);
-    /** Waits until the timer has fired or was stopped. */
-    wait() {
-        const isOver = () => this.journal.has("fired", this.name) || this.journal.has("stopped", this.name);
-        return this.branch.operation(() => this.branch.until(isOver));
-    }
-    /** Stops the timer. Returns whether it had not fired yet. */
-    stop() {
-        return this.branch.operation(async () => {
-            if (this.journal.has("stopped", this.name))
-                return true;
-            if (this.journal.has("fired", this.name))
-                return false;
-            await this.branch.record({ k: "stopped", n: this.name });
-            this.branch.run.unsetTimer(this.name);
-            return true;
-        });
-    }
-}
-/** The calls that were accepted, in order. */
-export class Queue extends Source {
-    name;
-    accept;
-    /** @internal */
-    taken = 0;
-    /** @internal */
-    constructor(branch, name, accept) {
-        super(branch, `call ${name}`);
-        this.name = name;
-        this.accept = accept;
-    }
-    position = () => this.journal.call(this.name, this.taken);
-    /** Waits for the next call, and returns its args. */
-    next() {
-        return this.branch.operation(async () => {
-            await this.branch.until(() => this.position() !== undefined);
-            const { v } = this.journal.entries[this.position()];
-            this.taken++;
-            return copyOf(v);
-        });
-    }
-}
-/** A child process that child has started. */
-export class Child extends Source {
-    name;
-    process;
-    /** @internal */
-    constructor(branch, name, process) {
-        super(branch, `child ${name}`);
-        this.name = name;
-        this.process = process;
-    }
-    position = () => this.journal.position("ended", this.name);
-    /** Waits until the child has ended for the first time, and returns its response. */
-    get() {
-        return this.branch.operation(async () => {
-            await this.branch.until(() => this.journal.has("ended", this.name));
-            const { v, e } = this.journal.find("ended", this.name);
-            if (e)
-                throw new StepError(`child ${this.name}`, e);
-            return copyOf(v);
-        });
-    }
-    /** Asks the child to end, and does not wait for this. */
-    cancel(reason) {
-        return this.branch.operation(async () => {
-            if (this.journal.has("ended", this.name) || this.journal.has("cancel", this.name))
-                return;
-            await this.branch.record({ k: "cancel", n: this.name }, cancelOf(this.branch.run.process, this.process, reason));
-        });
-    }
-}
-export function cancelOf(parent, { namespace, processId }, reason) {
-    return { cancel: { namespace: namespace === parent.namespace ? "" : namespace, processId, reason } };
-}
-/** Returns the child that an entry has started. */
-export const childOf = ({ v }) => ({ namespace: v.namespace, processId: v.process_id });
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export class Ctx {
     branch;

@@ -1,10 +1,11 @@
-import { callOf, decoded, outcomeOf } from "./args.js";
+import { badArgs, callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
-import { cancelOf, childOf, maxCommands, Run } from "./durable.js";
+import { maxCommands, Run } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
 import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf } from "./journal.js";
-import { isByStep, nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
 import { endedBy, failureOf } from "./processor.js";
+import { isByStep, nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
+import { cancelOf, childOf } from "./sources.js";
 const maxSteps = 100; // that run in one task
 const maxPending = 99; // timers of after and of retries
 const maxStepBytes = 4 << 20; // values of the steps of one task
@@ -30,6 +31,7 @@ const broken = (message) => new Failure("durable_journal", message, { nonRetryab
 /** An attempt at a task of a process that runs a function. */
 class FunctionTask {
     name;
+    f;
     versions;
     task;
     context;
@@ -41,12 +43,12 @@ class FunctionTask {
     aborted; // rejects when the attempt is over
     constructor(name, f, versions, task, context) {
         this.name = name;
+        this.f = f;
         this.versions = versions;
         this.task = task;
         this.context = context;
         const { process, taskId, type } = task;
-        const { signal } = context;
-        this.aborted = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+        this.aborted = new Promise((_, reject) => context.signal.addEventListener("abort", () => reject(context.signal.reason)));
         this.aborted.catch(() => { }); // no body may run
         const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId);
         this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
@@ -75,8 +77,7 @@ class FunctionTask {
         const isNew = this.journal.entries.length === 0;
         if (type === "TASK_TYPE_INIT" || (type === "TASK_TYPE_REPAIR" && isNew)) {
             if (type === "TASK_TYPE_REPAIR" && isByStep(decoded(this.task.args))) {
-                const message = "the function has not started, so it has no steps: repair it with its args";
-                throw new Rejection("bad_args", `durable_repair: ${message}`);
+                throw badArgs("durable_repair: the function has not started, so it has no steps: repair it with its args");
             }
             this.addStart(this.input());
             return this.advanceAndFinish();
@@ -96,7 +97,7 @@ class FunctionTask {
         const args = decoded(this.task.args);
         if (sizeOf(args) <= maxValueBytes)
             return args;
-        throw new Rejection("bad_args", `the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
+        throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
     }
     addStart(input) {
         const versions = Object.keys(this.versions).length > 0 ? this.versions : undefined;
@@ -164,13 +165,8 @@ class FunctionTask {
     }
     /** Returns the calls that the function has not taken, in order. */
     untakenCalls() {
-        const number = new Map();
-        return this.journal.entries.filter(({ k, n }) => {
-            if (k !== "call")
-                return false;
-            number.set(n, (number.get(n) ?? 0) + 1);
-            return number.get(n) > (this.run.queues.get(n)?.taken ?? 0);
-        });
+        const firstUntaken = (name) => this.journal.call(name, this.run.queues.get(name)?.taken ?? 0) ?? Infinity;
+        return this.journal.entries.filter(({ k, n }, at) => k === "call" && at >= firstUntaken(n));
     }
     async childEnded(end) {
         const name = String(decoded(this.task.args));
@@ -227,14 +223,13 @@ class FunctionTask {
         const args = decoded(this.task.args);
         if (isByStep(args))
             return this.repairSteps(repairOf(args.durable_repair));
-        const hasArgs = this.task.args !== undefined;
         if (this.journal.ended) {
-            const input = hasArgs ? this.input() : this.journal.start.v;
+            const input = args === undefined ? this.journal.start.v : this.input();
             await this.advance(); // to know which calls the function has taken
             return this.restart(input);
         }
-        if (hasArgs)
-            throw new Rejection("bad_args", "the function has not ended: a repair without args continues it, and one by step changes its steps");
+        if (args !== undefined)
+            throw badArgs("the function has not ended: a repair without args continues it, and one by step changes its steps");
         this.continueSoon();
         return this.result;
     }
@@ -242,11 +237,11 @@ class FunctionTask {
     async repairSteps(repair) {
         const { run, journal } = this;
         const old = [...journal.entries];
-        const forget = toForget(journal, repair);
+        const forget = toForget(journal, repair, journal.repaired ? await this.replay() : run);
         const isRunning = ({ k, n }) => k === "child" && !journal.has("ended", n) && !journal.has("cancel", n);
         const running = forget.map((at) => old[at]).filter(isRunning);
         if (running.length > maxCommands) {
-            throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
+            throw badArgs(`durable_repair: must cancel at most ${maxCommands} children (got ${running.length}): rewind to a later entry`);
         }
         const timers = () => [...journal.pendingTimers, ...journal.pendingRetries];
         const before = timers();
@@ -263,6 +258,14 @@ class FunctionTask {
             effects.commands.push(cancelOf(run.process, childOf(child), "an operator has repaired the parent"));
         this.continueSoon();
         return this.store(responseOf(old, forget), made);
+    }
+    /** Runs the function with the stored journal, to see the order of its operations. If it fails, later ones are unknown. */
+    async replay() {
+        const { run } = new FunctionTask(this.name, this.f, this.versions, this.task, this.context);
+        await run.advance().catch(() => { });
+        run.over = true;
+        this.context.signal.throwIfAborted();
+        return run;
     }
     /** Adds the entries of the steps that a repair skips or sets, and returns them. Runs the function to find steps without an entry. */
     async endSteps({ skip, set }, old) {
@@ -287,8 +290,9 @@ class FunctionTask {
                 continue;
             const entry = steps.find(({ n }) => n === name);
             const known = () => [...steps.map(({ n }) => n), ...waiting().map((step) => step.name)];
+            const field = set.has(name) ? "set" : "skip";
             if (!entry)
-                throw new Rejection("bad_args", `the function has not reached a step ${name}: ${nearest(name, known())}`);
+                throw badArgs(`durable_repair.${field}: the function has not reached a step ${name}: ${nearest(name, known())}`);
             end(name, entry.u ? true : undefined);
         }
         if (made.length > added)
@@ -297,14 +301,11 @@ class FunctionTask {
     }
     /** Runs the function, to see that it does not fail after a repair. */
     async rehearse() {
-        try {
-            await this.advance();
-        }
-        catch (error) {
+        await this.advance().catch((error) => {
             if (this.context.signal.aborted)
                 throw error;
             throw new Rejection(failureOf(error).reason, `the function would fail after this repair: ${messageOf(error)}`);
-        }
+        });
     }
     /** Begins a new history. The function starts in the next task. */
     restart(input, response) {
@@ -373,8 +374,12 @@ class FunctionTask {
     /** Returns the completed steps that must be undone, newest first. */
     pendingUndos() {
         const { run, journal } = this;
-        const steps = journal.entries.filter(({ k, n, e, u, skipped }) => k === "step" && !e && !skipped && (u || run.undos.has(n)) && !journal.has("undo", n));
-        return steps.map(({ n }) => n).reverse();
+        const isDone = ({ k, e, skipped }) => k === "step" && !e && !skipped;
+        const mustUndo = ({ n, u }) => (u || run.undos.has(n)) && !journal.has("undo", n);
+        const steps = journal.entries.filter((entry) => isDone(entry) && mustUndo(entry)).reverse();
+        if (journal.repaired)
+            steps.sort((a, b) => run.placeOf(b) - run.placeOf(a));
+        return steps.map(({ n }) => n);
     }
     async undo(name) {
         const undo = this.run.undos.get(name);

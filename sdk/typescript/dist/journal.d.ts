@@ -42,7 +42,7 @@ export declare function cut(text: string): string;
 export declare function copyOf(value: unknown): any;
 /** Returns the size of a value as JSON. */
 export declare const sizeOf: (value: unknown) => number;
-/** Decodes a payload that may be the bytes of JSON. */
+/** Decodes a payload that may be the bytes of JSON. Returns undefined if it is not JSON. */
 export declare function parsed(payload: Payload | undefined): any;
 /**
  * The entries of a process, in order. Those from index saved on are new. Those that a repair has
@@ -54,6 +54,7 @@ export declare class Journal {
     readonly entries: Entry[];
     readonly tries: Map<string, number>;
     readonly reruns: Map<string, number>;
+    repaired: boolean;
     saved: number;
     bytes: number;
     private readonly index;

@@ -1,4 +1,5 @@
 import { Failure, messageOf, Rejection } from "./errors.js";
+import { jsonOf } from "./json.js";
 import { failureOf, maxMessage } from "./processor.js";
 export const maxValueBytes = (1 << 20) - 4096;
 export const maxNewBytes = 2 << 20; // new entries after which a result is stored before more are added
@@ -60,9 +61,9 @@ export function copyOf(value) {
 }
 /** Returns the size of a value as JSON. */
 export const sizeOf = (value) => (value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value)));
-/** Decodes a payload that may be the bytes of JSON. */
+/** Decodes a payload that may be the bytes of JSON. Returns undefined if it is not JSON. */
 export function parsed(payload) {
-    return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
+    return payload instanceof Uint8Array ? jsonOf(Buffer.from(payload).toString()) : payload;
 }
 /**
  * The entries of a process, in order. Those from index saved on are new. Those that a repair has
@@ -74,6 +75,7 @@ export class Journal {
     entries = [];
     tries = new Map();
     reruns = new Map(); // how often a completed step was forgotten
+    repaired = false; // by step: then the entries may be in another order than the operations of the function
     saved = 0;
     bytes = 0; // of the new entries, about
     index = new Map();
@@ -114,6 +116,7 @@ export class Journal {
     }
     /** Empties the entries that a repair forgets. */
     forget(forgotten) {
+        this.repaired = true;
         for (const at of forgotten) {
             const { k, n, e, skipped } = this.entries[at];
             if (k === "step" && !e && !skipped)
@@ -179,13 +182,7 @@ export class Journal {
     }
 }
 function entryOf({ eventId, payload }, index) {
-    let entry;
-    try {
-        entry = parsed(payload);
-    }
-    catch {
-        // refused below
-    }
+    const entry = parsed(payload);
     const mayForget = (at) => Number.isInteger(at) && at >= 1 && at < index;
     const isRepair = () => entry.v instanceof Object && (entry.v.forget ?? []).every(mayForget);
     if (entry?.k && (entry.k !== "fail" || entry.e) && (entry.k !== "repair" || isRepair()))

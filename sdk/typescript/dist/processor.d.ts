@@ -22,12 +22,11 @@ export interface TaskContext {
 export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
 /** Returns what changes. Nothing, for a result that changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
-type TaskKind = "init" | "call" | "notify" | "timeout" | "repair" | "cancel";
 /**
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
  * cancel, a cancelled process ends without a cleanup. Other tasks without a function are refused.
  */
-export interface TaskHandlers extends Partial<Record<TaskKind, TaskHandler>> {
+export interface TaskHandlers extends Partial<Record<"init" | "call" | "notify" | "timeout" | "repair" | "cancel", TaskHandler>> {
 }
 export interface ProcessorOptions {
     /** Refuses requests that none of these keys has signed (see verify). */
@@ -56,4 +55,3 @@ export declare function failureOf(error: unknown): NonNullable<ProcessResponse["
 export declare const duration: (milliseconds: number) => string;
 /** Cuts a text, and replaces what the engine would refuse. */
 export declare function wellFormed(text: string, maxBytes: number): string;
-export {};

@@ -1,9 +1,8 @@
+import { badArgs } from "./args.js";
 import { maxName } from "./durable.js";
-import { Rejection } from "./errors.js";
 import { maxValueBytes, sizeOf } from "./journal.js";
 const maxRepaired = 100; // names in a repair, and in its response
 const rewindable = ["step", "try", "value", "timer", "child", "first"];
-const bad = (message) => new Rejection("bad_args", message);
 const isObject = (value) => value instanceof Object && !Array.isArray(value);
 const areNames = (value) => Array.isArray(value) && value.every((name) => typeof name === "string");
 /** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
@@ -11,37 +10,37 @@ export const isByStep = (args) => isObject(args) && Object.keys(args).join() ===
 /** Decodes the request of a repair by step. */
 export function repairOf(request) {
     if (!isObject(request)) {
-        throw bad('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
+        throw badArgs('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
     }
     for (const field of Object.keys(request).sort()) {
         const [value, isSet] = [request[field], field === "set"];
         const isKnown = isSet || field === "skip" || field === "rewind";
         if (!isKnown)
-            throw bad("durable_repair: must have no fields other than skip, set and rewind");
+            throw badArgs("durable_repair: must have no fields other than skip, set and rewind");
         if (isSet && !isObject(value))
-            throw bad('durable_repair.set: must be an object such as {"b":1}');
+            throw badArgs('durable_repair.set: must be an object such as {"b":1}');
         if (!isSet && !areNames(value))
-            throw bad(`durable_repair.${field}: must be a list of names such as ["a"]`);
+            throw badArgs(`durable_repair.${field}: must be a list of names such as ["a"]`);
     }
     const { skip = [], set = {}, rewind = [] } = request;
     const values = new Map(Object.entries(set).sort(([a], [b]) => (a < b ? -1 : 1)));
     const names = skip.length + values.size + rewind.length;
     if (names === 0)
-        throw bad("durable_repair: must name a step");
+        throw badArgs("durable_repair: must name a step");
     if (names > maxRepaired)
-        throw bad(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
+        throw badArgs(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
     for (const bytes of [...skip, ...values.keys(), ...rewind].map((name) => Buffer.byteLength(name))) {
         if (bytes > maxName)
-            throw bad(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
+            throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
     }
     const both = skip.find((name) => values.has(name));
     if (both !== undefined)
-        throw bad(`durable_repair.set: step ${both} cannot be both skipped and set`);
+        throw badArgs(`durable_repair.set: step ${both} cannot be both skipped and set`);
     for (const [name, value] of values) {
         const size = sizeOf(value);
         if (size <= maxValueBytes)
             continue;
-        throw bad(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
+        throw badArgs(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
     }
     return { skip, set: values, rewind };
 }
@@ -50,16 +49,16 @@ export function recordOf({ skip, set, rewind }, forget) {
     const lists = Object.entries({ skip, set: [...set.keys()], rewind, forget });
     return Object.fromEntries(lists.filter(([, list]) => list.length > 0));
 }
-/** Returns the indexes of the entries that a repair forgets, in order. */
-export function toForget(journal, { skip, set, rewind }) {
+/** Returns the indexes of the entries that a repair forgets, in order. The run has the order of the operations. */
+export function toForget(journal, { skip, set, rewind }, order) {
     const { entries } = journal;
     const marked = new Set();
     for (const name of rewind) {
         const at = entries.findIndex(({ k, n }) => n === name && rewindable.includes(k));
         const known = () => entries.filter(({ k }) => rewindable.includes(k)).map(({ n }) => n);
         if (at < 0)
-            throw bad(`the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
-        markAfter(journal, at, marked);
+            throw badArgs(`durable_repair.rewind: the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
+        markAfter(journal, at, order, marked);
     }
     const failed = journal.position("fail", journal.start.n);
     if (failed !== undefined)
@@ -68,7 +67,7 @@ export function toForget(journal, { skip, set, rewind }) {
         if (k !== "step" || marked.has(at) || !(skip.includes(n) || set.has(n)))
             continue;
         if (!e && !skipped && skip.includes(n))
-            throw bad(`step ${n} has completed and cannot be skipped: set its value, or rewind it`);
+            throw badArgs(`durable_repair.skip: step ${n} has completed and cannot be skipped: set its value, or rewind it`);
         marked.add(at);
     }
     for (const [at, { k, n }] of entries.entries()) { // a step that runs again must be undone again
@@ -78,14 +77,16 @@ export function toForget(journal, { skip, set, rewind }) {
     return [...marked].sort((a, b) => a - b);
 }
 /** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
-function markAfter(journal, first, marked) {
-    const scope = scopeOf(journal.entries[first].n);
+function markAfter(journal, first, order, marked) {
+    const { entries } = journal;
+    const scope = scopeOf(entries[first].n);
+    const place = (at) => order.placeOf(entries[at]) * entries.length + at;
     const isMarked = (kind, name) => marked.has(journal.position(kind, name) ?? -1);
-    for (const [at, { k, n }] of journal.entries.entries()) {
-        const again = rewindable.includes(k) ? at === first || !areSiblings(scope, scopeOf(n))
+    for (const [at, { k, n }] of entries.entries()) {
+        const again = rewindable.includes(k) ? place(at) >= place(first) && !areSiblings(scope, scopeOf(n))
             : k === "fired" || k === "stopped" ? isMarked("timer", n)
                 : k === "ended" || k === "cancel" ? isMarked("child", n) : k === "fail" || k === "end";
-        if (at >= first && again)
+        if (again)
             marked.add(at);
     }
 }

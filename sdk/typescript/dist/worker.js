@@ -138,14 +138,11 @@ export class Worker {
             void this.client.worker.release({ workerId: this.id, endPolls: true }, options).catch(() => { }); // the timer ends the poll
         };
         signal.addEventListener("abort", end);
-        try {
-            return await this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, ending.signal);
-        }
-        finally {
+        return this.client.post("WorkerService/Poll", body, now() + pollWait + requestTimeout, ending.signal).finally(() => {
             signal.removeEventListener("abort", end);
             clearTimeout(timer);
             ending.abort();
-        }
+        });
     }
     pollRequest(maxLeases) {
         const { leaseDuration } = this.options;
@@ -181,12 +178,8 @@ export class Worker {
     /** Runs a lease from its start to its end. Does not throw. */
     async attempt(held) {
         const attempt = { lease: held.lease, outcome: "lost", duration: 0 };
-        try {
-            await this.execute(held, attempt);
-        }
-        catch (error) {
-            this.log("attempt without an answer: its lease will expire", { ...held.name, error });
-        }
+        const expires = (error) => this.log("attempt without an answer: its lease will expire", { ...held.name, error });
+        await this.execute(held, attempt).catch(expires);
         this.held.delete(held.lease.leaseToken);
         this.freed();
         attempt.duration = now() - held.began;
@@ -261,10 +254,9 @@ export class Worker {
     async checkpoint(held, stored) {
         const { leaseToken, request } = held.lease;
         const { signal } = held.ending;
-        const lastEventId = held.lastEventId ?? request.process.lastEventId ?? 0;
         const options = { timeout: requestTimeout, maxAttempts: Infinity, signal };
         const failure = (message) => new Failure("bad_response", message, { nonRetryable: true });
-        const checkpoint = { leaseToken, lastEventId, ...stored };
+        const checkpoint = { leaseToken, lastEventId: held.lastEventId ?? request.process.lastEventId ?? 0, ...stored };
         try {
             JSON.stringify(encode("CheckpointRequest", checkpoint));
         }
@@ -426,9 +418,7 @@ function jobOf(held, changed) {
         signal: held.ending.signal, lastProgress: job.progress, failures: job.failures ?? [], lease: held.lease,
         progress(percent, summary = "", details) {
             const progress = { percent: Math.min(Math.max(percent || 0, 0), 100), summary: wellFormed(summary, maxSummary) };
-            if (details)
-                progress.details = details;
-            const json = JSON.stringify(progress);
+            const json = JSON.stringify({ ...progress, details: details || undefined });
             if (Buffer.byteLength(json) > maxProgress)
                 throw new RangeError(`progress: must have at most ${maxProgress} bytes of JSON`);
             held.progress = JSON.parse(json); // a copy: the program may change details afterwards

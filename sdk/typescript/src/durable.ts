@@ -3,6 +3,7 @@ import { randomInt, randomUUID } from "node:crypto";
 import type { Command, JsonObject, Process } from "./api.js";
 import { Failure, messageOf } from "./errors.js";
 import { copyOf, StepError, type Entry, type Journal } from "./journal.js";
+import { Child, childOf, Queue, Timer, type ProcessKey, type Source } from "./sources.js";
 
 const maxTimers = 80; // of after at a time; the others are for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
@@ -31,8 +32,6 @@ export type StepRun = { name: string; tries: number; wait: number; undo: boolean
 
 /** What a branch waits for. flush: that the new entries are stored. */
 type Wait = { ready: () => boolean; step?: StepRun; flush?: boolean; resolve: () => void };
-
-export interface ProcessKey { namespace: string; processId: string }
 
 /** How a body ended. */
 export type Ended = { value?: unknown; error?: unknown };
@@ -73,6 +72,7 @@ export class Run {
   };
   readonly undos = new Map<string, (step: StepContext) => unknown>();
   readonly queues = new Map<string, Queue<any>>();
+  readonly asked = new Map<string, number>(); // the order in which the function began its operations
   readonly due = new Set<string>(); // steps whose wait before the next try is over
   branches: Branch[] = [];
   current: Branch | undefined;
@@ -88,6 +88,11 @@ export class Run {
 
   unsetTimer(name: string): void {
     if (!this.effects.timers.delete(name)) this.effects.unset.add(name);
+  }
+
+  /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
+  placeOf({ k, n }: Entry): number {
+    return this.asked.get(`${k === "try" ? "step" : k} ${n}`) ?? this.asked.size;
   }
 
   mergeMetadata(fields: JsonObject): void {
@@ -203,6 +208,7 @@ export class Branch {
       throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
     }
     this.last = `, after ${kind} ${full}`;
+    this.run.asked.set(`${kind} ${full}`, this.run.asked.size);
     return full;
   }
 
@@ -234,103 +240,6 @@ export class Branch {
     }
   }
 }
-
-/** Something that first can wait for. */
-export abstract class Source {
-  /** @internal */
-  constructor(readonly branch: Branch, readonly id: string) {}
-
-  /** @internal Returns the position of its entry in the journal. */
-  abstract readonly position: () => number | undefined;
-
-  protected get journal(): Journal {
-    return this.branch.run.journal;
-  }
-}
-
-/** A timer that after has set. */
-export class Timer extends Source {
-  /** @internal */
-  constructor(branch: Branch, private readonly name: string) {
-    super(branch, `timer ${name}`);
-  }
-
-  override readonly position = () => this.journal.position("fired", this.name);
-
-  /** Waits until the timer has fired or was stopped. */
-  wait(): Promise<void> {
-    const isOver = () => this.journal.has("fired", this.name) || this.journal.has("stopped", this.name);
-    return this.branch.operation(() => this.branch.until(isOver));
-  }
-
-  /** Stops the timer. Returns whether it had not fired yet. */
-  stop(): Promise<boolean> {
-    return this.branch.operation(async () => {
-      if (this.journal.has("stopped", this.name)) return true;
-      if (this.journal.has("fired", this.name)) return false;
-      await this.branch.record({ k: "stopped", n: this.name });
-      this.branch.run.unsetTimer(this.name);
-      return true;
-    });
-  }
-}
-
-/** The calls that were accepted, in order. */
-export class Queue<Args> extends Source {
-  /** @internal */
-  taken = 0;
-  /** @internal */
-  constructor(branch: Branch, private readonly name: string, readonly accept?: (args: Args) => unknown) {
-    super(branch, `call ${name}`);
-  }
-
-  override readonly position = () => this.journal.call(this.name, this.taken);
-
-  /** Waits for the next call, and returns its args. */
-  next(): Promise<Args> {
-    return this.branch.operation(async () => {
-      await this.branch.until(() => this.position() !== undefined);
-      const { v } = this.journal.entries[this.position()!]!;
-      this.taken++;
-      return copyOf(v);
-    });
-  }
-}
-
-/** A child process that child has started. */
-export class Child<Response> extends Source {
-  /** @internal */
-  constructor(branch: Branch, private readonly name: string, readonly process: ProcessKey) {
-    super(branch, `child ${name}`);
-  }
-
-  override readonly position = () => this.journal.position("ended", this.name);
-
-  /** Waits until the child has ended for the first time, and returns its response. */
-  get(): Promise<Response> {
-    return this.branch.operation(async () => {
-      await this.branch.until(() => this.journal.has("ended", this.name));
-      const { v, e } = this.journal.find("ended", this.name)!;
-      if (e) throw new StepError(`child ${this.name}`, e);
-      return copyOf(v);
-    });
-  }
-
-  /** Asks the child to end, and does not wait for this. */
-  cancel(reason: string): Promise<void> {
-    return this.branch.operation(async () => {
-      if (this.journal.has("ended", this.name) || this.journal.has("cancel", this.name)) return;
-      await this.branch.record({ k: "cancel", n: this.name }, cancelOf(this.branch.run.process, this.process, reason));
-    });
-  }
-}
-
-export function cancelOf(parent: Process, { namespace, processId }: ProcessKey, reason: string): Command {
-  return { cancel: { namespace: namespace === parent.namespace ? "" : namespace, processId, reason } };
-}
-
-/** Returns the child that an entry has started. */
-export const childOf = ({ v }: { v?: any }): ProcessKey => ({ namespace: v.namespace, processId: v.process_id });
 
 /** The context of a function or of an item of each. It has one operation at a time: await each one. */
 export class Ctx {

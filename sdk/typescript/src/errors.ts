@@ -55,17 +55,15 @@ const codes: { [status: number]: Code } = {
   429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
 };
 
-type ErrorBody = { code: Code; message?: unknown; details?: { type?: string; debug?: api.ErrorDetail }[] };
-
 /** Returns the error of an HTTP response that is not a success. */
 export function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError {
-  const body: ErrorBody | undefined = jsonOf(text);
+  const body = jsonOf(text);
   if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
     return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
   }
   const { code, message: sent, details } = body;
   const message = typeof sent === "string" ? sent : code;
-  const found = Array.isArray(details) && details.find((d) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
+  const found = Array.isArray(details) && details.find((d: any) => d?.type === "progressor.v1.ErrorDetail" && d.debug instanceof Object);
   const detail = found ? decodeDetail(found.debug!) : {};
   if (detail.reason === "REASON_TASK_REJECTED") return new TaskRejected(code, message, detail);
   if (detail.reason === "REASON_TASK_FAILED") return new TaskFailed(code, message, detail);

@@ -1,11 +1,12 @@
 import type { ChildEnd, Payload, Result } from "./api.js";
-import { callOf, decoded, outcomeOf } from "./args.js";
+import { badArgs, callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
-import { cancelOf, childOf, maxCommands, Run, type Ctx, type Ended, type StepContext, type StepRun } from "./durable.js";
+import { maxCommands, Run, type Ctx, type Ended, type StepContext, type StepRun } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
 import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf, type Entry } from "./journal.js";
-import { isByStep, nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
 import { endedBy, failureOf, type Task, type TaskContext, type TaskHandlers } from "./processor.js";
+import { isByStep, nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
+import { cancelOf, childOf } from "./sources.js";
 
 const maxSteps = 100; // that run in one task
 const maxPending = 99; // timers of after and of retries
@@ -45,12 +46,11 @@ class FunctionTask {
   private readonly aborted: Promise<never>; // rejects when the attempt is over
 
   constructor(
-    private readonly name: string, f: (ctx: Ctx, input: unknown) => Promise<unknown>,
+    private readonly name: string, private readonly f: (ctx: Ctx, input: unknown) => Promise<unknown>,
     private readonly versions: Versions, private readonly task: Task, private readonly context: TaskContext,
   ) {
     const { process, taskId, type } = task;
-    const { signal } = context;
-    this.aborted = new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    this.aborted = new Promise((_, reject) => context.signal.addEventListener("abort", () => reject(context.signal.reason)));
     this.aborted.catch(() => {}); // no body may run
     const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId!);
     this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
@@ -78,8 +78,7 @@ class FunctionTask {
     const isNew = this.journal.entries.length === 0;
     if (type === "TASK_TYPE_INIT" || (type === "TASK_TYPE_REPAIR" && isNew)) {
       if (type === "TASK_TYPE_REPAIR" && isByStep(decoded(this.task.args))) {
-        const message = "the function has not started, so it has no steps: repair it with its args";
-        throw new Rejection("bad_args", `durable_repair: ${message}`);
+        throw badArgs("durable_repair: the function has not started, so it has no steps: repair it with its args");
       }
       this.addStart(this.input());
       return this.advanceAndFinish();
@@ -95,7 +94,7 @@ class FunctionTask {
   private input(): any {
     const args = decoded(this.task.args);
     if (sizeOf(args) <= maxValueBytes) return args;
-    throw new Rejection("bad_args", `the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
+    throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
   }
 
   private addStart(input: any): void {
@@ -162,12 +161,8 @@ class FunctionTask {
 
   /** Returns the calls that the function has not taken, in order. */
   private untakenCalls(): Entry[] {
-    const number = new Map<string, number>();
-    return this.journal.entries.filter(({ k, n }) => {
-      if (k !== "call") return false;
-      number.set(n, (number.get(n) ?? 0) + 1);
-      return number.get(n)! > (this.run.queues.get(n)?.taken ?? 0);
-    });
+    const firstUntaken = (name: string) => this.journal.call(name, this.run.queues.get(name)?.taken ?? 0) ?? Infinity;
+    return this.journal.entries.filter(({ k, n }, at) => k === "call" && at >= firstUntaken(n));
   }
 
   private async childEnded(end: ChildEnd): Promise<Result> {
@@ -219,13 +214,12 @@ class FunctionTask {
   private async repair(): Promise<Result> {
     const args = decoded(this.task.args);
     if (isByStep(args)) return this.repairSteps(repairOf(args.durable_repair));
-    const hasArgs = this.task.args !== undefined;
     if (this.journal.ended) {
-      const input = hasArgs ? this.input() : this.journal.start.v;
+      const input = args === undefined ? this.journal.start.v : this.input();
       await this.advance(); // to know which calls the function has taken
       return this.restart(input);
     }
-    if (hasArgs) throw new Rejection("bad_args", "the function has not ended: a repair without args continues it, and one by step changes its steps");
+    if (args !== undefined) throw badArgs("the function has not ended: a repair without args continues it, and one by step changes its steps");
     this.continueSoon();
     return this.result;
   }
@@ -234,11 +228,11 @@ class FunctionTask {
   private async repairSteps(repair: StepRepair): Promise<Result> {
     const { run, journal } = this;
     const old = [...journal.entries];
-    const forget = toForget(journal, repair);
+    const forget = toForget(journal, repair, journal.repaired ? await this.replay() : run);
     const isRunning = ({ k, n }: Entry) => k === "child" && !journal.has("ended", n) && !journal.has("cancel", n);
     const running = forget.map((at) => old[at]!).filter(isRunning);
     if (running.length > maxCommands) {
-      throw new Rejection("bad_args", `the repair would cancel ${running.length} children, at most ${maxCommands} are allowed: rewind a later step`);
+      throw badArgs(`durable_repair: must cancel at most ${maxCommands} children (got ${running.length}): rewind to a later entry`);
     }
     const timers = () => [...journal.pendingTimers, ...journal.pendingRetries];
     const before = timers();
@@ -252,6 +246,15 @@ class FunctionTask {
     for (const child of running) effects.commands.push(cancelOf(run.process, childOf(child), "an operator has repaired the parent"));
     this.continueSoon();
     return this.store(responseOf(old, forget) as any, made);
+  }
+
+  /** Runs the function with the stored journal, to see the order of its operations. If it fails, later ones are unknown. */
+  private async replay(): Promise<Run> {
+    const { run } = new FunctionTask(this.name, this.f, this.versions, this.task, this.context);
+    await run.advance().catch(() => {});
+    run.over = true;
+    this.context.signal.throwIfAborted();
+    return run;
   }
 
   /** Adds the entries of the steps that a repair skips or sets, and returns them. Runs the function to find steps without an entry. */
@@ -275,7 +278,8 @@ class FunctionTask {
       if (journal.has("step", name)) continue;
       const entry = steps.find(({ n }) => n === name);
       const known = () => [...steps.map(({ n }) => n), ...waiting().map((step) => step.name)];
-      if (!entry) throw new Rejection("bad_args", `the function has not reached a step ${name}: ${nearest(name, known())}`);
+      const field = set.has(name) ? "set" : "skip";
+      if (!entry) throw badArgs(`durable_repair.${field}: the function has not reached a step ${name}: ${nearest(name, known())}`);
       end(name, entry.u ? true : undefined);
     }
     if (made.length > added) await this.rehearse();
@@ -284,12 +288,10 @@ class FunctionTask {
 
   /** Runs the function, to see that it does not fail after a repair. */
   private async rehearse(): Promise<void> {
-    try {
-      await this.advance();
-    } catch (error) {
+    await this.advance().catch((error) => {
       if (this.context.signal.aborted) throw error;
       throw new Rejection(failureOf(error).reason!, `the function would fail after this repair: ${messageOf(error)}`);
-    }
+    });
   }
 
   /** Begins a new history. The function starts in the next task. */
@@ -353,8 +355,11 @@ class FunctionTask {
   /** Returns the completed steps that must be undone, newest first. */
   private pendingUndos(): string[] {
     const { run, journal } = this;
-    const steps = journal.entries.filter(({ k, n, e, u, skipped }) => k === "step" && !e && !skipped && (u || run.undos.has(n)) && !journal.has("undo", n));
-    return steps.map(({ n }) => n).reverse();
+    const isDone = ({ k, e, skipped }: Entry) => k === "step" && !e && !skipped;
+    const mustUndo = ({ n, u }: Entry) => (u || run.undos.has(n)) && !journal.has("undo", n);
+    const steps = journal.entries.filter((entry) => isDone(entry) && mustUndo(entry)).reverse();
+    if (journal.repaired) steps.sort((a, b) => run.placeOf(b) - run.placeOf(a));
+    return steps.map(({ n }) => n);
   }
 
   private async undo(name: string): Promise<void> {

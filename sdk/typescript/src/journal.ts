@@ -1,5 +1,6 @@
 import type { Event, Json, Payload, Process } from "./api.js";
 import { Failure, messageOf, Rejection } from "./errors.js";
+import { jsonOf } from "./json.js";
 import { failureOf, maxMessage } from "./processor.js";
 
 type Kind =
@@ -82,9 +83,9 @@ export function copyOf(value: unknown): any {
 /** Returns the size of a value as JSON. */
 export const sizeOf = (value: unknown) => (value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value)));
 
-/** Decodes a payload that may be the bytes of JSON. */
+/** Decodes a payload that may be the bytes of JSON. Returns undefined if it is not JSON. */
 export function parsed(payload: Payload | undefined): any {
-  return payload instanceof Uint8Array ? JSON.parse(Buffer.from(payload).toString()) : payload;
+  return payload instanceof Uint8Array ? jsonOf(Buffer.from(payload).toString()) : payload;
 }
 
 /**
@@ -95,6 +96,7 @@ export class Journal {
   readonly entries: Entry[] = [];
   readonly tries = new Map<string, number>();
   readonly reruns = new Map<string, number>(); // how often a completed step was forgotten
+  repaired = false; // by step: then the entries may be in another order than the operations of the function
   saved = 0;
   bytes = 0; // of the new entries, about
   private readonly index = new Map<string, number>();
@@ -135,6 +137,7 @@ export class Journal {
 
   /** Empties the entries that a repair forgets. */
   private forget(forgotten: number[]): void {
+    this.repaired = true;
     for (const at of forgotten) {
       const { k, n, e, skipped } = this.entries[at]!;
       if (k === "step" && !e && !skipped) this.reruns.set(n, (this.reruns.get(n) ?? 0) + 1);
@@ -207,12 +210,7 @@ export class Journal {
 }
 
 function entryOf({ eventId, payload }: Event, index: number): Entry {
-  let entry: any;
-  try {
-    entry = parsed(payload);
-  } catch {
-    // refused below
-  }
+  const entry = parsed(payload);
   const mayForget = (at: unknown) => Number.isInteger(at) && (at as number) >= 1 && (at as number) < index;
   const isRepair = () => entry.v instanceof Object && (entry.v.forget ?? []).every(mayForget);
   if (entry?.k && (entry.k !== "fail" || entry.e) && (entry.k !== "repair" || isRepair())) return entry;

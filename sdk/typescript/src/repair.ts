@@ -1,5 +1,5 @@
-import { maxName } from "./durable.js";
-import { Rejection } from "./errors.js";
+import { badArgs } from "./args.js";
+import { maxName, type Run } from "./durable.js";
 import { maxValueBytes, sizeOf, type Entry, type Journal } from "./journal.js";
 
 const maxRepaired = 100; // names in a repair, and in its response
@@ -8,7 +8,6 @@ const rewindable = ["step", "try", "value", "timer", "child", "first"];
 /** A repair by step. */
 export type StepRepair = { skip: string[]; set: Map<string, any>; rewind: string[] };
 
-const bad = (message: string) => new Rejection("bad_args", message);
 const isObject = (value: any) => value instanceof Object && !Array.isArray(value);
 const areNames = (value: any) => Array.isArray(value) && value.every((name) => typeof name === "string");
 
@@ -18,29 +17,29 @@ export const isByStep = (args: any) => isObject(args) && Object.keys(args).join(
 /** Decodes the request of a repair by step. */
 export function repairOf(request: any): StepRepair {
   if (!isObject(request)) {
-    throw bad('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
+    throw badArgs('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
   }
   for (const field of Object.keys(request).sort()) {
     const [value, isSet] = [request[field], field === "set"];
     const isKnown = isSet || field === "skip" || field === "rewind";
-    if (!isKnown) throw bad("durable_repair: must have no fields other than skip, set and rewind");
-    if (isSet && !isObject(value)) throw bad('durable_repair.set: must be an object such as {"b":1}');
-    if (!isSet && !areNames(value)) throw bad(`durable_repair.${field}: must be a list of names such as ["a"]`);
+    if (!isKnown) throw badArgs("durable_repair: must have no fields other than skip, set and rewind");
+    if (isSet && !isObject(value)) throw badArgs('durable_repair.set: must be an object such as {"b":1}');
+    if (!isSet && !areNames(value)) throw badArgs(`durable_repair.${field}: must be a list of names such as ["a"]`);
   }
   const { skip = [], set = {}, rewind = [] } = request;
   const values = new Map<string, any>(Object.entries(set).sort(([a], [b]) => (a < b ? -1 : 1)));
   const names = skip.length + values.size + rewind.length;
-  if (names === 0) throw bad("durable_repair: must name a step");
-  if (names > maxRepaired) throw bad(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
+  if (names === 0) throw badArgs("durable_repair: must name a step");
+  if (names > maxRepaired) throw badArgs(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
   for (const bytes of [...skip, ...values.keys(), ...rewind].map((name) => Buffer.byteLength(name))) {
-    if (bytes > maxName) throw bad(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
+    if (bytes > maxName) throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
   }
   const both = skip.find((name: string) => values.has(name));
-  if (both !== undefined) throw bad(`durable_repair.set: step ${both} cannot be both skipped and set`);
+  if (both !== undefined) throw badArgs(`durable_repair.set: step ${both} cannot be both skipped and set`);
   for (const [name, value] of values) {
     const size = sizeOf(value);
     if (size <= maxValueBytes) continue;
-    throw bad(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
+    throw badArgs(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
   }
   return { skip, set: values, rewind };
 }
@@ -51,21 +50,21 @@ export function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): a
   return Object.fromEntries(lists.filter(([, list]) => list.length > 0));
 }
 
-/** Returns the indexes of the entries that a repair forgets, in order. */
-export function toForget(journal: Journal, { skip, set, rewind }: StepRepair): number[] {
+/** Returns the indexes of the entries that a repair forgets, in order. The run has the order of the operations. */
+export function toForget(journal: Journal, { skip, set, rewind }: StepRepair, order: Run): number[] {
   const { entries } = journal;
   const marked = new Set<number>();
   for (const name of rewind) {
     const at = entries.findIndex(({ k, n }) => n === name && rewindable.includes(k));
     const known = () => entries.filter(({ k }) => rewindable.includes(k)).map(({ n }) => n);
-    if (at < 0) throw bad(`the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
-    markAfter(journal, at, marked);
+    if (at < 0) throw badArgs(`durable_repair.rewind: the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
+    markAfter(journal, at, order, marked);
   }
   const failed = journal.position("fail", journal.start.n);
   if (failed !== undefined) revive(journal, failed, marked);
   for (const [at, { k, n, e, skipped }] of entries.entries()) {
     if (k !== "step" || marked.has(at) || !(skip.includes(n) || set.has(n))) continue;
-    if (!e && !skipped && skip.includes(n)) throw bad(`step ${n} has completed and cannot be skipped: set its value, or rewind it`);
+    if (!e && !skipped && skip.includes(n)) throw badArgs(`durable_repair.skip: step ${n} has completed and cannot be skipped: set its value, or rewind it`);
     marked.add(at);
   }
   for (const [at, { k, n }] of entries.entries()) { // a step that runs again must be undone again
@@ -75,14 +74,16 @@ export function toForget(journal: Journal, { skip, set, rewind }: StepRepair): n
 }
 
 /** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
-function markAfter(journal: Journal, first: number, marked: Set<number>): void {
-  const scope = scopeOf(journal.entries[first]!.n);
+function markAfter(journal: Journal, first: number, order: Run, marked: Set<number>): void {
+  const { entries } = journal;
+  const scope = scopeOf(entries[first]!.n);
+  const place = (at: number) => order.placeOf(entries[at]!) * entries.length + at;
   const isMarked = (kind: "timer" | "child", name: string) => marked.has(journal.position(kind, name) ?? -1);
-  for (const [at, { k, n }] of journal.entries.entries()) {
-    const again = rewindable.includes(k) ? at === first || !areSiblings(scope, scopeOf(n))
+  for (const [at, { k, n }] of entries.entries()) {
+    const again = rewindable.includes(k) ? place(at) >= place(first) && !areSiblings(scope, scopeOf(n))
       : k === "fired" || k === "stopped" ? isMarked("timer", n)
         : k === "ended" || k === "cancel" ? isMarked("child", n) : k === "fail" || k === "end";
-    if (at >= first && again) marked.add(at);
+    if (again) marked.add(at);
   }
 }
 

@@ -358,6 +358,13 @@ test("a repair by step is checked", async () => {
   ]) {
     await rejectsArgs(repair(f, [{ k: "start", n: "f" }], { durable_repair: request }), message);
   }
+  const history = [{ k: "start", n: "f" }, { k: "step", n: "a", v: 1 }, { k: "fail", n: "f", e: { reason: "x", message: "y" } }];
+  for (const [request, message] of [
+    [{ skip: ["b"] }, "durable_repair.skip: the function has not reached a step b: the names are a"],
+    [{ set: { b: 1 } }, "durable_repair.set: the function has not reached a step b: the names are a"],
+    [{ skip: ["a"] }, "durable_repair.skip: step a has completed and cannot be skipped: set its value, or rewind it"],
+    [{ rewind: ["b"] }, "durable_repair.rewind: the journal has no entry b to rewind to: the names are a"],
+  ]) await rejectsArgs(repair(f, history, { durable_repair: request }), message);
 });
 
 test("the signal of a step is aborted before its attempt times out", async () => {

@@ -97,7 +97,7 @@ func newID(r *progressorv1.StartBulkRequest) (string, error) {
 // store creates the process of a bulk. Its fingerprint covers the args, which contain neither the
 // actor nor the counts.
 func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempotencyKey string, by process.Actor) error {
-	metadata, err := json.Marshal(o)
+	metadata, err := o.metadata()
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
@@ -118,6 +118,9 @@ func (b *Bulks) checkSame(ctx context.Context, key process.Key, o *command) erro
 		return err
 	}
 	existing, err := commandOf(p, json.Unmarshal)
+	if err == nil {
+		err = b.readArgs(ctx, key, &existing)
+	}
 	if err == nil && string(existing.args()) != string(o.args()) {
 		err = fmt.Errorf("%s: %w", key, process.ErrIdempotencyMismatch)
 	}
@@ -155,7 +158,34 @@ func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, 
 	if err != nil {
 		return nil, err
 	}
-	return message(p)
+	m, err := message(p)
+	if err != nil {
+		return nil, err
+	}
+	o, err := commandOf(p, json.Unmarshal)
+	if err == nil {
+		err = b.readArgs(ctx, key, &o)
+	}
+	m.Args = o.Args
+	return m, err
+}
+
+// readArgs reads the args of a command from the INIT task of its process, if they are there.
+func (b *Bulks) readArgs(ctx context.Context, key process.Key, o *command) error {
+	if !o.ArgsInInit {
+		return nil
+	}
+	trace, err := b.engine.TraceProcess(ctx, key, 1, "")
+	if err != nil {
+		return err
+	}
+	if len(trace.GetTasks()) == 0 {
+		return fmt.Errorf("the INIT task of %s: %w", key, process.ErrTaskNotFound)
+	}
+	if o.Args, err = argsOf(trace.GetTasks()[0].GetArgs()); err != nil {
+		return fmt.Errorf("cannot read the args of %s: %w", key, err)
+	}
+	return nil
 }
 
 // List lists the bulks of a namespace, newest first. If the namespace is "", it lists those of all

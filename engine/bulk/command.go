@@ -26,7 +26,8 @@ type command struct {
 	Filter       string                `json:"filter"`
 	Rate         float64               `json:"rate"` // never 0
 	Reason       string                `json:"reason,omitempty"`
-	Args         []byte                `json:"args,omitempty"` // of REPAIR
+	Args         []byte                `json:"args,omitempty"` // of REPAIR; only old bulks have them in the metadata
+	ArgsInInit   bool                  `json:"args_in_init,omitempty"`
 	Actor        string                `json:"actor,omitempty"`
 	Source       string                `json:"source,omitempty"`
 	RequestID    string                `json:"request_id,omitempty"`
@@ -72,7 +73,25 @@ func verbNames(verbs map[progressorv1.BulkVerb]Verb) string {
 	return strings.Join(names, ", ")
 }
 
-// args returns the fields that distinguish requests.
+// metadata returns the metadata of the bulk's process. Every reader of processes sees it, so it
+// does not contain the args: these are in the args of the INIT task.
+func (o *command) metadata() ([]byte, error) {
+	stored := *o
+	stored.Args, stored.ArgsInInit = nil, len(o.Args) > 0
+	return json.Marshal(stored)
+}
+
+// argsOf returns the args of REPAIR from the args of the INIT task, which command.args has
+// returned.
+func argsOf(initArgs []byte) (args []byte, err error) {
+	var request []json.RawMessage
+	if err = json.Unmarshal(initArgs, &request); err == nil && len(request) > 0 {
+		err = json.Unmarshal(request[len(request)-1], &args)
+	}
+	return args, err
+}
+
+// args returns the fields that distinguish requests, as the args of the INIT task. Args are last.
 func (o *command) args() []byte {
 	request := []any{o.VerbName, o.Filter, o.Rate, o.Reason}
 	if o.Kind != "" {
@@ -199,7 +218,8 @@ type failure struct {
 	Error     string `json:"error"`
 }
 
-// message converts the process of a bulk to a message. Its events are newest first, or missing.
+// message converts the process of a bulk to a message. Its events are newest first, or missing. Its
+// args are missing if they are in the INIT task.
 func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if p.GetKind() != kind {
 		return nil, fmt.Errorf("%s is not a bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)

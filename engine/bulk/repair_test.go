@@ -2,9 +2,13 @@ package bulk_test
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -80,4 +84,47 @@ func TestNoPauseForSlowRepairs(t *testing.T) {
 	r.Args, r.Rate = []byte("complete"), 100
 	b := n.begun(t, r)
 	eventually(t, "the others are repaired", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
+}
+
+// The args of repairs are only in the args of a task, which readers without payload.read do not
+// see. Bulks that have them in their metadata, as old versions stored them, run, too.
+func TestArgsAreHidden(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for _, old := range []bool{false, true} {
+		id := fmt.Sprint("p-", old)
+		n.startAll(t, "fail", id)
+		if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+			t.Fatal(err)
+		}
+		r := request(progressorv1.BulkVerb_BULK_VERB_REPAIR, "process_id = "+id)
+		r.Args, r.IdempotencyKey = []byte("complete"), id
+		b := n.begun(t, r)
+		if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_INIT || string(b.GetArgs()) != "complete" {
+			t.Errorf("started: %v", b)
+		}
+		hidden := base64.StdEncoding.EncodeToString(r.GetArgs())
+		if got := n.Count(t, "SELECT (SELECT count(*) FROM processes WHERE metadata::text ~ $1) + "+
+			"(SELECT count(*) FROM audit WHERE details::text ~ $1)", "complete|"+hidden); got != 0 {
+			t.Errorf("the metadata or the audit has the args")
+		}
+		if old {
+			storagetest.Exec(t, n.DB, `UPDATE processes SET metadata = metadata - 'args_in_init' ||
+				jsonb_build_object('args', $2::text) WHERE process_id = $1`, "~bulk/"+b.GetBulkId(), hidden)
+		}
+		storagetest.Exec(t, n.DB, "DELETE FROM requests")
+		if again, err := n.Start(t.Context(), r, kim); err != nil || again.GetBulkId() != b.GetBulkId() {
+			t.Errorf("the same request: %v, %v", again, err)
+		}
+		r.Args = []byte("fail")
+		if _, err := n.Start(t.Context(), r, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
+			t.Errorf("other args: %v", err)
+		}
+		if _, err := n.SetNamespacePaused(t.Context(), "ns", false); err != nil {
+			t.Fatal(err)
+		}
+		if b = n.ended(t, b); b.GetDone() != 1 || string(b.GetArgs()) != "complete" {
+			t.Errorf("old form: %t: %v", old, b)
+		}
+	}
 }

@@ -83,6 +83,11 @@ func (w *work) read() error {
 	if err == nil {
 		err = o.newer(w.bulks.check(&o))
 	}
+	if err == nil && o.ArgsInInit {
+		if err := w.bulks.readArgs(w.Ctx, w.Key, &o); err != nil {
+			return err
+		}
+	}
 	w.command = &o
 	w.by = process.Actor{Name: o.Actor, Source: o.Source, RequestID: o.RequestID, Via: p.GetProcessId()}
 	w.recorded, w.created = p.GetLastEventId(), p.GetCreatedTime().AsTime()

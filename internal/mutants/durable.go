@@ -209,6 +209,11 @@ var durableMutants = []mutant{
 		packages: "./engine/bulk", run: "TestSlowRepairs",
 	},
 	{
+		name: "bulk-args-in-metadata", breaks: "readers without payload.read do not see the args of a bulk",
+		file: "engine/bulk/command.go", old: "stored.Args, stored.ArgsInInit = nil, len(o.Args) > 0\n", planted: "\n",
+		packages: "./engine/bulk", run: "TestArgsAreHidden",
+	},
+	{
 		name: "bulk-args-ignored-if-empty", breaks: "a bulk with empty args is one of repairs by the processors",
 		file: "cmd/progressor/internal/cli/process/bulk.go", old: "case args == nil && c.Args == nil:",
 		planted:  "case args == nil && (c.Args == nil || *c.Args == \"\"):",

@@ -32,6 +32,7 @@ type chaosRun struct {
 	jobs    *jobWatch
 	events  *eventWatch
 	flows   *flowWatch
+	trips   *tripWatch
 	sinks   *sinkWatch
 	nodes   []*node
 	proxies []*proxy
@@ -156,6 +157,7 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	s.events = startEventWatch(s.fleet)
 	s.jobs = startJobs(s.fleet, seed)
 	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
+	s.trips = startTrips(s.fleet, s.nodes[0], s.jobs)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, command: randomCommands(50),
 		held: s.chain.heldTime})
 	return s
@@ -384,6 +386,7 @@ func (s *chaosRun) refuseCalls(int) {
 func (s *chaosRun) finish() {
 	s.chain.openAll()
 	s.flows.stop()
+	s.trips.stop()
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
 	await(s.t, testTimeout, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
@@ -394,6 +397,7 @@ func (s *chaosRun) finish() {
 		})
 	s.crons.end(s.load, conn)
 	runs := s.flows.end(conn)
+	trips := s.trips.end(conn)
 	jobs := s.jobs.end(conn)
 	events := s.events.end(conn)
 	others := s.settleTenants(conn)
@@ -407,12 +411,14 @@ func (s *chaosRun) finish() {
 	rejected, wrongCalls := callsWhileSuspended(s.load.commands.windows, entries)
 	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
 	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs),
-		s.events.defects(events), s.flows.defects(runs), s.tenants.defects(others), s.sinks.defects(conn)) {
+		s.events.defects(events), s.flows.defects(runs), s.trips.defects(trips),
+		s.tenants.defects(others), s.sinks.defects(conn)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
 	s.report(conn, entries, slices.Concat(
 		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.events.figures(), s.flows.figures(runs),
+		s.trips.figures(trips),
 		s.tenants.figures(), s.sinks.figures()))
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,10 +29,12 @@ type fleet struct {
 	try     time.Duration // how long to wait for one engine
 	mutex   sync.Mutex
 	engines []*client.Client
+	hosts   []string
 }
 
 func newFleet(t testing.TB, nodes ...*node) *fleet {
-	f := &fleet{t: t, try: 2 * time.Second, engines: make([]*client.Client, len(nodes))}
+	f := &fleet{t: t, try: 2 * time.Second, engines: make([]*client.Client, len(nodes)),
+		hosts: make([]string, len(nodes))}
 	for i, n := range nodes {
 		f.replace(i, n)
 	}
@@ -47,7 +50,7 @@ func one(n *node) *client.Client {
 func (f *fleet) replace(i int, n *node) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.engines[i] = one(n)
+	f.engines[i], f.hosts[i] = one(n), strings.TrimPrefix(n.url, "http://")
 }
 
 func (f *fleet) at(i int) *client.Client {

@@ -357,8 +357,8 @@ func TestTripDefects(t *testing.T) {
 		change func(*tripWatch, map[string]tripRow)
 		wrong  int
 	}{
-		"nothing":         {func(*tripWatch, map[string]tripRow) {}, 0},
-		"a trip is lost":  {func(_ *tripWatch, rows map[string]tripRow) { delete(rows, "x") }, 1},
+		"nothing":        {func(*tripWatch, map[string]tripRow) {}, 0},
+		"a trip is lost": {func(_ *tripWatch, rows map[string]tripRow) { delete(rows, "x") }, 1},
 		"unknown outcome": {func(w *tripWatch, rows map[string]tripRow) {
 			w.started["x"] = false
 			delete(rows, "x")

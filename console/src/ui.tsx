@@ -405,18 +405,22 @@ export function typing(e: KeyboardEvent): boolean {
   return t.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) && !box) || document.querySelector("dialog[open]") !== null;
 }
 
-/** A table with a row of heads. A head that begins with # is that of a column of numbers. */
-export function Table({ heads, label, children }: { heads: ReactNode[]; label?: string; children: ReactNode }) {
+/** A table with a row of heads. A head that begins with # is that of a column of numbers. An empty head is that of buttons. */
+export function Table({ heads, label, children }: { heads: string[]; label: string; children: ReactNode }) {
   return (
     <Scroll label={label}>
       <table className="stack">
         <thead>
           <tr>
-            {heads.map((head, n) => (
-              <th key={n} className={typeof head === "string" && head.startsWith("#") ? "number" : undefined}>
-                {typeof head === "string" ? head.replace("#", "") : head}
-              </th>
-            ))}
+            {heads.map((head, n) =>
+              head ? (
+                <th key={n} className={head.startsWith("#") ? "number" : undefined}>
+                  {head.replace("#", "")}
+                </th>
+              ) : (
+                <td key={n} />
+              ),
+            )}
           </tr>
         </thead>
         <tbody>{children}</tbody>
@@ -425,8 +429,8 @@ export function Table({ heads, label, children }: { heads: ReactNode[]; label?: 
   );
 }
 
-/** Content that may be wider than the page. It can be scrolled, even with the keyboard. */
-export function Scroll({ children, label = "table" }: { children: ReactNode; label?: string }) {
+/** Content that may be wider than the page. It can be scrolled, even with the keyboard. Its label is unique on the page. */
+export function Scroll({ children, label }: { children: ReactNode; label: string }) {
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>
       {children}

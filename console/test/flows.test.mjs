@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { after, before } from "node:test";
 import { promisify } from "node:util";
 import { eventually } from "./seed.mjs";
-import { cutOff, program, specs, startBrowser, startEngine } from "./world.mjs";
+import { fits, program, specs, startBrowser, startEngine } from "./world.mjs";
 
 const examples = new URL("../../examples/flows/", import.meta.url).pathname;
 let engine, browser;
@@ -382,6 +382,6 @@ spec("The pages of flows fit on a phone, in the dark theme", async (page, go) =>
     await go(hash);
     await page.locator("main .card").first().waitFor();
     if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();
-    assert.deepEqual(await cutOff(page), [], hash);
+    await fits(page, hash);
   }
 }, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });

@@ -75,11 +75,11 @@ export async function openPage(browser, options = {}) {
   return Object.assign(page, { wrong });
 }
 
-/** Returns the serious findings of axe-core. The debugger evaluates it, so the policy of the page does not apply, as for an extension. */
+/** Returns the findings of axe-core, of any impact. The debugger evaluates it, so the policy of the page does not apply, as for an extension. */
 export async function axe(page) {
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
+  return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
 }
 
 /** Returns what is cut off at the edge of a narrow window, even if the page is no wider, and texts in columns that are too narrow. */
@@ -95,7 +95,45 @@ export const cutOff = (page) =>
     return found;
   });
 
-/** Returns a function that defines a test of one page. A test fails if something goes wrong in the browser, or if axe has a serious finding at
+/** Returns the words of tables and descriptions that continue on the next line. Addresses, and words with a hyphen or more than 20 characters, may do so. */
+const brokenWords = (page) =>
+  page.evaluate(() => {
+    const found = [];
+    for (const cell of document.querySelectorAll("main td, main th, main dd")) {
+      const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode()) {
+        for (const { index, 0: word } of texts.currentNode.data.matchAll(/\S+/g)) {
+          if (word.length > 20 || /[-/:]/.test(word)) continue;
+          const range = document.createRange();
+          range.setStart(texts.currentNode, index);
+          range.setEnd(texts.currentNode, index + word.length);
+          const tops = [...range.getClientRects()].filter((r) => r.width > 0).map((r) => r.top);
+          if (Math.max(...tops) - Math.min(...tops) > 4) found.push(`broken word: ${word}`);
+        }
+      }
+    }
+    return found;
+  });
+
+/** Checks a page on a phone and at three widths of a desktop: nothing is cut off, no word is broken, and axe finds nothing in either theme. At
+ * 1024 pixels, a table may scroll. If scrolls is true, it may do so on all desktops. */
+export async function fits(page, what, { scrolls = false } = {}) {
+  const was = page.viewportSize();
+  for (const [width, height] of [[390, 844], [1024, 768], [1280, 860], [1440, 900]]) {
+    await page.setViewportSize({ width, height });
+    const where = `${what}, ${width} pixels wide`;
+    const cut = (await cutOff(page)).filter((found) => width < 1024 || found.startsWith("the page") || (found.startsWith("beyond") && width > 1024 && !scrolls));
+    assert.deepEqual([...cut, ...(await brokenWords(page))], [], where);
+    if (![390, 1280].includes(width)) continue;
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await axe(page), [], `${where}, ${colorScheme}`);
+    }
+  }
+  await page.setViewportSize(was);
+}
+
+/** Returns a function that defines a test of one page. A test fails if something goes wrong in the browser, or if axe finds anything at
  * the end. SHOTS names a directory for screenshots of failed tests. */
 export const specs = (world) => (name, body, options) =>
   test(name, async () => {

@@ -159,7 +159,7 @@ export function Audit({ ns }: { ns: string }) {
                   {!ns && <th>Namespace</th>}
                   <th>Object</th>
                   <th>Details</th>
-                  <th />
+                  <td />
                 </tr>
               </thead>
               <tbody>

@@ -197,7 +197,7 @@ export function BulkPage({ ns }: { ns: string }) {
       </Card>
       {b.failures.length > 0 && (
         <Card title={`The newest ${plural(b.failures.length, "failure")}`}>
-          <Scroll>
+          <Scroll label="failures">
             <table className="stack">
               <tbody>
                 {b.failures.map((f, n) => (
@@ -236,7 +236,7 @@ export function Bulks({ ns }: { ns: string }) {
       )}
       {(data?.bulks.length ?? 0) > 0 && (
         <Card>
-          <Table heads={["Status", "Action", "Filter", "#Done", "#Failed", "#Skipped", "Started"]}>
+          <Table label="bulks" heads={["Status", "Action", "Filter", "#Done", "#Failed", "#Skipped", "Started"]}>
             {data?.bulks.map((b) => (
               <tr key={b.bulkId}>
                 <td>

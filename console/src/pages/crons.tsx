@@ -73,11 +73,11 @@ function Row({ c, act }: { c: Cron; act: (action: CronAction) => void }) {
       <td className="wrap id">
         <a href={href("cron", { ns: c.namespace, id: c.cronId })}>{c.cronId}</a>
       </td>
-      <td>
+      <td className="schedule">
         <code>{c.spec?.expressions.join("; ")}</code> <span className="dim">{c.spec?.timezone || "UTC"}</span>
       </td>
-      <td className="wrap">{targetWords(c)}</td>
-      <td>
+      <td className="wrap target">{targetWords(c)}</td>
+      <td className="strips">
         <Strip fires={data?.fires ?? []} next={nextOf(c)} />
       </td>
       <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} waiting` : "paused"}</span> : <When at={next} next />}</td>
@@ -128,7 +128,7 @@ export function Crons({ ns }: { ns: string }) {
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>
-          <Table heads={["State", "Cron", "Schedule", "Target", "Last and next fires", "Next", ""]}>
+          <Table label="crons" heads={["State", "Cron", "Schedule", "Target", "Last and next fires", "Next", ""]}>
             {data?.crons.map((c) => (
               <Row key={c.cronId} c={c} act={(action) => setActing([c, action])} />
             ))}

@@ -142,7 +142,7 @@ function Errors({ ns }: { ns: string }) {
           <Empty title="No errors">Failed processes, runs and crons appear here, grouped by cause, with a link to repair or retry them.</Empty>
         )
       ) : (
-        <Scroll>
+        <Scroll label="errors">
           <table className="stack">
             <thead>
               <tr>
@@ -151,7 +151,7 @@ function Errors({ ns }: { ns: string }) {
                 {!ns && <th>Namespace</th>}
                 <th>First</th>
                 <th>Last</th>
-                <th />
+                <td />
               </tr>
             </thead>
             <tbody>
@@ -203,7 +203,7 @@ function Errors({ ns }: { ns: string }) {
 function ByNamespace({ o }: { o: GetOverviewResponse }) {
   return (
     <Card title="By namespace">
-      <Scroll>
+      <Scroll label="by namespace">
         <table className="stack">
           <thead>
             <tr>

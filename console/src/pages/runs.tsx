@@ -98,7 +98,7 @@ function columnsOf(keys: string[]): Column<Run>[] {
       cell: (r) =>
         runEnded(r) ? null : (
           <span className="usage">
-            <Bar part={(r.progress?.percent ?? 0) / 100} label={`${Math.round(r.progress?.percent ?? 0)} percent`} /> <span className="dim">{r.phase}</span>
+            <Bar part={(r.progress?.percent ?? 0) / 100} label={`${Math.round(r.progress?.percent ?? 0)} percent`} /> <span className="dim phase" title={r.phase}>{r.phase}</span>
           </span>
         ),
       text: (r) => (runEnded(r) ? "" : `${Math.round(r.progress?.percent ?? 0)} % ${r.phase}`),

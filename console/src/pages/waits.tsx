@@ -136,7 +136,7 @@ export function Waits({ ns }: { ns: string }) {
                   <th>Claimed by</th>
                   <th>Due</th>
                   <th>Waiting since</th>
-                  <th />
+                  <td />
                 </tr>
               </thead>
               <tbody>

@@ -1,12 +1,14 @@
 package processor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -89,6 +91,16 @@ func checkJobOptions(field string, o *progressorv1.JobOptions) *process.InvalidE
 	} {
 		if err := checkDuration(field+"."+d.name, d.value, d.most); err != nil {
 			return err
+		}
+	}
+	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
+		return invalid(field+".timeout", "%s", durations.Positive)
+	}
+	for _, err := range []error{
+		CheckJobTimes(field+".", o), CheckWorkerGroup(field+".workers", o.GetWorkers()),
+	} {
+		if wrong, ok := errors.AsType[*process.InvalidError](err); ok {
+			return wrong
 		}
 	}
 	if err := checkBackoff(field+".backoff", o.GetBackoff()); err != nil {

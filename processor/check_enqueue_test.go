@@ -3,6 +3,7 @@ package processor_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -12,6 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
+
+func seconds(n int64) *durationpb.Duration { return &durationpb.Duration{Seconds: n} }
 
 // The error of a command that enqueues a job names the field.
 func TestCheckEnqueue(t *testing.T) {
@@ -27,8 +30,16 @@ func TestCheckEnqueue(t *testing.T) {
 		"backoff.steps[1]": {Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{{}, {Seconds: 4e9}}}},
 		"workers.count":    {Workers: &progressorv1.WorkerGroup{Count: 2000}},
 		"~":                nil,
+		// The method Enqueue rejects these, too.
+		"timeout ":              {Timeout: &durationpb.Duration{}},
+		"lease_duration":        {LeaseDuration: &durationpb.Duration{}},
+		"heartbeat_interval":    {LeaseDuration: seconds(10), HeartbeatInterval: seconds(6)},
+		"start_deadline":        {StartDeadline: &durationpb.Duration{}},
+		"start_deadline ":       {StartDeadline: seconds(1), Workers: &progressorv1.WorkerGroup{}},
+		"workers.count ":        {Workers: &progressorv1.WorkerGroup{Count: 2, WorkerIds: []string{"a"}}},
+		"workers.worker_ids[1]": {Workers: &progressorv1.WorkerGroup{WorkerIds: []string{"a", "a"}}},
 	} {
-		id, want := "j", "result.commands[0].options."+field
+		id, want := "j", "result.commands[0].options."+strings.TrimSpace(field)
 		if field == "~" {
 			id, want = "~job/x", "result.commands[0].job_id"
 		}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -322,48 +321,4 @@ func Unreached(r *jobs.Row) string {
 		return "once (" + u.Cause + ")"
 	}
 	return fmt.Sprintf("%d times (%s)", u.Tries, u.Cause)
-}
-
-// CheckStartDeadline rejects a start deadline that is not positive, and one of a job for several
-// workers. field is the prefix of field names in errors.
-func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
-	switch {
-	case o.GetStartDeadline() == nil:
-		return nil
-	case o.GetStartDeadline().AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "start_deadline",
-			Message: durations.Positive}
-	case o.GetWorkers() != nil:
-		return &process.InvalidError{
-			Field: field + "start_deadline",
-			Message: "must not be set together with " + field +
-				"workers: a job for several workers has no start deadline",
-		}
-	}
-	return nil
-}
-
-// CheckLease validates the lease and the heartbeat interval of a job: a worker must be able to beat
-// twice before its lease expires. field is the prefix of field names in errors.
-func CheckLease(field string, o *progressorv1.JobOptions) error {
-	lease, interval := o.GetLeaseDuration(), o.GetHeartbeatInterval()
-	switch {
-	case lease != nil && lease.AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "lease_duration",
-			Message: durations.Positive}
-	case interval != nil && interval.AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "heartbeat_interval",
-			Message: durations.Positive}
-	}
-	most, of := process.MaxLease/2, "the longest lease, "+durations.Exact(process.MaxLease)
-	if lease != nil && lease.AsDuration() < process.MaxLease {
-		most, of = lease.AsDuration()/2, "lease_duration, "+durations.Exact(lease.AsDuration())
-	}
-	if got := interval.AsDuration(); got > most {
-		return &process.InvalidError{
-			Field:   field + "heartbeat_interval",
-			Message: fmt.Sprintf("must be at most half of %s (got %s)", of, durations.Exact(got)),
-		}
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -223,7 +224,7 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case o.GetUnique().GetReplace():
 		return invalid(field+"unique.replace", "must not be set: each fire has its own run")
 	}
-	return cmp.Or(wire.CheckLease(field, o), wire.CheckStartDeadline(field, o))
+	return processor.CheckJobTimes(field, o)
 }
 
 // namespaceOf returns the namespace of a target and the field that names it. The namespace is ""

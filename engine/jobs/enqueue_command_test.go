@@ -114,6 +114,26 @@ func TestEnqueueCommand(t *testing.T) {
 	}
 }
 
+// If a result enqueues an ID twice, the first job is enqueued, and only its end is sent.
+func TestEnqueuedTwice(t *testing.T) {
+	t.Parallel()
+	first := job("", "same", &progressorv1.JobOptions{KeepResult: true})
+	second := job("", "same", nil)
+	second.Name, second.NotifyParentArgs = "other", []byte("second end")
+	n := start(t, storagetest.DSN(t), enqueues(first, second))
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("ns", "parent")}); err != nil {
+		t.Fatal(err)
+	}
+	n.noMessages(t)
+	enginetest.Eventually(t, testTimeout, "the parent has the end", func() bool {
+		return n.Count(t, "SELECT count(*) FROM events WHERE process_id = 'parent'") > 0
+	})
+	n.noMessages(t)
+	if got := n.events(t, "parent"); !slices.Equal(got, []string{`end of ns/same: COMPLETED "ran work"`}) {
+		t.Errorf("the events are %q", got)
+	}
+}
+
 // The parent of a job that several workers run gets its end without their results.
 func TestEnqueuedForSeveralWorkers(t *testing.T) {
 	t.Parallel()

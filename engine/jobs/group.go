@@ -15,31 +15,6 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// checkGroup checks the workers option of a job. It reports whether the job is a group: a job for
-// several workers, or for one worker of a list.
-func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err error) {
-	if g == nil {
-		return false, nil
-	}
-	rules := groupRules(g)
-	if n := len(rules.WorkerIDs); n > 0 && n < int(rules.Count) {
-		return false, &process.InvalidError{
-			Field: field + ".count", Message: fmt.Sprintf("%d is more than the %d worker_ids", rules.Count, n),
-		}
-	}
-	seen := map[string]int{}
-	for n, id := range rules.WorkerIDs {
-		if first, twice := seen[id]; twice {
-			return false, &process.InvalidError{
-				Field:   fmt.Sprintf("%s.worker_ids[%d]", field, n),
-				Message: fmt.Sprintf("%q is also worker_ids[%d]", id, first),
-			}
-		}
-		seen[id] = n
-	}
-	return true, nil
-}
-
 func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 	return jobs.GroupRules{Count: max(g.GetCount(), 1), MaxFailures: g.GetMaxFailures(), WorkerIDs: g.GetWorkerIds()}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
@@ -209,7 +210,7 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
 		return &process.InvalidError{Field: path + "options.timeout", Message: durations.Positive}
 	}
-	return cmp.Or(wire.CheckLease(path+"options.", o), wire.CheckStartDeadline(path+"options.", o))
+	return processor.CheckJobTimes(path+"options.", o)
 }
 
 // checkTakers rejects a job for several workers in a namespace without workers. path is the prefix

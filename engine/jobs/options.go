@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
@@ -43,10 +44,11 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	if s.timeout > maxTimeout {
 		return s, &process.InvalidError{Field: path + "timeout", Message: "must be at most 365 days"}
 	}
-	var err error
-	if s.grouped, err = checkGroup(path+"workers", o.GetWorkers()); err != nil {
+	err := processor.CheckWorkerGroup(path+"workers", o.GetWorkers())
+	if err != nil {
 		return s, err
 	}
+	s.grouped = o.GetWorkers() != nil
 	if s.metadata, err = wire.JSON(o.GetMetadata()); err != nil {
 		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
 	}

@@ -154,4 +154,19 @@ var livenessMutants = []mutant{
 		file: "engine/bulk/run.go", old: "return w.bulks.limits.polls", planted: "return w.bulks.limits.polls << 20",
 		packages: "./engine/bulk", run: "TestRepairThatDoesNotEnd",
 	},
+	{
+		name: "enqueue-command-starts-at-once", breaks: "a result may enqueue an ID twice",
+		file: "wire/messages.go", old: "m.Plain = false", planted: "m.Plain = m.Plain || false",
+		packages: "./engine/jobs", run: "TestEnqueuedTwice",
+	},
+	{
+		name: "enqueue-command-times-unchecked", breaks: "a command that enqueues a job has valid times",
+		file: "processor/check_enqueue.go", old: "CheckJobTimes(field+\".\", o), ", planted: "",
+		packages: "./processor", run: "TestCheckEnqueue",
+	},
+	{
+		name: "enqueue-command-workers-unchecked", breaks: "a command that enqueues a job has enough workers",
+		file: "processor/check_enqueue.go", old: ", CheckWorkerGroup(field+\".workers\", o.GetWorkers())", planted: "",
+		packages: "./processor", run: "TestCheckEnqueue",
+	},
 }

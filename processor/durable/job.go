@@ -35,11 +35,13 @@ func JobOptions(options *progressorv1.JobOptions) JobOption {
 
 // Job enqueues a job with the args as JSON and does not wait for it. The workers or the processor
 // of its namespace run it, in any language. It is enqueued in the transaction that stores this,
-// exactly once. Its ID is made as that of a child. Names of jobs and children must be different.
+// exactly once. The ID of the job has the same form as the ID of a child, such as
+// "A-7/resize~1041". Names of jobs and children must be different.
 //
 // The response of Get is the result of the job. It is the zero value if several workers run the job
-// (options.workers). Other rules are those of Child: the namespace, the ends that are errors, and
-// the cancel if the function returns an error or is cancelled.
+// (options.workers). As for Child, the namespace must exist, and the setting command_namespaces
+// must allow another one. If the job fails or is cancelled, Get returns a *StepError. If the
+// function returns an error or is cancelled, its jobs that still run are cancelled.
 func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)

@@ -1650,9 +1650,10 @@ type Bulk struct {
 	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored, and there is no bulk_id
 	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // only for a dry run: the 20 oldest that match
 	Kind             string                 `protobuf:"bytes,22,opt,name=kind,proto3" json:"kind,omitempty"`                                                   // "" for processes; "job" or "flow" if its IDs are those of jobs or runs
-	Args             []byte                 `protobuf:"bytes,23,opt,name=args,proto3" json:"args,omitempty"`                                                   // of REPAIR
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Args of REPAIR. ListBulks does not set them.
+	Args          []byte `protobuf:"bytes,23,opt,name=args,proto3" json:"args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Bulk) Reset() {
@@ -1913,7 +1914,7 @@ type StartBulkRequest struct {
 	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
 	Kind string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Args of REPAIR, for each processor. They are also in the metadata of the bulk's process.
+	// Args of REPAIR, for each processor.
 	Args          []byte `protobuf:"bytes,9,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1150,14 +1150,17 @@ func (x *CancelCommand) GetReason() string {
 	return ""
 }
 
-// EnqueueCommand enqueues a job with this ID, unless a process with the ID exists.
+// EnqueueCommand enqueues a job with this ID. If a process with the ID exists, nothing changes, and
+// the parent is never notified.
 type EnqueueCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Args      *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
-	Options   *JobOptions            `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"` // must not have unique: the job_id is unique
+	// Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
+	// and the processor of the namespace is not pull, the job fails with the reason no_workers.
+	Options *JobOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	// When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
 	// contains the result of the job if options.keep_result is set and one worker ran the job.
 	NotifyParentArgs []byte `protobuf:"bytes,6,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`

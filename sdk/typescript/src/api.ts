@@ -2183,7 +2183,7 @@ export interface Bulk {
   sampleProcessIds?: string[];
   /** "" for processes; "job" or "flow" if its IDs are those of jobs or runs */
   kind?: string;
-  /** of REPAIR */
+  /** Args of REPAIR. ListBulks does not set them. */
   args?: Payload;
 }
 
@@ -2209,7 +2209,7 @@ export interface StartBulkRequest {
   idempotencyKey?: string;
   /** What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs. */
   kind?: string;
-  /** Args of REPAIR, for each processor. They are also in the metadata of the bulk's process. */
+  /** Args of REPAIR, for each processor. */
   args?: Payload;
 }
 
@@ -3096,13 +3096,19 @@ export interface CancelCommand {
   reason?: string;
 }
 
-/** EnqueueCommand enqueues a job with this ID, unless a process with the ID exists. */
+/**
+ * EnqueueCommand enqueues a job with this ID. If a process with the ID exists, nothing changes, and
+ * the parent is never notified.
+ */
 export interface EnqueueCommand {
   namespace?: string;
   jobId?: string;
   name?: string;
   args?: Json;
-  /** must not have unique: the job_id is unique */
+  /**
+   * Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
+   * and the processor of the namespace is not pull, the job fails with the reason no_workers.
+   */
   options?: JobOptions;
   /**
    * When the job ends in any way, the parent gets one NOTIFY task with these args. Its child

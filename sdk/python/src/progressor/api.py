@@ -1413,7 +1413,7 @@ class Bulk(TypedDict, total=False):
     sample_process_ids: List[str]
     # "" for processes; "job" or "flow" if its IDs are those of jobs or runs
     kind: str
-    # of REPAIR
+    # Args of REPAIR. ListBulks does not set them.
     args: Payload
 
 
@@ -1437,7 +1437,7 @@ class StartBulkRequest(TypedDict, total=False):
     idempotency_key: str
     # What the verb applies to: empty for processes of users, "job" for jobs, "flow" for runs.
     kind: str
-    # Args of REPAIR, for each processor. They are also in the metadata of the bulk's process.
+    # Args of REPAIR, for each processor.
     args: Payload
 
 
@@ -2240,12 +2240,15 @@ class CancelCommand(TypedDict, total=False):
 
 
 class EnqueueCommand(TypedDict, total=False):
-    """EnqueueCommand enqueues a job with this ID, unless a process with the ID exists."""
+    """EnqueueCommand enqueues a job with this ID. If a process with the ID exists, nothing changes, and
+    the parent is never notified.
+    """
     namespace: str
     job_id: str
     name: str
     args: Json
-    # must not have unique: the job_id is unique
+    # Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
+    # and the processor of the namespace is not pull, the job fails with the reason no_workers.
     options: JobOptions
     # When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
     # contains the result of the job if options.keep_result is set and one worker ran the job.

@@ -953,7 +953,7 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   kind: string;
 
   /**
-   * of REPAIR
+   * Args of REPAIR. ListBulks does not set them.
    *
    * @generated from field: bytes args = 23;
    */
@@ -1044,7 +1044,7 @@ export type StartBulkRequest = Message<"progressor.v1.StartBulkRequest"> & {
   kind: string;
 
   /**
-   * Args of REPAIR, for each processor. They are also in the metadata of the bulk's process.
+   * Args of REPAIR, for each processor.
    *
    * @generated from field: bytes args = 9;
    */

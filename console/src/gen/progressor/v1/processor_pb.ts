@@ -566,7 +566,8 @@ export const CancelCommandSchema: GenMessage<CancelCommand> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 12);
 
 /**
- * EnqueueCommand enqueues a job with this ID, unless a process with the ID exists.
+ * EnqueueCommand enqueues a job with this ID. If a process with the ID exists, nothing changes, and
+ * the parent is never notified.
  *
  * @generated from message progressor.v1.EnqueueCommand
  */
@@ -592,7 +593,8 @@ export type EnqueueCommand = Message<"progressor.v1.EnqueueCommand"> & {
   args?: Value | undefined;
 
   /**
-   * must not have unique: the job_id is unique
+   * Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
+   * and the processor of the namespace is not pull, the job fails with the reason no_workers.
    *
    * @generated from field: progressor.v1.JobOptions options = 5;
    */

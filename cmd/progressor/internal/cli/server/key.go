@@ -82,8 +82,8 @@ type createdKey struct {
 }
 
 func (c *keyCreateCmd) Run(a *cli.App) error {
-	if c.Name == "" || len(c.Name) > maxKeyName {
-		return cli.UsageError(fmt.Errorf("--name: must have 1 to %d bytes (got %d)", maxKeyName, len(c.Name)))
+	if err := checkKeyName(c.Name); err != nil {
+		return err
 	}
 	ttl, err := ttlOf(c.Expires)
 	if err != nil {
@@ -109,6 +109,13 @@ func (c *keyCreateCmd) Run(a *cli.App) error {
 		}
 		return printToken(a, c.OutputFlag, id, token)
 	})
+}
+
+func checkKeyName(name string) error {
+	if name == "" || len(name) > maxKeyName {
+		return cli.UsageError(fmt.Errorf("--name: must have 1 to %d bytes (got %d)", maxKeyName, len(name)))
+	}
+	return nil
 }
 
 // ttlOf returns how long a key is valid, from the value of --expires. It returns 0 if the flag is

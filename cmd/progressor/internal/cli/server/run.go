@@ -45,6 +45,7 @@ type Commands struct {
 	Serve   serveCmd        `cmd:"" group:"engine" help:"Run an engine on your PostgreSQL."`
 	Migrate migrateCmd      `cmd:"" group:"engine" help:"Migrate the schema of the database."`
 	Doctor  doctorCmd       `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
+	Auth    authCmd         `cmd:"" group:"access" help:"Set up authentication."`
 	Key     keyCmd          `cmd:"" group:"access" help:"Manage the keys with which clients authenticate."`
 	Grant   grantCmd        `cmd:"" group:"access" help:"Manage what clients may do."`
 	Logins  consoleLoginCmd `cmd:"" name:"console-login" group:"access" help:"Manage the logins of users to the web console."`

@@ -327,8 +327,8 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,
 			count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
 		e.Unblock = fmt.Sprintf(
-			"The end of a task of the namespace (progressor list %s shows its processes), a larger max_running, or "+
-				"another node.", word(s.Process.Namespace))
+			"The end of a task of the namespace (progressor list %s --internal shows its processes), a larger "+
+				"max_running, or another node.", word(s.Process.Namespace))
 	default:
 		e.Detail = fmt.Sprintf(
 			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,

@@ -18,6 +18,10 @@ func TestAuthInit(t *testing.T) {
 	dsn, dir := storagetest.DSN(t), t.TempDir()
 	masterKey, token := filepath.Join(dir, "master-key"), filepath.Join(dir, "token")
 	program := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+	none := filepath.Join(dir, "none")
+	if r := program.Run(t, "auth", "init", "--dir", none); !strings.Contains(r.Stderr, "no such file or directory") {
+		t.Errorf("without the directory: %+v", r)
+	}
 	out := program.OK(t, "auth", "init", "--dir", dir)
 	if !strings.Contains(out, "wrote  "+masterKey) || !strings.Contains(out, "wrote  "+token) {
 		t.Errorf("the output is\n%s", out)
@@ -51,8 +55,8 @@ func TestAuthInit(t *testing.T) {
 	}
 	for _, tt := range []struct{ args, contains string }{
 		{"auth init --dir " + dir, "has the name operator already: use its token, or run progressor key create"},
-		{"auth init --name other --dir " + dir, token + ": file exists"},
-		{"auth init --name other --dir " + filepath.Join(dir, "none"), "no such file or directory"},
+		{"auth init --name other --dir " + dir, token + ": the file exists: use its token, or remove it"},
+		{"auth init --name other --dir " + t.TempDir(), "the database has secrets of another master key"},
 		{"auth init --name= --dir " + dir, "--name: must have 1 to 256 bytes (got 0)"},
 	} {
 		r := program.Run(t, strings.Fields(tt.args)...)

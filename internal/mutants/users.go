@@ -20,7 +20,7 @@ var userMutants = []mutant{
 	{
 		name: "filters-for-internal", breaks: "a filter with the ~ of internal processes lists them",
 		file: "cmd/progressor/internal/cli/process/inspect.go",
-		old:  "kind\\b|~`)", planted: "kind\\b`)",
+		old:  "fingerprint)\\b|~`)", planted: "fingerprint)\\b`)",
 		packages: "./cmd/progressor/internal/cli/process", run: "TestList",
 	},
 	{

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// askOrder has the order in which a run of the function began its operations. In a journal that was
-// not repaired by step, entries have this order: they need none.
+// askOrder has the order in which a run of the function began its operations. It is nil if the
+// function was not repaired by step, because the entries of the journal then have this order.
 type askOrder map[entryKey]int
 
 // of returns the place of an operation. The operations that the function has not begun are last.

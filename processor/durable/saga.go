@@ -69,7 +69,8 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	return t.done(nil)
 }
 
-// pendingUndos returns the completed steps that must be undone, newest first. The function has run.
+// pendingUndos returns the completed steps that must be undone, newest first. The function must
+// have run before.
 func (r *run) pendingUndos() []string {
 	var names []string
 	for _, e := range slices.Backward(r.journal.entries) {

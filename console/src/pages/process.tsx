@@ -15,6 +15,7 @@ import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
 import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, EngineText, Took, useNow, When } from "../ui";
 import { actionNeeds, ActionDialog, offered, repairs, type Action } from "./actions";
+import { Journal, journalOf } from "./journal";
 
 const page = 100;
 const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
@@ -255,7 +256,7 @@ function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: str
   );
 }
 
-function History({ events, more, before }: { events: Event[]; more: boolean; before: string }) {
+function History({ events, next, before }: { events: Event[]; next: string; before: string }) {
   if (events.length === 0) return <Empty title="No events yet">Events appear here when the processor returns them with a result.</Empty>;
   return (
     <>
@@ -273,7 +274,7 @@ function History({ events, more, before }: { events: Event[]; more: boolean; bef
           </li>
         ))}
       </ol>
-      <Pager name="before" after={before} next={more ? String(events.at(-1)?.eventId ?? "") : ""} />
+      <Pager name="before" after={before} next={next} />
     </>
   );
 }
@@ -335,7 +336,6 @@ export function ProcessPage({ ns }: { ns: string }) {
 
 function One({ ns, id }: { ns: string; id: string }) {
   const asked = useParam("tab");
-  const tab = ["tasks", "history", "state", "relations", "audit"].includes(asked) ? asked : "timeline";
   const after = useParam("tasks");
   const before = useParam("before");
   const [action, setAction] = useState<Action>();
@@ -349,11 +349,15 @@ function One({ ns, id }: { ns: string; id: string }) {
   const p = read.data?.process;
   const tasks = useMemo(() => traced.data?.tasks ?? [], [traced.data]);
   const types = useMemo(() => new Map(tasks.map((t) => [String(t.taskId), taskTypeName(t.type)])), [tasks]);
+  const journal = useMemo(() => (p ? journalOf(p) : undefined), [p]);
+  const tab = ["tasks", "history", "state", "relations", "audit"].includes(asked) || (asked === "journal" && journal) ? asked : "timeline";
   const may = useMay();
   const actions = p ? offered(p).filter((o) => may(actionNeeds[o.action])) : [];
   useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
   if (!p) return read.error ? <Missing error={read.error} what="process" id={id} ns={ns} to={href("processes", { ns })} list="Show processes" /> : <Loading />;
   const home = homeOf(ns, p.processId, p.kind);
+  const oldest = p.history.at(-1)?.eventId ?? 0n;
+  const olderEvents = p.history.length === page && oldest > p.firstEventId ? String(oldest) : "";
   const failed = tasks.filter((t) => t.status === TaskStatus.ERROR).length;
   return (
     <>
@@ -398,6 +402,7 @@ function One({ ns, id }: { ns: string; id: string }) {
           ["timeline", "Timeline"],
           ["tasks", <>Tasks{failed > 0 && <span className="badge bad">{failed}</span>}</>],
           ["history", <>History <span className="badge">{count(p.lastEventId - p.firstEventId + 1n)}</span></>],
+          ...(journal ? [["journal", "Journal"] as [string, string]] : []),
           ["state", "State"],
           ["relations", "Relations"],
           ["audit", "Audit"],
@@ -417,7 +422,13 @@ function One({ ns, id }: { ns: string; id: string }) {
       )}
       {tab === "history" && (
         <Card>
-          <History events={p.history} more={p.history.length === page && (p.history.at(-1)?.eventId ?? 0n) > p.firstEventId} before={before} />
+          <History events={p.history} next={olderEvents} before={before} />
+        </Card>
+      )}
+      {tab === "journal" && journal && (
+        <Card>
+          <Journal p={p} entries={journal} older={before !== ""} />
+          <Pager name="before" after={before} next={olderEvents} />
         </Card>
       )}
       {tab === "state" && (

@@ -48,7 +48,7 @@ const fieldsOf = (rows: Process[], attributes: Attributes): FieldHelp[] => [
 const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^(ERROR|SUSPENDED|COMPLETED|CANCELLED)$/.test(splitFilter(filter, "status").value);
 
 /** What a filter must contain so that internal processes are shown although the switch is off: it asks for them. */
-const asksInternal = (filter: string) => /\bkind\b|~/.test(filter);
+const asksInternal = (filter: string) => /\b(kind|fingerprint)\b|~/.test(filter);
 
 function Counts({ ns, filter, usersOnly }: { ns: string; filter: string; usersOnly: boolean }) {
   const { data } = useRead(["counts", ns, usersOnly], (o) => insight.countProcesses({ namespace: ns, usersOnly }, o));

@@ -33,11 +33,17 @@ type Permission struct {
 const maxTurns = 20
 
 // newAgent returns a function that lets a model use tools until it has an answer. Each answer of
-// the model and each use of a tool is a step: a crash repeats neither those that were paid for, nor
-// those that had an effect. The tool "refund" waits until a person permits it.
+// the model and each use of a tool is a step: a crash repeats at most the step that was running.
+// The tool "refund" waits until a person permits it.
 func newAgent(think model, use send) processor.Processor {
 	return durable.Func("agent", func(ctx durable.Ctx, in Question) (string, error) {
-		permissions := durable.Calls[Permission, struct{}](ctx, "permit")
+		asks := false // the model has asked for a refund, and no person has answered yet
+		permissions := durable.Calls(ctx, "permit", durable.Accept(func(p Permission) (Permission, error) {
+			if !asks {
+				return p, processor.Reject("not_asked", "the agent does not wait for a permission")
+			}
+			return p, nil
+		}))
 		conversation := []Message{{Role: "user", Text: in.Text}}
 		for range maxTurns {
 			next, err := durable.Step(ctx, "think", func(c context.Context) (Message, error) {
@@ -52,7 +58,10 @@ func newAgent(think model, use send) processor.Processor {
 				return next.Text, nil
 			}
 			result := Message{Role: "tool", Text: "a person has refused this"}
-			if next.Tool != "refund" || permissions.Next().Allow {
+			asks = next.Tool == "refund"
+			allowed := !asks || permissions.Next().Allow
+			asks = false
+			if allowed {
 				result.Text, err = durable.Step(ctx, "use", func(c context.Context) (string, error) {
 					return use(c, next.Tool+" "+next.Text)
 				}, durable.Retry(5, time.Second))

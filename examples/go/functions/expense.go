@@ -42,7 +42,7 @@ func newExpense(do send) processor.Processor {
 			return "thank you", nil
 		}))
 		for approver = range slices.Values(in.Approvers) {
-			durable.SetMetadata(ctx, map[string]any{"waiting_for": approver})
+			waitFor(ctx, approver)
 			if err := tell(ctx, do, "ask", approver); err != nil {
 				return Outcome{}, err
 			}
@@ -53,14 +53,19 @@ func newExpense(do send) processor.Processor {
 			late.Stop()
 			decision := decisions.Next()
 			approver = ""
-			durable.SetMetadata(ctx, map[string]any{"waiting_for": nil})
+			waitFor(ctx, nil)
 			if !decision.Approve {
 				return Outcome{By: decision.By}, tell(ctx, do, "refuse", in.Employee)
 			}
 			return Outcome{Paid: true, By: decision.By}, tell(ctx, do, "pay", in.Employee)
 		}
+		waitFor(ctx, nil)
 		return Outcome{}, processor.Reject("no_decision", "nobody decided in time")
 	})
+}
+
+func waitFor(ctx durable.Ctx, approver any) {
+	durable.SetMetadata(ctx, map[string]any{"waiting_for": approver})
 }
 
 // tell sends a message in a step.

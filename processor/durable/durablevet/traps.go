@@ -127,22 +127,48 @@ func (s *scan) isUnsorted(e ast.Expr) bool {
 // derived returns the key of a loop, and the variables in its body that are defined with it.
 func (s *scan) derived(loop *ast.RangeStmt) map[types.Object]bool {
 	keys := map[types.Object]bool{}
-	if name, ok := loop.Key.(*ast.Ident); ok {
+	key := loop.Key
+	if _, ok := s.info.TypeOf(loop.X).Underlying().(*types.Slice); ok {
+		key = loop.Value
+	}
+	if name, ok := key.(*ast.Ident); ok && !s.areValues(loop.X) {
 		keys[s.info.ObjectOf(name)] = true
 	}
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
-		define, ok := n.(*ast.AssignStmt)
-		if !ok || define.Tok != token.DEFINE || len(define.Lhs) != len(define.Rhs) {
-			return true
+		var left, right []ast.Expr
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				left, right = n.Lhs, n.Rhs
+			}
+		case *ast.ValueSpec:
+			right = n.Values
+			for _, name := range n.Names {
+				left = append(left, name)
+			}
 		}
-		for i, left := range define.Lhs {
-			if name, ok := left.(*ast.Ident); ok && s.mentions(define.Rhs[i], keys) {
+		for i, one := range left {
+			name, ok := one.(*ast.Ident)
+			if ok && len(right) > 0 && s.mentions(right[min(i, len(right)-1)], keys) {
 				keys[s.info.ObjectOf(name)] = true
 			}
 		}
 		return true
 	})
 	return keys
+}
+
+// areValues reports whether an expression lists the values of a map, which may repeat.
+func (s *scan) areValues(e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	callee := typeutil.Callee(s.info, call)
+	if isObject(callee, "slices", "Collect") && len(call.Args) == 1 {
+		return s.areValues(call.Args[0])
+	}
+	return isObject(callee, "maps", "Values") || isObject(callee, "golang.org/x/exp/maps", "Values")
 }
 
 // mentions reports whether an expression uses one of the variables.

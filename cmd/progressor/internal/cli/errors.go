@@ -200,6 +200,9 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		if strings.HasPrefix(d.GetProcessId(), process.BulkPrefix) {
 			return "progressor bulk list " + output.ShellWord(d.GetNamespace())
 		}
+		if strings.HasPrefix(d.GetProcessId(), "~") {
+			return "progressor list " + output.ShellWord(d.GetNamespace()) + " --internal"
+		}
 		return "progressor list " + output.ShellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
 		return "progressor trace " + args

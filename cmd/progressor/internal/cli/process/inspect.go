@@ -181,9 +181,9 @@ func (c *listCmd) Run(a *cli.App) error {
 		})
 }
 
-// asksInternal matches filters that ask for internal processes: those that compare kind or contain
-// the ~ of their IDs. The console has the same rule.
-var asksInternal = regexp.MustCompile(`\bkind\b|~`)
+// asksInternal matches filters that ask for internal processes: those that compare kind, contain
+// the ~ of their IDs, or are those of a group of errors. The console has the same rule.
+var asksInternal = regexp.MustCompile(`\b(kind|fingerprint)\b|~`)
 
 type traceCmd struct {
 	cli.ProcessArgs

@@ -155,7 +155,7 @@ func TestList(t *testing.T) {
 		t.Errorf("request = %v", got)
 	}
 	for _, internal := range [][]string{
-		{"--internal"}, {"--filter", "kind = cron"}, {`process_id = "~cron/*"`},
+		{"--internal"}, {"--filter", "kind = cron"}, {`fingerprint = "a"`}, {`process_id = "~cron/*"`},
 		{"--status=error", "process_id = '~flow/a'"},
 	} {
 		p.OK(t, append([]string{"list", "demo"}, internal...)...)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
@@ -68,7 +69,10 @@ func (c *authInitCmd) Run(a *cli.App) error {
 			return fmt.Errorf("the key %s has the name %s already: use its token, or run progressor key create",
 				same[0].KeyID, c.Name)
 		}
-		kept, err := ensureMasterKey(made.MasterKeyFile)
+		if _, err := os.Lstat(made.TokenFile); err == nil {
+			return fmt.Errorf("%s: the file exists: use its token, or remove it", made.TokenFile)
+		}
+		kept, err := c.ensureMasterKey(ctx, conn, made.MasterKeyFile)
 		if err != nil {
 			return err
 		}
@@ -80,8 +84,12 @@ func (c *authInitCmd) Run(a *cli.App) error {
 		err = access.CreateKey(ctx, storage.NewKey{KeyID: id, Name: c.Name, Hash: hash[:], Grants: []storage.GrantKey{
 			{Principal: auth.KeyPrincipal(id), Role: "root", Namespaces: auth.Everywhere},
 		}}, process.Actor{})
-		if err != nil {
+		if _, stored := errors.AsType[*pgconn.PgError](err); stored {
 			return errors.Join(err, os.Remove(made.TokenFile))
+		}
+		if err != nil {
+			return fmt.Errorf("%w: it is unknown whether the key was stored: try the token in %s, or remove the file "+
+				"and run progressor key revoke %s", err, made.TokenFile, id)
 		}
 		made.KeyID = id
 		return c.print(a, made, kept)
@@ -109,7 +117,16 @@ Commands read the token from a variable:
 }
 
 // ensureMasterKey creates a file with a master key, or checks the file that exists.
-func ensureMasterKey(path string) (kept bool, err error) {
+func (c *authInitCmd) ensureMasterKey(ctx context.Context, conn *pgx.Conn, path string) (kept bool, err error) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		stored, err := storage.SecretsOf(conn).List(ctx)
+		if err != nil {
+			return false, err
+		}
+		if len(stored) > 0 {
+			return false, fmt.Errorf("the database has secrets of another master key: copy its file to %s first", path)
+		}
+	}
 	secret := make([]byte, storage.SealKeyBytes)
 	rand.Read(secret)
 	err = writeNew(path, base64.StdEncoding.EncodeToString(secret))

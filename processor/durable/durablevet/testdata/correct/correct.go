@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,6 +106,12 @@ func (s *shop) loops(ctx durable.Ctx, in order) error {
 		if err := durable.Run(ctx, "a", func(context.Context) error { return nil }); err != nil {
 			return fmt.Errorf("item %s: %w", item, err)
 		}
+	}
+	for _, item := range slices.Collect(maps.Keys(in.Prices)) {
+		var name = "d-" + item
+		other, _, _ := strings.Cut("e-"+item, "/")
+		_ = durable.Run(ctx, name, func(context.Context) error { return nil })
+		_ = durable.Run(ctx, other, func(context.Context) error { return nil })
 	}
 	for item := range in.Prices { // the journal finds each step by its name, in any order
 		_ = durable.Run(ctx, "b-"+item, func(context.Context) error { return nil })

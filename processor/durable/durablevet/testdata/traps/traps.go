@@ -5,6 +5,7 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -134,6 +135,9 @@ func unsorted(ctx durable.Ctx, in order) error {
 		if err := durable.Run(ctx, "a", func(context.Context) error { println(item); return nil }); err != nil {
 			return err
 		}
+	}
+	for price := range maps.Values(in.Prices) { // want `durable.Run is called in the order of a map`
+		_ = durable.Run(ctx, fmt.Sprint("c-", price), func(context.Context) error { return nil })
 	}
 	for _, item := range slices.Collect(maps.Keys(in.Prices)) { // want `charge is called in the order of a map`
 		charge(ctx, item)

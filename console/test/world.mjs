@@ -75,8 +75,10 @@ export async function openPage(browser, options = {}) {
   return Object.assign(page, { wrong });
 }
 
-/** Returns the findings of axe-core, of any impact. The debugger evaluates it, so the policy of the page does not apply, as for an extension. */
+/** Returns the findings of axe-core, of any impact, when the page has loaded. The debugger evaluates it, so the policy of the page does not apply,
+ * as for an extension. */
 export async function axe(page) {
+  await page.locator("h1").first().waitFor({ state: "attached" });
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);

@@ -180,13 +180,13 @@ type postponed struct {
 }
 
 // due returns the postponed processes that the next page handles: those for which the verb has not
-// failed, or all others after a pause. later are the rest, and going those whose repair has not
-// ended.
-func (p *progress) due() (due, later, going []postponed) {
+// failed, or all others after a pause. later are the rest, and unfinished those whose repair has
+// not ended.
+func (p *progress) due() (due, later, unfinished []postponed) {
 	for _, a := range p.Again {
 		switch {
 		case a.Task != 0:
-			going = append(going, a)
+			unfinished = append(unfinished, a)
 		case a.Tries == 0:
 			due = append(due, a)
 		default:
@@ -194,9 +194,9 @@ func (p *progress) due() (due, later, going []postponed) {
 		}
 	}
 	if len(due) == 0 {
-		return later, nil, going
+		return later, nil, unfinished
 	}
-	return due, later, going
+	return due, later, unfinished
 }
 
 // progressOf decodes the progress of a bulk with unmarshal. Readers that only show it use

@@ -28,7 +28,7 @@ type limits struct {
 	concurrent int           // processes at the same time
 	pause      time.Duration // before a retry
 	tries      int           // per process
-	going      int           // repairs that have not ended; at most a page more
+	unfinished int           // repairs that have not ended; at most a page more
 	polls      int           // per repair, at least a pause apart
 	events     int64         // recorded failures; limited so that a request for all events succeeds
 	expectTime time.Duration // time limit of the count in Start
@@ -37,7 +37,7 @@ type limits struct {
 
 // Sixteen concurrent operations share commits, and are a small part of a flush.
 var defaultLimits = limits{
-	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, going: 500,
+	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, unfinished: 500,
 	polls: 600, events: 5_000, expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
@@ -115,14 +115,14 @@ func (w *work) page() error {
 // run applies the verb to the processes that were found before, then to the next ones. finished
 // reports that none are left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
-	due, later, going := w.progress.due()
-	room := min(w.size()-len(due)-len(later), w.bulks.limits.going-len(going))
+	due, later, unfinished := w.progress.due()
+	room := min(w.size()-len(due)-len(later), w.bulks.limits.unfinished-len(unfinished))
 	w.progress.Again = later
 	if w.Now.Sub(w.progress.Polled) < w.bulks.limits.pause {
-		w.progress.Again = append(w.progress.Again, going...)
-	} else if len(going) > 0 {
+		w.progress.Again = append(w.progress.Again, unfinished...)
+	} else if len(unfinished) > 0 {
 		w.progress.Polled = w.Now
-		w.again(going, func(a postponed) error { return w.poll(ctx, a) })
+		w.again(unfinished, func(a postponed) error { return w.poll(ctx, a) })
 	}
 	w.again(due, func(a postponed) error { return w.retry(ctx, a) })
 	for full := room <= 0; ; {
@@ -356,8 +356,8 @@ func (w *work) wait() time.Duration {
 		return 0
 	}
 	wait := time.Duration(float64(w.acted)/w.command.Rate*float64(time.Second)) - time.Since(w.began)
-	due, _, going := w.progress.due()
-	if len(due) > 0 && due[0].Tries > 0 || len(due) == 0 && len(going) > 0 && !w.more {
+	due, _, unfinished := w.progress.due()
+	if len(due) > 0 && due[0].Tries > 0 || len(due) == 0 && len(unfinished) > 0 && !w.more {
 		wait = max(wait, w.bulks.limits.pause)
 	}
 	return max(wait, 0)

@@ -146,7 +146,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "bulk-pauses-for-repairs", breaks: "a bulk does not pause for slow repairs while others wait",
-		file: "engine/bulk/run.go", old: "len(going) > 0 && !w.more", planted: "len(going) > 0",
+		file: "engine/bulk/run.go", old: "len(unfinished) > 0 && !w.more", planted: "len(unfinished) > 0",
 		packages: "./engine/bulk", run: "TestNoPauseForSlowRepairs",
 	},
 	{

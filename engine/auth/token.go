@@ -71,18 +71,28 @@ func RootKey(path string) (string, error) {
 		return "", fmt.Errorf("create the directory of the root key: %w", err)
 	}
 	token := tokenOf(rootID)
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := WriteKeyFile(path, token)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return readRootKey(path)
 	case err != nil:
 		return "", fmt.Errorf("create the root key: %w", err)
 	}
-	_, err = file.WriteString(token + "\n")
-	if err = errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("write the root key: %w", err)
-	}
 	return token, nil
+}
+
+// WriteKeyFile writes a key to a new file that only its owner can read. It returns fs.ErrExist if
+// there is a file.
+func WriteKeyFile(path, key string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(key + "\n")
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 func readRootKey(path string) (string, error) {

@@ -83,22 +83,27 @@ type chain struct {
 // newChain serves a processor until the test ends.
 func newChain(t testing.TB) *chain {
 	t.Helper()
+	c := &chain{asked: map[string]int{}}
+	c.url = serve(t, processor.Func(c.process))
+	t.Cleanup(c.openAll)
+	return c
+}
+
+// serve serves a processor until the test ends, and returns its URL.
+func serve(t testing.TB, p processor.Processor) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &chain{url: "http://" + listener.Addr().String(), asked: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() {
-		served <- processor.ServeOn(ctx, listener, processor.Func(c.process), processor.WithStopTimeout(time.Second))
-	}()
+	go func() { served <- processor.ServeOn(ctx, listener, p, processor.WithStopTimeout(time.Second)) }()
 	t.Cleanup(func() {
-		c.openAll()
 		cancel()
 		<-served // attempts of dead engines may be cut off
 	})
-	return c
+	return "http://" + listener.Addr().String()
 }
 
 // gate holds attempts, by operation and number.

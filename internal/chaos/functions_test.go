@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -73,7 +72,7 @@ func startTrips(f *fleet, n *node, jobs *jobWatch) *tripWatch {
 	w.t, w.fleet, w.jobs = f.t, f, jobs
 	function := functions.Func("trip", w.travel)
 	w.put(n, pushedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
-		Connect: &progressorv1.ConnectProcessor{Url: serveTrips(f.t, function)},
+		Connect: &progressorv1.ConnectProcessor{Url: serve(f.t, function)},
 	}})
 	w.put(n, pulledTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
 		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
@@ -94,23 +93,6 @@ func startTrips(f *fleet, n *node, jobs *jobWatch) *tripWatch {
 		w.starts.Go(func() { w.start(starting, ns) })
 	}
 	return w
-}
-
-// serveTrips serves a processor until the test ends, and returns its URL.
-func serveTrips(t testing.TB, p processor.Processor) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() { served <- processor.ServeOn(ctx, listener, p, processor.WithStopTimeout(time.Second)) }()
-	t.Cleanup(func() {
-		cancel()
-		<-served // attempts of dead engines may be cut off
-	})
-	return "http://" + listener.Addr().String()
 }
 
 func (w *tripWatch) put(n *node, name string, p *progressorv1.ProcessorConfig) {

@@ -72,12 +72,12 @@ func (c *authInitCmd) Run(a *cli.App) error {
 		if _, err := os.Lstat(made.TokenFile); err == nil {
 			return fmt.Errorf("%s: the file exists: use its token, or remove it", made.TokenFile)
 		}
-		kept, err := c.ensureMasterKey(ctx, conn, made.MasterKeyFile)
+		kept, err := ensureMasterKey(ctx, conn, made.MasterKeyFile)
 		if err != nil {
 			return err
 		}
 		id, token := auth.NewToken()
-		if err := writeNew(made.TokenFile, token); err != nil {
+		if err := auth.WriteKeyFile(made.TokenFile, token); err != nil {
 			return err
 		}
 		hash := auth.Hash(token)
@@ -117,7 +117,7 @@ Commands read the token from a variable:
 }
 
 // ensureMasterKey creates a file with a master key, or checks the file that exists.
-func (c *authInitCmd) ensureMasterKey(ctx context.Context, conn *pgx.Conn, path string) (kept bool, err error) {
+func ensureMasterKey(ctx context.Context, conn *pgx.Conn, path string) (kept bool, err error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		stored, err := storage.SecretsOf(conn).List(ctx)
 		if err != nil {
@@ -129,24 +129,10 @@ func (c *authInitCmd) ensureMasterKey(ctx context.Context, conn *pgx.Conn, path 
 	}
 	secret := make([]byte, storage.SealKeyBytes)
 	rand.Read(secret)
-	err = writeNew(path, base64.StdEncoding.EncodeToString(secret))
+	err = auth.WriteKeyFile(path, base64.StdEncoding.EncodeToString(secret))
 	if errors.Is(err, fs.ErrExist) {
 		_, err = secrets.ReadMasterKeys(path)
 		return true, err
 	}
 	return false, err
-}
-
-// writeNew writes a line to a new file that only its owner can read.
-func writeNew(path, line string) (err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(line + "\n")
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err != nil {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
 }

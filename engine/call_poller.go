@@ -15,11 +15,18 @@ type callPoller struct {
 	engine *Engine
 	woken  chan struct{}
 	bound  scanBound
-	names  []string // namespaces with waiting tasks in the last scan; used only by Run
+
+	// The following fields are used only by Run.
+	names   []string             // namespaces with waiting tasks in the last scan
+	skipped map[string]time.Time // namespaces of which scans claim nothing, because they skip it, since when
+	turn    int
+	locked  string // namespace for whose first process the next scan waits, or empty
 }
 
 func newCallPoller(e *Engine) *callPoller {
-	return &callPoller{engine: e, woken: make(chan struct{}, 1), bound: scanBound{rows: maxScanRows}}
+	return &callPoller{
+		engine: e, woken: make(chan struct{}, 1), bound: scanBound{rows: maxScanRows}, skipped: map[string]time.Time{},
+	}
 }
 
 // wake makes Run scan. On a node for requests only, it wakes the other nodes.
@@ -41,6 +48,14 @@ func signal(c chan struct{}) {
 // minCallGap is the minimum time before a scan that skipped a task is repeated. The gap grows while
 // scans skip tasks.
 const minCallGap = time.Millisecond
+
+// After scans have skipped all tasks of a namespace for skipPatience, a scan waits for a lock. It
+// waits longer if they have skipped them for longer, but at most maxLockWait, because it delays the
+// tasks of other namespaces.
+const (
+	skipPatience = 20 * time.Millisecond
+	maxLockWait  = 100 * time.Millisecond
+)
 
 // Run polls until ctx ends.
 func (p *callPoller) Run(ctx context.Context) error {
@@ -75,7 +90,7 @@ func (p *callPoller) Run(ctx context.Context) error {
 		if claimed || began.IsZero() {
 			began = time.Now()
 		}
-		if (asked || claimed) && p.passedOver(ctx) {
+		if (asked || claimed) && p.hasSkipped(ctx) {
 			sleep.Reset(min(minCallGap+time.Since(began)/8, rest))
 			continue
 		}
@@ -84,9 +99,10 @@ func (p *callPoller) Run(ctx context.Context) error {
 	}
 }
 
-// passedOver reports whether a scan has skipped tasks although slots are free, because a flush held
-// the lock of their process. This is common for a process with many requests.
-func (p *callPoller) passedOver(ctx context.Context) bool {
+// hasSkipped reports whether a scan has skipped tasks although slots are free, because a flush held
+// the lock of their process. This is common for a process with many requests. A scan may never meet
+// it unlocked, so the next scan waits for the lock of a process that was skipped for long.
+func (p *callPoller) hasSkipped(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit
 	for _, name := range p.names {
@@ -94,11 +110,27 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 			limits = append(limits, storage.ClaimLimit{Namespace: name, Pauses: e.hasPausedNames(name)})
 		}
 	}
-	if len(limits) == 0 || !e.isConnected() || ctx.Err() != nil {
-		return false
+	var names []string
+	if len(limits) > 0 && e.isConnected() && ctx.Err() == nil {
+		names, _ = e.store.ListSkippedCalls(ctx, limits)
 	}
-	left, err := e.store.HasWaitingCalls(ctx, limits)
-	return err == nil && left
+	since := map[string]time.Time{}
+	var long []string
+	for _, name := range names {
+		began, ok := p.skipped[name]
+		if !ok {
+			began = time.Now()
+		}
+		since[name] = began
+		if time.Since(began) >= skipPatience {
+			long = append(long, name)
+		}
+	}
+	if p.skipped = since; len(long) > 0 {
+		p.turn++
+		p.locked = long[p.turn%len(long)]
+	}
+	return len(names) > 0
 }
 
 // runOnce claims once for all namespaces with waiting tasks. more reports whether further tasks
@@ -120,7 +152,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	if len(limits.limits) == 0 {
 		return 0, false, nil
 	}
-	claims, err := e.store.SearchCalls(limit, limits.limits)
+	claims, err := p.search(limit, limits.limits)
 	p.bound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, "calls", err)
@@ -137,6 +169,21 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		}
 	}
 	return len(claims), more, err
+}
+
+// search claims tasks. If it is the turn of a namespace, it first waits for its first process.
+func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
+	first := slices.IndexFunc(limits, func(l storage.ClaimLimit) bool { return l.Namespace == p.locked })
+	if p.locked = ""; first < 0 {
+		claims, err = p.engine.store.SearchCalls(ctx, limits)
+	} else {
+		wait := min(time.Since(p.skipped[limits[first].Namespace])/8, maxLockWait)
+		claims, err = p.engine.store.SearchLockedCalls(ctx, limits, first, wait)
+	}
+	for n := range claims {
+		delete(p.skipped, claims[n].Namespace)
+	}
+	return claims, err
 }
 
 // findWaiting finds the namespaces with tasks that wait for a slot.

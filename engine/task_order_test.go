@@ -250,3 +250,44 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// A task runs although other sessions lock its process without a pause: a scan waits for the lock.
+func TestScanWaitsForLock(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	j := newJournal()
+	n := start(t, dsn, j.recording(by{callTask: g.heldBefore(words)}),
+		func(c *engine.Config) { c.ScanInterval = 30 * time.Second })
+	n.started(t, "busy")
+	n.started(t, "locked")
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	n.calling("busy", "hold")
+	receive(t, "it has the slot", g.entered)
+	n.calling("locked", "x")
+	rows := look(t, dsn)
+	eventually(t, "a call waits for the slot", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 2 { // one of them waits while the other has the lock
+		group.Go(func() {
+			for ctx.Err() == nil {
+				_, err := rows.Exec(t.Context(), `WITH locked AS MATERIALIZED (
+					SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE) SELECT pg_sleep(0.05) FROM locked`)
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	eventually(t, "a session waits for the lock of the other", func() bool {
+		return rows.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'") > 0
+	})
+	g.release()
+	eventually(t, "the call runs", func() bool { return len(j.of("locked", callTask)) > 0 })
+	cancel()
+	group.Wait()
+}

@@ -130,24 +130,43 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.kind_keys_now, 0)::bigint AS kind_keys_now
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- HasWaitingCalls reports whether a task that SearchCalls would take still waits for a slot,
--- because it was skipped while its process was locked.
--- name: HasWaitingCalls :one
-SELECT EXISTS (
-  SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@pauses::bool[]))
-                AS target(namespace, pauses)
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM schedule s
-       JOIN processes p
-         ON p.namespace = ANY (ARRAY[s.namespace])
-        AND p.process_id = s.process_id
-      WHERE s.namespace COLLATE "POSIX" = target.namespace
-        AND s.waits_for = 'place'
-        AND s.taker IS NULL
-        AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
-        AND (NOT target.pauses
-             OR s.job_name IS NULL
-             OR (s.namespace, s.job_name) NOT IN (
-               SELECT x.namespace, x.name FROM job_pauses x))
-        AND p.status = required_status(s.task_type)
-      ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left;
+-- ListSkippedCalls returns the namespaces in which a task that SearchCalls would take still waits
+-- for a slot, because it was skipped while its process was locked.
+-- name: ListSkippedCalls :many
+SELECT target.namespace::text AS namespace
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@pauses::bool[]))
+       AS target(namespace, pauses)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM schedule s
+     JOIN processes p
+       ON p.namespace = ANY (ARRAY[s.namespace])
+      AND p.process_id = s.process_id
+    WHERE s.namespace COLLATE "POSIX" = target.namespace
+      AND s.waits_for = 'place'
+      AND s.taker IS NULL
+      AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+      AND (NOT target.pauses
+           OR s.job_name IS NULL
+           OR (s.namespace, s.job_name) NOT IN (
+             SELECT x.namespace, x.name FROM job_pauses x))
+      AND p.status = required_status(s.task_type)
+    ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting;
+
+-- LockFirstCall locks the process of the task that SearchCalls would take first in a namespace. It
+-- waits for other sessions, at most lock_timeout.
+-- name: LockFirstCall :exec
+SELECT 1 FROM schedule s
+  JOIN processes p
+    ON p.namespace = ANY (ARRAY[s.namespace])
+   AND p.process_id = s.process_id
+ WHERE s.namespace COLLATE "POSIX" = @namespace::text
+   AND s.waits_for = 'place'
+   AND s.taker IS NULL
+   AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+   AND (NOT @pauses::bool
+        OR s.job_name IS NULL
+        OR (s.namespace, s.job_name) NOT IN (
+          SELECT x.namespace, x.name FROM job_pauses x))
+   AND p.status = required_status(s.task_type)
+ ORDER BY s.priority, s.round, s.task_id LIMIT 1
+   FOR NO KEY UPDATE OF p;

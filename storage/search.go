@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -23,7 +24,13 @@ type ClaimLimit struct {
 func (l *ClaimLimit) tasks() int32 { return int32(min(l.Max, maxFlushItems)) }
 
 // SearchCalls claims tasks that wait for a slot, up to the limit of each namespace and at most 256.
+// It skips processes that other transactions have locked.
 func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, error) {
+	rows, err := s.q.SearchCalls(ctx, s.hot, s.searchCallsParams(limits))
+	return rows, mapped("search calls", err)
+}
+
+func (s *Store) searchCallsParams(limits []ClaimLimit) dbsqlc.SearchCallsParams {
 	arg := dbsqlc.SearchCallsParams{NodeID: s.nodeID.Load()}
 	for _, r := range limits {
 		arg.Append(dbsqlc.SearchCallsItem{
@@ -31,20 +38,51 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 			Own: r.Own, Urgent: r.Urgent, Mode: s.EventModeOf(r.Namespace), Pauses: r.Pauses,
 		})
 	}
-	rows, err := s.q.SearchCalls(ctx, s.hot, arg)
-	return rows, mapped("search calls", err)
+	return arg
 }
 
-// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls
-// skips processes that other transactions have locked. It uses only Namespace and Pauses of each
-// limit.
-func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool, error) {
-	var arg dbsqlc.HasWaitingCallsParams
-	for _, r := range limits {
-		arg.Append(dbsqlc.HasWaitingCallsItem{Namespace: r.Namespace, Pauses: r.Pauses})
+// SearchLockedCalls claims like SearchCalls. But first it waits, at most for the given time, for
+// the lock of the process that comes first in the namespace of limits[first]. It claims nothing if
+// it does not get this lock.
+func (s *Store) SearchLockedCalls(
+	ctx context.Context, limits []ClaimLimit, first int, wait time.Duration,
+) (claims []Claim, err error) {
+	conn, err := s.hot.Acquire(ctx)
+	if err != nil {
+		return nil, mapped("search calls", err)
 	}
-	left, err := s.q.HasWaitingCalls(ctx, s.hot, arg)
-	return left, mapped("count waiting calls", err)
+	defer conn.Release()
+	arg, l := s.searchCallsParams(limits), &limits[first]
+	err = pipeline(ctx, conn.Conn(), []stage{
+		func(ctx context.Context, db DB) error {
+			return s.q.SetLockTimeout(ctx, db, fmt.Sprint(max(wait.Milliseconds(), 1)))
+		},
+		func(ctx context.Context, db DB) error {
+			return s.q.LockFirstCall(ctx, db, dbsqlc.LockFirstCallParams{Namespace: l.Namespace, Pauses: l.Pauses})
+		},
+		func(ctx context.Context, db DB) (err error) {
+			claims, err = s.q.SearchCalls(ctx, db, arg)
+			return err
+		},
+	})
+	if SQLState(err) == stateLockNotAvailable {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, mapped("search calls", err)
+	}
+	return claims, nil
+}
+
+// ListSkippedCalls returns those of the namespaces in which tasks still wait for a slot, because
+// SearchCalls skipped their processes. It uses only Namespace and Pauses of each limit.
+func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]string, error) {
+	var arg dbsqlc.ListSkippedCallsParams
+	for _, r := range limits {
+		arg.Append(dbsqlc.ListSkippedCallsItem{Namespace: r.Namespace, Pauses: r.Pauses})
+	}
+	names, err := s.q.ListSkippedCalls(ctx, s.hot, arg)
+	return names, mapped("list skipped calls", err)
 }
 
 // If SearchTimers skips a due timer, the SaveResult of its process takes it, unless SaveResult ran

@@ -41,6 +41,11 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
+		name: "locked-calls-skipped", breaks: "a scan waits for the lock of a process that was skipped for long",
+		file: "engine/call_poller.go", old: "if p.locked = \"\"; first < 0 {", planted: "if p.locked = \"\"; true {",
+		packages: "./engine", run: "ScanWaitsForLock",
+	},
+	{
 		name: "scan-unbounded", breaks: "one scan claims a bounded number of tasks of all namespaces together",
 		file: "engine/scans.go", old: "		if left == 0 {", planted: "		if left < 0 {",
 		packages: "./engine", run: "Rooms",

@@ -2638,14 +2638,14 @@ func (p *SaveResultParams) GrowEvent(n int) {
 	p.EventPayloads = slices.Grow(p.EventPayloads, n)
 }
 
-// HasWaitingCallsItem is a row of HasWaitingCallsParams.
-type HasWaitingCallsItem struct {
+// ListSkippedCallsItem is a row of ListSkippedCallsParams.
+type ListSkippedCallsItem struct {
 	Namespace string
 	Pauses    bool
 }
 
 // Append appends a row.
-func (p *HasWaitingCallsParams) Append(r HasWaitingCallsItem) {
+func (p *ListSkippedCallsParams) Append(r ListSkippedCallsItem) {
 	p.Namespaces = append(p.Namespaces, r.Namespace)
 	p.Pauses = append(p.Pauses, r.Pauses)
 }

@@ -13,39 +13,82 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const hasWaitingCalls = `-- name: HasWaitingCalls :one
-SELECT EXISTS (
-  SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::bool[]))
-                AS target(namespace, pauses)
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM schedule s
-       JOIN processes p
-         ON p.namespace = ANY (ARRAY[s.namespace])
-        AND p.process_id = s.process_id
-      WHERE s.namespace COLLATE "POSIX" = target.namespace
-        AND s.waits_for = 'place'
-        AND s.taker IS NULL
-        AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
-        AND (NOT target.pauses
-             OR s.job_name IS NULL
-             OR (s.namespace, s.job_name) NOT IN (
-               SELECT x.namespace, x.name FROM job_pauses x))
-        AND p.status = required_status(s.task_type)
-      ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
+const listSkippedCalls = `-- name: ListSkippedCalls :many
+SELECT target.namespace::text AS namespace
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::bool[]))
+       AS target(namespace, pauses)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM schedule s
+     JOIN processes p
+       ON p.namespace = ANY (ARRAY[s.namespace])
+      AND p.process_id = s.process_id
+    WHERE s.namespace COLLATE "POSIX" = target.namespace
+      AND s.waits_for = 'place'
+      AND s.taker IS NULL
+      AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+      AND (NOT target.pauses
+           OR s.job_name IS NULL
+           OR (s.namespace, s.job_name) NOT IN (
+             SELECT x.namespace, x.name FROM job_pauses x))
+      AND p.status = required_status(s.task_type)
+    ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting
 `
 
-type HasWaitingCallsParams struct {
+type ListSkippedCallsParams struct {
 	Namespaces []string
 	Pauses     []bool
 }
 
-// HasWaitingCalls reports whether a task that SearchCalls would take still waits for a slot,
-// because it was skipped while its process was locked.
-func (q *Queries) HasWaitingCalls(ctx context.Context, db DBTX, arg HasWaitingCallsParams) (bool, error) {
-	row := db.QueryRow(ctx, hasWaitingCalls, arg.Namespaces, arg.Pauses)
-	var calls_left bool
-	err := row.Scan(&calls_left)
-	return calls_left, err
+// ListSkippedCalls returns the namespaces in which a task that SearchCalls would take still waits
+// for a slot, because it was skipped while its process was locked.
+func (q *Queries) ListSkippedCalls(ctx context.Context, db DBTX, arg ListSkippedCallsParams) ([]string, error) {
+	rows, err := db.Query(ctx, listSkippedCalls, arg.Namespaces, arg.Pauses)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var namespace string
+		if err := rows.Scan(&namespace); err != nil {
+			return nil, err
+		}
+		items = append(items, namespace)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockFirstCall = `-- name: LockFirstCall :exec
+SELECT 1 FROM schedule s
+  JOIN processes p
+    ON p.namespace = ANY (ARRAY[s.namespace])
+   AND p.process_id = s.process_id
+ WHERE s.namespace COLLATE "POSIX" = $1::text
+   AND s.waits_for = 'place'
+   AND s.taker IS NULL
+   AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+   AND (NOT $2::bool
+        OR s.job_name IS NULL
+        OR (s.namespace, s.job_name) NOT IN (
+          SELECT x.namespace, x.name FROM job_pauses x))
+   AND p.status = required_status(s.task_type)
+ ORDER BY s.priority, s.round, s.task_id LIMIT 1
+   FOR NO KEY UPDATE OF p
+`
+
+type LockFirstCallParams struct {
+	Namespace string
+	Pauses    bool
+}
+
+// LockFirstCall locks the process of the task that SearchCalls would take first in a namespace. It
+// waits for other sessions, at most lock_timeout.
+func (q *Queries) LockFirstCall(ctx context.Context, db DBTX, arg LockFirstCallParams) error {
+	_, err := db.Exec(ctx, lockFirstCall, arg.Namespace, arg.Pauses)
+	return err
 }
 
 const searchCalls = `-- name: SearchCalls :many

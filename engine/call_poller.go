@@ -173,11 +173,12 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 
 // search claims tasks. If it is the turn of a namespace, it first waits for its first process.
 func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
-	first := slices.IndexFunc(limits, func(l storage.ClaimLimit) bool { return l.Namespace == p.locked })
-	if p.locked = ""; first < 0 {
+	n := slices.IndexFunc(limits, func(l storage.ClaimLimit) bool { return l.Namespace == p.locked })
+	if p.locked = ""; n < 0 {
 		claims, err = p.engine.store.SearchCalls(ctx, limits)
 	} else {
-		wait := min(time.Since(p.skipped[limits[first].Namespace])/8, maxLockWait)
+		first := storage.FirstCall{Namespace: limits[n].Namespace, Pauses: limits[n].Pauses}
+		wait := min(time.Since(p.skipped[first.Namespace])/8, maxLockWait)
 		claims, err = p.engine.store.SearchLockedCalls(ctx, limits, first, wait)
 	}
 	for n := range claims {

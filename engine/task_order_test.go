@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -270,24 +271,8 @@ func TestScanWaitsForLock(t *testing.T) {
 	eventually(t, "a call waits for the slot", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	for range 2 { // one of them waits while the other has the lock
-		group.Go(func() {
-			for ctx.Err() == nil {
-				_, err := rows.Exec(t.Context(), `WITH locked AS MATERIALIZED (
-					SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE) SELECT pg_sleep(0.05) FROM locked`)
-				if err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	eventually(t, "a session waits for the lock of the other", func() bool {
-		return rows.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'") > 0
-	})
+	unlock := enginetest.KeepLocked(t, dsn, "locked")
 	g.release()
 	eventually(t, "the call runs", func() bool { return len(j.of("locked", callTask)) > 0 })
-	cancel()
-	group.Wait()
+	unlock()
 }

@@ -152,8 +152,8 @@ SELECT target.namespace::text AS namespace
       AND p.status = required_status(s.task_type)
     ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting;
 
--- LockFirstCall locks the process of the task that SearchCalls would take first in a namespace. It
--- waits for other sessions, at most lock_timeout.
+-- LockFirstCall locks the process of the task that SearchCalls, or Poll if polls is true, would
+-- take first in a namespace. It waits for other sessions, at most lock_timeout.
 -- name: LockFirstCall :exec
 SELECT 1 FROM schedule s
   JOIN processes p
@@ -162,6 +162,9 @@ SELECT 1 FROM schedule s
  WHERE s.namespace COLLATE "POSIX" = @namespace::text
    AND s.waits_for = 'place'
    AND s.taker IS NULL
+   AND (NOT @polls::bool
+        OR NOT starts_with(s.process_id, '~')
+        OR starts_with(s.process_id, '~job/'))
    AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
    AND (NOT @pauses::bool
         OR s.job_name IS NULL

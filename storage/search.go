@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -41,35 +40,18 @@ func (s *Store) searchCallsParams(limits []ClaimLimit) dbsqlc.SearchCallsParams 
 	return arg
 }
 
-// SearchLockedCalls claims like SearchCalls. But first it waits, at most for the given time, for
-// the lock of the process that comes first in the namespace of limits[first]. It claims nothing if
-// it does not get this lock.
+// SearchLockedCalls claims like SearchCalls, but first waits for the process of the first task of a
+// namespace, at most for the given time. If others keep it locked, it claims nothing.
 func (s *Store) SearchLockedCalls(
-	ctx context.Context, limits []ClaimLimit, first int, wait time.Duration,
+	ctx context.Context, limits []ClaimLimit, first FirstCall, wait time.Duration,
 ) (claims []Claim, err error) {
-	conn, err := s.hot.Acquire(ctx)
-	if err != nil {
-		return nil, mapped("search calls", err)
-	}
-	defer conn.Release()
-	arg, l := s.searchCallsParams(limits), &limits[first]
-	err = pipeline(ctx, conn.Conn(), []stage{
-		func(ctx context.Context, db DB) error {
-			return s.q.SetLockTimeout(ctx, db, fmt.Sprint(max(wait.Milliseconds(), 1)))
-		},
-		func(ctx context.Context, db DB) error {
-			return s.q.LockFirstCall(ctx, db, dbsqlc.LockFirstCallParams{Namespace: l.Namespace, Pauses: l.Pauses})
-		},
-		func(ctx context.Context, db DB) (err error) {
-			claims, err = s.q.SearchCalls(ctx, db, arg)
-			return err
-		},
+	arg := s.searchCallsParams(limits)
+	err = s.ScanLocked(ctx, "search calls", first, wait, func(ctx context.Context, db DB) (err error) {
+		claims, err = s.q.SearchCalls(ctx, db, arg)
+		return err
 	})
-	if SQLState(err) == stateLockNotAvailable {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, mapped("search calls", err)
+		return nil, err
 	}
 	return claims, nil
 }

@@ -2,10 +2,13 @@ package storage
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
 // This file has the transactions outside the lanes: reads, and transactions of other packages.
@@ -113,6 +116,39 @@ func Query[Params, Result any](
 // the operation in errors.
 func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, DB) error) error {
 	return mapped(op, scan(ctx, s.hot))
+}
+
+// FirstCall selects the first of the tasks of a namespace that wait for a slot.
+type FirstCall struct {
+	Namespace string
+	Pauses    bool // jobs of paused names do not count
+	Polls     bool // tasks that the engine itself runs do not count
+}
+
+// ScanLocked is Scan, but first locks the process of a task, for which it waits at most for the
+// given time. A scan skips locked rows, so it may never take a process that others lock without a
+// pause. If ScanLocked does not get the lock, it does not execute scan and returns nil.
+func (s *Store) ScanLocked(ctx context.Context, op string, first FirstCall, wait time.Duration, scan stage) error {
+	conn, err := s.hot.Acquire(ctx)
+	if err != nil {
+		return mapped(op, err)
+	}
+	defer conn.Release()
+	err = pipeline(ctx, conn.Conn(), []stage{
+		func(ctx context.Context, db DB) error {
+			return s.q.SetLockTimeout(ctx, db, fmt.Sprint(max(wait.Milliseconds(), 1)))
+		},
+		func(ctx context.Context, db DB) error {
+			return s.q.LockFirstCall(ctx, db, dbsqlc.LockFirstCallParams{
+				Namespace: first.Namespace, Polls: first.Polls, Pauses: first.Pauses,
+			})
+		},
+		scan,
+	})
+	if SQLState(err) == stateLockNotAvailable {
+		return nil
+	}
+	return mapped(op, err)
 }
 
 // RunSoon runs statements that must not wait for slow reads, such as the statements of watchers and

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
@@ -263,4 +264,17 @@ func TestListJobs(t *testing.T) {
 		process.ErrNamespaceNotFound) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A worker gets the task of a process although other sessions lock it without a pause: a poll that
+// was offered a task and skipped it waits for the lock.
+func TestPollWaitsForLock(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, reportStatus())
+	_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "locked"), Accepted: true})
+	must(t, err)
+	unlock := enginetest.KeepLocked(t, dsn, "locked")
+	n.one(t, "w")
+	unlock()
 }

@@ -41,6 +41,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	defer s.pulls.finish(poll)
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
+	offers := 0 // how often the poll was woken
 	for first := true; !poll.isEnded(); first = false {
 		known := s.pulls.changeCount()
 		subscriptions, err := s.subscriptions(ctx, p)
@@ -66,13 +67,14 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			s.pulls.leave(wait)
 			continue
 		}
-		leases, err := s.lease(ctx, poll, p, subscriptions)
+		leases, err := s.lease(ctx, poll, p, subscriptions, offers)
 		if err != nil || len(leases) > 0 || p.Wait <= 0 {
 			s.pulls.leave(wait)
 			return leases, err
 		}
 		select {
 		case <-wait.woken:
+			offers++
 			continue
 		case <-over.C:
 		case <-poll.ended:
@@ -154,16 +156,16 @@ func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscr
 	return subscriptions, nil
 }
 
-// lease tries once to claim tasks for a worker.
+// lease tries once to claim tasks for a worker. The poll was woken offers times.
 func (s *Server) lease(
-	ctx context.Context, poll *activePoll, p PollParams, subscriptions []pull.Subscription,
+	ctx context.Context, poll *activePoll, p PollParams, subscriptions []pull.Subscription, offers int,
 ) ([]*progressorv1.Lease, error) {
 	if len(subscriptions) == 0 || p.Max <= 0 || !s.engine.CanHandOut(subscriptions[0].Namespace) {
 		return nil, nil
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	held, err := s.polled(limit, p, subscriptions)
+	held, err := s.polled(limit, p, subscriptions, offers)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ const pollsAtOnce = 2
 
 // polled claims tasks when it is the turn of this poll.
 func (s *Server) polled(
-	ctx context.Context, p PollParams, subscriptions []pull.Subscription,
+	ctx context.Context, p PollParams, subscriptions []pull.Subscription, offers int,
 ) ([]storage.Lease, error) {
 	select {
 	case s.polling <- struct{}{}:
@@ -206,7 +208,41 @@ func (s *Server) polled(
 		return nil, fmt.Errorf("poll of %s: %w", p.WorkerID, ctx.Err())
 	}
 	defer func() { <-s.polling }()
-	return pull.Poll(ctx, s.store, p.WorkerID, subscriptions, p.Max, s.pulls.grouped(subscriptions))
+	grouped := s.pulls.grouped(subscriptions)
+	leases, err := pull.Poll(ctx, s.store, p.WorkerID, subscriptions, p.Max, grouped)
+	if err != nil || len(leases) > 0 || offers == 0 {
+		return leases, err
+	}
+	first, ok := lockable(subscriptions, offers)
+	if !ok {
+		return nil, nil
+	}
+	wait := min(minLockWait*time.Duration(offers), maxLockWait)
+	return pull.PollLocked(ctx, s.store, p.WorkerID, subscriptions, p.Max, grouped, first, wait)
+}
+
+// A poll that was offered tasks and found none was late, or skipped a process that has so many
+// requests that a flush nearly always locks it. So it waits for the lock of the first process: for
+// minLockWait after the first offer, longer after each further one, and at most for maxLockWait,
+// because it keeps another poll from the database.
+const (
+	minLockWait = 20 * time.Millisecond
+	maxLockWait = 100 * time.Millisecond
+)
+
+// lockable returns what to lock of the subscriptions that include tasks of processes. These take
+// turns. Jobs are rarely locked.
+func lockable(subscriptions []pull.Subscription, offers int) (first storage.FirstCall, ok bool) {
+	var of []storage.FirstCall
+	for _, l := range subscriptions {
+		if l.JobName == "" && !l.JobsOnly {
+			of = append(of, storage.FirstCall{Namespace: l.Namespace, Pauses: l.Pauses, Polls: true})
+		}
+	}
+	if len(of) == 0 {
+		return storage.FirstCall{}, false
+	}
+	return of[offers%len(of)], true
 }
 
 // handOut returns the message of a lease and caches the lease. It also returns the size of the

@@ -9,6 +9,11 @@ const (
 // workerMutants remove limits of the clients that are workers.
 var workerMutants = []mutant{
 	{
+		name: "locked-tasks-not-polled", breaks: "a poll waits for the lock of a process that it was offered",
+		file: "engine/pull/leases.go", old: "|| offers == 0 {", planted: "|| offers >= 0 {",
+		packages: "./engine/jobs", run: "PollWaitsForLock",
+	},
+	{
 		name: "worker-polls-any-job", breaks: "a worker with a limit cannot poll for other jobs",
 		file: callersOfWorkers, old: "if !may.Match(name) {", planted: "if false {",
 		packages: "./engine/jobs", run: callerTests,

@@ -24,10 +24,35 @@ type Subscription struct {
 const maxLeases = 256
 
 // Poll leases at most limit tasks to a worker, ordered by priority, then age. If grouped is true,
-// it includes the slots of job groups.
+// it includes the slots of job groups. It skips processes that other transactions have locked.
 func Poll(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 ) ([]storage.Lease, error) {
+	a := pollParams(s, workerID, lines, limit)
+	var rows []dbsqlc.PollRow
+	err := s.Scan(ctx, "poll", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = poll(ctx, db, a, grouped)
+		return err
+	})
+	return leasesOf(rows, err)
+}
+
+// PollLocked leases like Poll, but first waits for the process of the first task of a namespace, at
+// most for the given time. If others keep it locked, it leases nothing.
+func PollLocked(
+	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
+	first storage.FirstCall, wait time.Duration,
+) ([]storage.Lease, error) {
+	a := pollParams(s, workerID, lines, limit)
+	var rows []dbsqlc.PollRow
+	err := s.ScanLocked(ctx, "poll", first, wait, func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = poll(ctx, db, a, grouped)
+		return err
+	})
+	return leasesOf(rows, err)
+}
+
+func pollParams(s *storage.Store, workerID string, lines []Subscription, limit int) dbsqlc.PollParams {
 	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.NodeID(), Lim: int32(min(limit, maxLeases))}
 	for _, l := range lines {
 		a.Append(dbsqlc.PollItem{
@@ -36,11 +61,10 @@ func Poll(
 			MaxLeaseUs: l.MaxLease.Microseconds(), Mode: s.EventModeOf(l.Namespace),
 		})
 	}
-	var rows []dbsqlc.PollRow
-	err := s.Scan(ctx, "poll", func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = poll(ctx, db, a, grouped)
-		return err
-	})
+	return a
+}
+
+func leasesOf(rows []dbsqlc.PollRow, err error) ([]storage.Lease, error) {
 	if err != nil {
 		return nil, err
 	}

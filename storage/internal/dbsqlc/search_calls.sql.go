@@ -69,8 +69,11 @@ SELECT 1 FROM schedule s
  WHERE s.namespace COLLATE "POSIX" = $1::text
    AND s.waits_for = 'place'
    AND s.taker IS NULL
-   AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
    AND (NOT $2::bool
+        OR NOT starts_with(s.process_id, '~')
+        OR starts_with(s.process_id, '~job/'))
+   AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+   AND (NOT $3::bool
         OR s.job_name IS NULL
         OR (s.namespace, s.job_name) NOT IN (
           SELECT x.namespace, x.name FROM job_pauses x))
@@ -81,13 +84,14 @@ SELECT 1 FROM schedule s
 
 type LockFirstCallParams struct {
 	Namespace string
+	Polls     bool
 	Pauses    bool
 }
 
-// LockFirstCall locks the process of the task that SearchCalls would take first in a namespace. It
-// waits for other sessions, at most lock_timeout.
+// LockFirstCall locks the process of the task that SearchCalls, or Poll if polls is true, would
+// take first in a namespace. It waits for other sessions, at most lock_timeout.
 func (q *Queries) LockFirstCall(ctx context.Context, db DBTX, arg LockFirstCallParams) error {
-	_, err := db.Exec(ctx, lockFirstCall, arg.Namespace, arg.Pauses)
+	_, err := db.Exec(ctx, lockFirstCall, arg.Namespace, arg.Polls, arg.Pauses)
 	return err
 }
 

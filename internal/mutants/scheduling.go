@@ -42,7 +42,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "locked-calls-skipped", breaks: "a scan waits for the lock of a process that was skipped for long",
-		file: "engine/call_poller.go", old: "if p.locked = \"\"; n < 0 {", planted: "if p.locked = \"\"; n < len(limits) {",
+		file: "engine/call_poller.go", old: "p.locked = \"\"; n < 0 {", planted: "p.locked = \"\"; n < len(limits) {",
 		packages: "./engine", run: "ScanWaitsForLock",
 	},
 	{

@@ -22,6 +22,8 @@ var (
 	ErrWaitTimeout         = errors.New("the wait timed out; the task continues")
 	ErrUnavailable         = errors.New("database is not available: it is unknown whether the request was stored; " +
 		"repeat it with the same idempotency key")
+	ErrLocked = errors.New("another session has locked the process for too long: nothing was stored; " +
+		"try again after a while")
 	ErrDraining           = errors.New("the node is draining and did not accept the request: use another node")
 	ErrJobNotFound        = errors.New("job not found")
 	ErrConstraintNotFound = errors.New("constraint not found")

@@ -263,7 +263,7 @@ func TestCallQueueOfALockedProcess(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'p' FOR UPDATE")
 	must(t, tx, err)
 	saved := later(func() (storage.Saved, error) { return b.SaveResult(end(running, storage.Finished)) })
-	if _, err := first(); !errors.Is(err, process.ErrUnavailable) {
+	if _, err := first(); !errors.Is(err, process.ErrLocked) {
 		t.Errorf("a call to a locked process: %v", err)
 	}
 	must(t, tx, tx.Rollback(t.Context()))

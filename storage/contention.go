@@ -33,7 +33,7 @@ const (
 	// shortLockTime is how long flushes wait only shortLockTimeout for locks after one of them has
 	// reached lock_timeout.
 	shortLockTime = 10 * time.Second
-	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
+	// contentionDeferTime is how long a request may be put aside before it returns ErrLocked.
 	// A flush of another node takes less time, even if the database is busy.
 	contentionDeferTime = time.Second
 	// contentionMemory is how long a process is remembered after all of its items have completed.
@@ -213,7 +213,7 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 		}
 		i := op.base()
 		if !isResult(op) && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionDeferTime {
-			refuseOne(op, unavailable(fmt.Sprintf("process %s is locked by another session", key), errLocked))
+			refuseOne(op, fmt.Errorf("process %s: %w", key, process.ErrLocked))
 			continue
 		}
 		l.contention.add(key, op)

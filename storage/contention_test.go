@@ -56,7 +56,7 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 			t.Errorf("result of %s: %v", id, err)
 		}
 	})
-	if _, err := s.PrepareCall(call("locked")); !errors.Is(err, process.ErrUnavailable) {
+	if _, err := s.PrepareCall(call("locked")); !errors.Is(err, process.ErrLocked) {
 		t.Errorf("a call of the locked process: %v", err)
 	}
 	b.is("locked", "RUNNING e0: INIT FINISHED, CALL runs#1")

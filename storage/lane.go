@@ -120,7 +120,6 @@ func (s *Store) submit(op operation) error {
 var (
 	errStopped = errors.New("the store is closed")
 	errUnknown = errors.New("its outcome is unknown")
-	errLocked  = errors.New("a row is locked")
 	// errTimedOut reports a flush that took longer than the timeout of the lane.
 	errTimedOut = errors.New("flush timed out")
 )

@@ -157,7 +157,7 @@ func TestConcurrentRemovals(t *testing.T) {
 			return
 		}
 		// On a busy machine, another transaction may take longer than a request waits for its lock.
-		for errs[i] = process.ErrUnavailable; errors.Is(errs[i], process.ErrUnavailable); {
+		for errs[i] = process.ErrLocked; errors.Is(errs[i], process.ErrLocked); {
 			errs[i] = b.RemoveProcess(t.Context(), key("p"))
 		}
 	})

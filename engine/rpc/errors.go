@@ -66,6 +66,7 @@ var sentinels = []struct {
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
 	{process.ErrDraining, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
+	{process.ErrLocked, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
 	{process.ErrUnavailable, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
 	{process.ErrFenced, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_LEASE_LOST},
 	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT},

@@ -154,7 +154,7 @@ func TestWorkerIDsOfKeys(t *testing.T) {
 		wantPermission(t, poll(token), `worker_id: worker_id "w" is used by another client in namespace shop/pull`)
 	}
 	clitest.WantLines(t, s.with(rootToken).OK(t, "worker", "list", "shop/pull"),
-		"WORKER LEASES LAST SEEN TOLD NAMESPACES OWNER", "CONTINUE shop/pull keys:mailer")
+		"WORKER LEASES LAST SEEN DIRECTIVE NAMESPACES OWNER", "CONTINUE shop/pull keys:mailer")
 }
 
 // The command that creates a key warns if another valid key has its name, because both count as one

@@ -26,8 +26,8 @@ type topCmd struct {
 
 func (topCmd) Help() string {
 	return `Top shows the overview repeatedly, with the namespaces and the most frequent errors. On a terminal,
-it redraws the screen; otherwise, it prints one update after the other. With -o json, each update is
-the overview as one line of JSON.
+it redraws the screen; otherwise, it appends each update. With -o json, each update is the overview
+as one line of JSON.
 
     progressor top
     progressor top demo --interval 5s
@@ -78,9 +78,9 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 	if err == nil && c.JSON() {
 		return output.PrintLine(a.Stdout, overview)
 	}
-	var broken *progressorv1.ListErrorsResponse
+	var failures *progressorv1.ListErrorsResponse
 	if err == nil {
-		broken, err = c.Client().Insight.ListErrors(limit,
+		failures, err = c.Client().Insight.ListErrors(limit,
 			&progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 	if live.Enabled() {
 		style = live.Style
 	}
-	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, broken.GetGroups()); err != nil {
+	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, failures.GetGroups()); err != nil {
 		return err
 	}
 	if live.Enabled() {
@@ -120,7 +120,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 	if err != nil {
 		return err
 	}
-	var namespaces, broken []table.Row
+	var namespaces, failures []table.Row
 	for _, n := range o.GetNamespaces() {
 		paused := ""
 		if n.GetPaused() {
@@ -132,7 +132,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		})
 	}
 	for _, g := range groups {
-		broken = append(broken,
+		failures = append(failures,
 			table.Row{g.GetCount(), g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetLastTime()),
 				output.OneLine(g.GetMessage())})
 	}
@@ -141,7 +141,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		rows   []table.Row
 	}{
 		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "failing crons", "paused"}, namespaces},
-		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, broken},
+		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, failures},
 	} {
 		if len(part.rows) == 0 {
 			continue

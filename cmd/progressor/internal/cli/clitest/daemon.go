@@ -15,13 +15,13 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 )
 
-// DaemonWait limits a wait of a test.
-const DaemonWait = time.Minute // applies to the start and to the stop
+// DaemonWait limits how long a test waits for a daemon to start or to stop.
+const DaemonWait = time.Minute
 
 // Daemon is a running progressor dev or progressor serve.
 type Daemon struct {
 	URL     string
-	Client  Program // runs commands against it
+	Client  Program // runs commands that connect to the daemon
 	Signals chan os.Signal
 	Output  string // output up to the line with its URL
 	Log     LockedBuffer
@@ -31,7 +31,7 @@ type Daemon struct {
 // URLInLine matches the address of a local engine in its output.
 var URLInLine = regexp.MustCompile(`https?://[0-9.]+:[0-9]+`)
 
-// Start starts a command line and waits until it is ready and prints its address.
+// Start runs a command, and waits until it prints its address.
 func Start(t *testing.T, commands func(string) any, env map[string]string, args ...string) *Daemon {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -74,7 +74,7 @@ func (d *Daemon) Await(t *testing.T) int {
 		d.done <- code // for the next caller
 		return code
 	case <-time.After(DaemonWait):
-		t.Error("the program does not stop")
+		t.Error("the program did not stop")
 		return -1
 	}
 }

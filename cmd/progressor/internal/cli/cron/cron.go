@@ -379,8 +379,8 @@ type cronRerunCmd struct{ fireArgs }
 
 func (cronRerunCmd) Help() string {
 	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed,
-timed out or was cancelled. The run has the original fire time and the next attempt number, starts
-at once, and does not count for the policies of the cron. The output is its row of the ledger.
+timed out or was cancelled. The run has the original fire time and the next attempt number. It starts
+at once, and the policies of the cron ignore it. The output is its row of the ledger.
 
     progressor cron rerun demo nightly 2026-11-21T02:00:00Z --reason 'disk is free again'`
 }

@@ -343,7 +343,7 @@ func TestCronResumeShowsWaitingFires(t *testing.T) {
 		resumed      bool
 	}{
 		{"nothing waits", "", 0, true, nil, nil, "", true},
-		{"by default", "", 3, true, nil, nil, "3 fire times wait: none of them runs (use --catch-up to run them)\n",
+		{"by default", "", 3, true, nil, nil, "3 fire times wait: none of them will run (use --catch-up to run them)\n",
 			true},
 		{"a script", "", 3, false, nil, catchUp,
 			"3 fire times wait: all of them are decided, in order (misfire policy FIRE_NOW)\n", true},

@@ -20,8 +20,8 @@ type cronPauseCmd struct {
 }
 
 func (cronPauseCmd) Help() string {
-	return `Pause stops a cron from firing until it is resumed. Current runs continue. Fire times during the
-pause wait for the resume.
+	return `Pause stops a cron from firing until it is resumed. Current runs continue. When the cron is resumed,
+the fire times of the pause are MISSED, unless the resume has --catch-up.
 
     progressor cron pause demo nightly --reason 'the bank is closed'`
 }
@@ -81,7 +81,7 @@ func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return &cli.CodedError{Code: cli.ExitInterrupted, Err: errors.New("not resumed"),
-			Next: "without --catch-up, the waiting fire times do not run"}
+			Next: "to resume without running the fire times that wait, omit --catch-up"}
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func showWaiting(n int64) string {
 func waitingOutcome(p *progressorv1.CronPolicy, catchUp bool) string {
 	switch {
 	case !catchUp:
-		return "none of them runs (use --catch-up to run them)"
+		return "none of them will run (use --catch-up to run them)"
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
 		threshold := cmp.Or(p.GetMisfireThreshold().AsDuration(), cron.DefaultMisfireThreshold)
 		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)",

@@ -86,7 +86,7 @@ type consoleLoginEndCmd struct {
 }
 
 func (consoleLoginEndCmd) Help() string {
-	return `End ends all logins of a user. Every engine rejects them after 10 s at most. The user can log in
+	return `End ends all logins of a user. Every engine rejects them within 10 s. The user can log in
 again, unless the issuer prevents it.
 
     progressor console-login end 'user:https://login.example.com#alice'`

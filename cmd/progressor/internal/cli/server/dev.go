@@ -36,7 +36,7 @@ type devCmd struct {
 	ListenHosts string        `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
 	Console     string        `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
 	DataDir     string        `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
-	DemoFlow    bool          `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
+	DemoFlow    bool          `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless the flow exists."`
 	Auth        authFlags     `embed:"" prefix:"auth."`
 	Secrets     secretsFlags  `embed:"" prefix:"secrets."`
 	Kafka       devKafkaFlags `embed:""`
@@ -50,8 +50,9 @@ type devCmd struct {
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL in the data directory, an engine, and two
 namespaces to try: demo (orders of a shop) and echo. Ctrl-C stops the engine and its PostgreSQL; the
-data is kept. Namespaces, templates and crons of a configuration file are stored at the start; its
-db.dsn is ignored. With --kafka, it also runs a Kafka broker to try sinks, without authentication.
+data is kept. When dev starts, it stores the namespaces, templates and crons of the configuration
+file, but it ignores db.dsn. With --kafka, it also runs a Kafka broker without authentication, to try
+sinks.
 
     progressor dev
     progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play

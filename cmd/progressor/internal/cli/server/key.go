@@ -18,7 +18,7 @@ import (
 )
 
 type keyCmd struct {
-	Create keyCreateCmd `cmd:"" help:"Create a key with which clients authenticate, and print its token."`
+	Create keyCreateCmd `cmd:"" help:"Create a key for a client, and print its token."`
 	List   keyListCmd   `cmd:"" help:"List the keys."`
 	Rotate keyRotateCmd `cmd:"" help:"Replace a key with a new one, and print its token."`
 	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key."`

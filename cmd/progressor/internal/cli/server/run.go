@@ -46,7 +46,7 @@ type Commands struct {
 	Migrate migrateCmd      `cmd:"" group:"engine" help:"Migrate the schema of the database."`
 	Doctor  doctorCmd       `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
 	Auth    authCmd         `cmd:"" group:"access" help:"Set up authentication."`
-	Key     keyCmd          `cmd:"" group:"access" help:"Manage the keys with which clients authenticate."`
+	Key     keyCmd          `cmd:"" group:"access" help:"Manage the API keys of clients."`
 	Grant   grantCmd        `cmd:"" group:"access" help:"Manage what clients may do."`
 	Logins  consoleLoginCmd `cmd:"" name:"console-login" group:"access" help:"Manage the logins of users to the web console."`
 	Secret  secretCmd       `cmd:"" group:"access" help:"Manage the secrets that headers of requests use."`

@@ -24,9 +24,9 @@ type sinkCmd struct {
 	Put    sinkPutCmd    `cmd:"" help:"Create a sink, or replace its settings."`
 	Get    sinkGetCmd    `cmd:"" help:"Show a sink: its settings, state, lag, last error and dead letters."`
 	List   sinkListCmd   `cmd:"" help:"List sinks with their state and lag."`
-	Pause  sinkPauseCmd  `cmd:"" help:"Pause a sink; changes wait for it."`
-	Resume sinkResumeCmd `cmd:"" help:"Resume a paused, broken or disabled sink, or repeat a failed delivery now."`
-	Rewind sinkRewindCmd `cmd:"" help:"Move a sink to a time: deliver again, or skip."`
+	Pause  sinkPauseCmd  `cmd:"" help:"Pause a sink. It keeps its position."`
+	Resume sinkResumeCmd `cmd:"" help:"Resume a paused, broken or disabled sink, or retry a failed delivery now."`
+	Rewind sinkRewindCmd `cmd:"" help:"Move a sink to a time, to deliver changes again or to skip them."`
 	Retry  sinkRetryCmd  `cmd:"" help:"Deliver dead letters again."`
 	Delete sinkDeleteCmd `cmd:"" help:"Delete a sink with its dead letters."`
 }
@@ -97,7 +97,7 @@ func (c *sinkPutCmd) read(a *cli.App) (*progressorv1.Sink, error) {
 	}
 	m := &progressorv1.Sink{}
 	if answer := new(progressorv1.GetSinkResponse); protoyaml.Unmarshal(text, answer) == nil && answer.Sink != nil {
-		m = answer.Sink // what get -o json prints
+		m = answer.Sink // the output of get -o json
 	} else if err := protoyaml.Unmarshal(text, m); err != nil {
 		return nil, cli.UsageError(fmt.Errorf("--file %s: %w", c.File, err))
 	}
@@ -107,7 +107,7 @@ func (c *sinkPutCmd) read(a *cli.App) (*progressorv1.Sink, error) {
 	case c.ID != "" && m.GetSinkId() != "" && m.GetSinkId() != c.ID:
 		err = fmt.Errorf("--file %s contains sink %s, not %s", c.File, m.GetSinkId(), c.ID)
 	case c.ID == "" && m.GetSinkId() == "":
-		err = fmt.Errorf("<id>: is required: set it, or sink_id in --file %s", c.File)
+		err = fmt.Errorf("<id>: required, unless --file %s contains sink_id", c.File)
 	}
 	if err != nil {
 		return nil, cli.UsageError(err)
@@ -120,7 +120,8 @@ func (c *sinkPutCmd) read(a *cli.App) (*progressorv1.Sink, error) {
 	return m, nil
 }
 
-// inFile removes the name of the request's field from an error about a field of the file.
+// inFile converts an error about a field of the request to one about the field of the file: it
+// removes the prefix "sink.".
 func inFile(err error) error {
 	d := client.Detail(err)
 	field, ok := strings.CutPrefix(d.GetField(), "sink.")
@@ -245,7 +246,7 @@ type sinkPauseCmd struct {
 }
 
 func (sinkPauseCmd) Help() string {
-	return `Pause stops the deliveries of a sink. Changes wait for it, at most max_lag.
+	return `Pause stops the deliveries of a sink. The engine keeps its changes, but for at most max_lag.
 
     progressor sink pause orders audit`
 }
@@ -261,8 +262,8 @@ type sinkResumeCmd struct {
 }
 
 func (sinkResumeCmd) Help() string {
-	return `Resume makes a sink active that is paused, broken or disabled. If it is failing, it repeats the
-delivery now.
+	return `Resume activates a sink that is paused, broken or disabled. If the sink is failing, the engine
+retries the delivery now.
 
     progressor sink resume orders audit`
 }
@@ -274,7 +275,7 @@ func (c *sinkResumeCmd) Run(a *cli.App) error {
 
 type sinkRewindCmd struct {
 	sinkArgs
-	To string `arg:"" name:"time" help:"A time such as 2026-11-26T10:00:00Z, or a duration before now such as -2h; 1970-01-01: the oldest change; 0s: skip all."`
+	To string `arg:"" name:"time" help:"A time such as 2026-11-26T10:00:00Z, or a duration before now such as -2h. 1970-01-01 means the oldest change, 0s skips all changes."`
 
 	cli.ClientFlags
 }

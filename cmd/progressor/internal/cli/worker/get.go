@@ -52,7 +52,7 @@ func (c *workerGetCmd) print(a *cli.App, resp *progressorv1.GetWorkerResponse) e
 	w := resp.GetWorker()
 	if err := output.PrintFields(a.Stdout,
 		output.Field{"worker", output.OneLine(w.GetWorkerId())},
-		output.Field{"told", output.Enum(w.GetDirective())},
+		output.Field{"directive", output.Enum(w.GetDirective())},
 		output.Field{"last seen", output.Time(w.GetLastSeenTime())},
 		output.Field{"namespaces", strings.Join(w.GetNamespaces(), ", ")},
 		output.Field{"owner", output.OneLine(w.GetOwner())},

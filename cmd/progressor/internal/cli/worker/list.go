@@ -21,9 +21,9 @@ type workerListCmd struct {
 }
 
 func (workerListCmd) Help() string {
-	return `List shows the workers that polled for tasks of a namespace, or ran some, within a day: their
-leases, when they were last seen (stored every five seconds), the commands sent to them, and the
-client to which the ID belongs: keys: and the name of its keys, or the client.
+	return `List shows the workers that polled for tasks of a namespace, or ran some, in the last 24 hours:
+their leases, when they were last seen (stored every five seconds), their directive, and the owner
+of the worker's ID. The owner is a client, or keys: and the name of its API keys.
 
     progressor worker list demo
     progressor worker list demo --all -o json`
@@ -39,7 +39,7 @@ func (c *workerListCmd) Run(a *cli.App) error {
 
 // printWorkers prints workers, with their owners if the engine authenticates clients.
 func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
-	heads := table.Row{"worker", "leases", "last seen", "told", "namespaces"}
+	heads := table.Row{"worker", "leases", "last seen", "directive", "namespaces"}
 	owned := slices.ContainsFunc(workers, func(w *progressorv1.Worker) bool { return w.GetOwner() != "" })
 	if owned {
 		heads = append(heads, "owner")

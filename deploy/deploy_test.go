@@ -133,7 +133,7 @@ func TestRunbook(t *testing.T) {
 	for _, rule := range file.Groups[0].Rules {
 		section := sections[rule.Alert]
 		delete(sections, rule.Alert)
-		for _, part := range []string{"**Meaning.**", "**Cause.**", "**Do.**"} {
+		for _, part := range []string{"**Meaning.**", "**Cause.**", "**Action.**"} {
 			if strings.Count(section, "\n"+part+" ") != 1 {
 				t.Errorf("the section of %s in docs/runbook.md does not have one paragraph %s", rule.Alert, part)
 			}

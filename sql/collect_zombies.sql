@@ -41,8 +41,8 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
 --
 -- timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
 -- sent a heartbeat before the deadline but has never sent one, because the worker may not know
--- about the lease. ReadZombies stops after the zombie with which contexts and jobs exceed
--- max_bytes.
+-- about the lease. ReadZombies stops when the contexts and jobs of the zombies that it has returned
+-- exceed max_bytes.
 -- name: ReadZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind,

@@ -136,9 +136,9 @@ UPDATE flow_steps f
 
 -- ListSteps returns steps of a run in order, with their jobs. held is true if the job runs, since
 -- held_time. tried is true if an attempt of the job has ended. If step_id is empty, ListSteps
--- returns all steps. If only_steps is true, it returns no items. It stops after the step with which
--- the values (input, result, failure, progress) exceed max_bytes. If all_steps is true, it also
--- returns the steps after that, without input and result, with a short failure and only the percent
+-- returns all steps. If only_steps is true, it returns no items. It stops when the values (input,
+-- result, failure, progress) of the returned steps exceed max_bytes. If all_steps is true, it also
+-- returns the following steps, without input and result, with a short failure and only the percent
 -- of the progress.
 -- name: ListSteps :many
 SELECT step.step_id, step.index, step.ord, step.status,

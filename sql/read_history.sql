@@ -1,6 +1,6 @@
 -- ReadHistories returns the events for the processors of attempts, for all waiting attempts at
 -- once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
--- bound, descending. For each reader, it stops after the row with which payloads and metadata
+-- bound, descending. For each reader, it stops when the payloads and metadata of the returned rows
 -- exceed max_bytes, so that an oversized history is not sent in full.
 -- name: ReadHistories :many
 SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", event.metadata,

@@ -1,8 +1,8 @@
 -- RestartHistories starts new histories, for attempts and for operators. For an attempt, it runs
 -- before SaveResult stores the events of the attempt, and checks the fencing token. For an
 -- operator, fencing_token is 0. It runs after LockProcesses, so that no task ends in the meantime.
--- A running task belongs to the new history, with everything that it stores. TrimHistories removes
--- the old history.
+-- A task that is running belongs to the new history, and so does everything that it will store.
+-- TrimHistories removes the old history.
 -- name: RestartHistories :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, p.namespace, p.process_id, p.last_event_id, r.fencing_token

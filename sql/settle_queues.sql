@@ -1,7 +1,7 @@
--- SettleQueues moves the tasks and messages that a change of status left in a large queue, at most
--- lim waiting tasks and lim held messages of each process. In a suspended process, tasks then wait
--- for the operator. In a process that is in ERROR or has ended, tasks are cancelled. Messages are
--- released unless the process is SUSPENDED or in ERROR. It runs after LockProcesses.
+-- SettleQueues applies a change of status to large queues, in batches of at most lim waiting tasks
+-- and lim held messages per process. Tasks of a SUSPENDED process then wait for the operator. Tasks
+-- of a process that is in ERROR or has ended are cancelled. Messages are released unless the
+-- process is SUSPENDED or in ERROR. It runs after LockProcesses.
 -- name: SettleQueues :many
 WITH backlogs AS MATERIALIZED (
   SELECT b.namespace, b.process_id, b.after_task_id, b.after_message_id, b.cancelled_by, p.status,
@@ -118,11 +118,12 @@ SELECT b.namespace, b.process_id
          AND p.removed_time IS NULL)
  ORDER BY b.created_time LIMIT @lim::int;
 
--- ResumeTasks prepares the resume of a suspended process. At most lim tasks that wait for the
--- operator then wait for their time or their process again. Nothing runs until ResumeProcesses
--- changes the status. It runs after LockProcesses and continues after the tasks that earlier calls,
--- possibly of another client, have prepared. moved is -1 if the process is not SUSPENDED. It is
--- less than lim if all tasks are prepared, and after_task_id is then the largest bigint.
+-- ResumeTasks prepares a suspended process for ResumeProcesses: at most lim tasks that wait for the
+-- operator then wait for their time or their process again. No task runs until ResumeProcesses
+-- changes the status. ResumeTasks runs after LockProcesses, and continues after the tasks that
+-- earlier calls have prepared, even those of other clients. moved is -1 if the process is not
+-- SUSPENDED. If all tasks are prepared, moved is less than lim, and after_task_id is the largest
+-- bigint.
 -- name: ResumeTasks :one
 WITH suspended AS MATERIALIZED (
   SELECT p.namespace, p.process_id,

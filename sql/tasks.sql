@@ -119,7 +119,7 @@ SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, su
  ORDER BY summed.task_id;
 
 -- TraceEvents returns the events of the tasks of a page of a trace. It returns all events of the
--- first task. It then continues until the event with which the total exceeds max_bytes.
+-- first task. It then continues until the total of the returned events exceeds max_bytes.
 -- name: TraceEvents :many
 SELECT summed.event_id, summed.task_id, summed."timestamp", summed.metadata, summed.payload
   FROM (

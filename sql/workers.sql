@@ -120,7 +120,7 @@ UPDATE workers w
 
 -- ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 -- namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
--- with this ID. It stops after the worker with which the namespaces exceed max_bytes. If a worker
+-- with this ID. It stops when the namespaces of the returned workers exceed max_bytes. If a worker
 -- was first seen in another namespace after a command, max finds the command. It reads only the
 -- attempts of the workers that it lists.
 -- name: ListWorkers :many

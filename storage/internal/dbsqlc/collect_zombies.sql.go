@@ -534,8 +534,8 @@ type ReadZombiesRow struct {
 //
 // timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
 // sent a heartbeat before the deadline but has never sent one, because the worker may not know
-// about the lease. ReadZombies stops after the zombie with which contexts and jobs exceed
-// max_bytes.
+// about the lease. ReadZombies stops when the contexts and jobs of the zombies that it has returned
+// exceed max_bytes.
 func (q *Queries) ReadZombies(ctx context.Context, db DBTX, arg ReadZombiesParams) ([]ReadZombiesRow, error) {
 	rows, err := db.Query(ctx, readZombies,
 		arg.Namespaces,

@@ -78,7 +78,7 @@ type ReadHistoriesRow struct {
 
 // ReadHistories returns the events for the processors of attempts, for all waiting attempts at
 // once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
-// bound, descending. For each reader, it stops after the row with which payloads and metadata
+// bound, descending. For each reader, it stops when the payloads and metadata of the returned rows
 // exceed max_bytes, so that an oversized history is not sent in full.
 func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesParams) ([]ReadHistoriesRow, error) {
 	rows, err := db.Query(ctx, readHistories,

@@ -111,11 +111,12 @@ type ResumeTasksParams struct {
 	Lim       int32
 }
 
-// ResumeTasks prepares the resume of a suspended process. At most lim tasks that wait for the
-// operator then wait for their time or their process again. Nothing runs until ResumeProcesses
-// changes the status. It runs after LockProcesses and continues after the tasks that earlier calls,
-// possibly of another client, have prepared. moved is -1 if the process is not SUSPENDED. It is
-// less than lim if all tasks are prepared, and after_task_id is then the largest bigint.
+// ResumeTasks prepares a suspended process for ResumeProcesses: at most lim tasks that wait for the
+// operator then wait for their time or their process again. No task runs until ResumeProcesses
+// changes the status. ResumeTasks runs after LockProcesses, and continues after the tasks that
+// earlier calls have prepared, even those of other clients. moved is -1 if the process is not
+// SUSPENDED. If all tasks are prepared, moved is less than lim, and after_task_id is the largest
+// bigint.
 func (q *Queries) ResumeTasks(ctx context.Context, db DBTX, arg ResumeTasksParams) (int64, error) {
 	row := db.QueryRow(ctx, resumeTasks, arg.Namespace, arg.ProcessID, arg.Lim)
 	var moved int64
@@ -240,10 +241,10 @@ type SettleQueuesRow struct {
 	Messages  int64
 }
 
-// SettleQueues moves the tasks and messages that a change of status left in a large queue, at most
-// lim waiting tasks and lim held messages of each process. In a suspended process, tasks then wait
-// for the operator. In a process that is in ERROR or has ended, tasks are cancelled. Messages are
-// released unless the process is SUSPENDED or in ERROR. It runs after LockProcesses.
+// SettleQueues applies a change of status to large queues, in batches of at most lim waiting tasks
+// and lim held messages per process. Tasks of a SUSPENDED process then wait for the operator. Tasks
+// of a process that is in ERROR or has ended are cancelled. Messages are released unless the
+// process is SUSPENDED or in ERROR. It runs after LockProcesses.
 func (q *Queries) SettleQueues(ctx context.Context, db DBTX, arg SettleQueuesParams) ([]SettleQueuesRow, error) {
 	rows, err := db.Query(ctx, settleQueues, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {

@@ -158,7 +158,7 @@ type TraceEventsRow struct {
 }
 
 // TraceEvents returns the events of the tasks of a page of a trace. It returns all events of the
-// first task. It then continues until the event with which the total exceeds max_bytes.
+// first task. It then continues until the total of the returned events exceeds max_bytes.
 func (q *Queries) TraceEvents(ctx context.Context, db DBTX, arg TraceEventsParams) ([]TraceEventsRow, error) {
 	rows, err := db.Query(ctx, traceEvents,
 		arg.Namespace,

@@ -127,7 +127,7 @@ func (s *Store) ForgetAudit(ctx context.Context) error {
 	return mapped("delete old audit rows", err)
 }
 
-// sealBatch is how many entries a transaction adds to the hash chain.
+// sealBatch is the number of entries that a transaction adds to the hash chain.
 const sealBatch = 1000
 
 // SealAudit adds committed entries to the hash chain of the audit. more reports that there may be

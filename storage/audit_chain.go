@@ -35,7 +35,7 @@ type AuditChain struct {
 }
 
 const (
-	// auditBatch is how many entries VerifyAudit reads in a transaction.
+	// auditBatch is the number of entries that VerifyAudit reads in a transaction.
 	auditBatch = 500
 	// maxWaitingAudit limits the number of counted entries that are not in the chain.
 	maxWaitingAudit = 10_000

@@ -83,7 +83,8 @@ func (s *Store) UnawareNodes(ctx context.Context, requested time.Time) (int, err
 	return int(n), mapped("count nodes", err)
 }
 
-// removeBatch is how many processes are removed at a time. Each is an operation of a lane.
+// removeBatch is the number of processes that are removed at a time. Each is an operation of a
+// lane.
 const removeBatch = 200
 
 // RemoveSomeProcesses removes the next processes of a namespace after an ID. It returns the ID of
@@ -222,7 +223,7 @@ func (t *namespaceTable) deleteSQL(continues bool) string {
 		"{columns}", columns, "{table}", t.name, "{where}", where, "{order}", order, "{join}", join, "{last}", last)
 }
 
-// DeletionProgress is where the next batch of DeleteRows begins. The zero value begins with the
+// DeletionProgress is the start of the next batch of DeleteRows. The zero value begins with the
 // first table.
 type DeletionProgress struct {
 	table     int

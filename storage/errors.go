@@ -43,8 +43,9 @@ func SQLState(err error) string {
 	return ""
 }
 
-// IsUniqueViolation reports whether a row with the same key exists. For a statement that inserts
-// processes, this means that another session has created one of them since the statement began.
+// IsUniqueViolation reports whether a statement failed because a row with the same key exists. If
+// the statement inserts processes, another session has created one of them since the statement
+// began.
 func IsUniqueViolation(err error) bool { return SQLState(err) == stateUniqueViolation }
 
 // lost reports whether the connection cannot be used after an error: it broke, the server shut

@@ -67,9 +67,10 @@ func captureCalls(ctx context.Context, db DB, items []*callItem, arg *dbsqlc.Pre
 	return nil
 }
 
-// skipFastPath makes results general if a command in the same flush may end their process. The
-// effects of a result are stored if its transaction has written the end of its task. If the fast
-// path did not apply, the effects would find the end that the command has written.
+// skipFastPath excludes results from the fast path if a command of the same flush may end their
+// process. Effects are stored if this transaction has ended the task of their result. If the fast
+// path did not apply and the command ended the task instead, the effects would be stored without
+// their result.
 func (b *batch) skipFastPath() {
 	if len(b.saves) == 0 || len(b.cancels)+len(b.removes) == 0 {
 		return
@@ -145,8 +146,8 @@ func (b *saveBatch) savedFast(rows []fastpath.Saved, status process.Status) {
 	}
 }
 
-// fallsBack records the result of a committed item. It returns true if the fast path did not apply,
-// so that the next flush must store the item with the general statement.
+// fallsBack updates the lane after an item was committed. It returns true if the fast path did not
+// apply. The next flush then stores the item with the general statement.
 func (l *lane) fallsBack(op operation) bool {
 	i := op.base()
 	if i.fallback {

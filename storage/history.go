@@ -66,9 +66,8 @@ type histories struct {
 var ErrSlowHistory = errors.New("the history takes too long to read")
 
 // ReadHistory reads the range rng of a history that has the events from first to last. It returns
-// at most process.MaxHistoryEvents+1 events and stops after the event with which their payload and
-// metadata exceed process.MaxHistoryBytes. If the result exceeds either limit, the range may hold
-// more events.
+// at most process.MaxHistoryEvents+1 events and stops when their payloads and metadata exceed
+// process.MaxHistoryBytes. If the result exceeds either limit, the range may hold more events.
 func (s *Store) ReadHistory(key process.Key, rng HistoryRange, first, last int64) ([]Event, error) {
 	r := &historyRead{key: key, rng: rng.of(first, last), done: make(chan struct{})}
 	if r.rng.Limit == 0 {

@@ -18,7 +18,7 @@ type item struct {
 	// ErrUnavailable.
 	repeatable bool
 	repeated   bool // retried after the response of a commit was lost; it may find its own result
-	general    bool // must use the general statement, not one of the fast path
+	general    bool // must use the general statement instead of the fast path
 	fast       bool // the flush uses the fast path for the item
 	fallback   bool // the fast path did not apply
 	bytes      int

@@ -46,7 +46,7 @@ type lane struct {
 	pid    uint32
 	began  time.Time // start time of the backend; with pid it identifies the backend
 	gone   chan struct{}
-	// failure is why the lane cannot write to the database, or nil if it can.
+	// failure is the reason why the lane cannot write to the database, or nil if it can.
 	failure atomic.Pointer[laneFailure]
 
 	timeout         time.Duration // timeout of a flush: flushTimeout

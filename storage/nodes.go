@@ -126,7 +126,7 @@ func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor
 // NodeID returns the ID of this node.
 func (s *Store) NodeID() int64 { return s.nodeID.Load() }
 
-// forgetBatch is how many rows one statement of Forget deletes.
+// forgetBatch is the maximum number of rows that one statement of Forget deletes.
 const forgetBatch = 5000
 
 // deadLetterRetention is how long dead letters are kept.

@@ -26,8 +26,9 @@ type View struct {
 	Timers  []Timer
 }
 
-// ViewProcess returns a process, or process.ErrProcessNotFound. Its events are limited as in
-// ReadHistory. It does not use the batches of attempts, so that it does not delay attempts.
+// ViewProcess returns a process, or process.ErrProcessNotFound. rng selects its events, with the
+// limits of ReadHistory. It does not share the reads of histories for attempts, so that it does not
+// delay attempts.
 func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
 	var v View
 	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -65,8 +66,8 @@ func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error)
 	return rows, mapped("get timers "+key.String(), err)
 }
 
-// ListBytes is the maximum number of bytes that a list or a trace reads at a time. The result ends
-// with the row that exceeds this limit, even if more rows were requested.
+// ListBytes limits the bytes that a list or a trace reads at a time. The result ends with the row
+// that exceeds this limit, even if more rows were requested.
 const ListBytes = process.MaxHistoryBytes
 
 // Import is a process with its history, to be stored unchanged.
@@ -77,7 +78,7 @@ type Import struct {
 	AuxState, Context []byte
 	Metadata          []byte
 	Events            []NewEvent
-	Timers            []SetTimer // each with At
+	Timers            []SetTimer // only timers with At
 }
 
 // PutProcess imports a process. It returns process.ErrProcessExists if it exists.

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// purgeBatch is how many events, tasks and waiting tasks of removed processes one transaction
-// deletes, so that large removals do not block others.
+// purgeBatch is the maximum number of events, of tasks, and of waiting tasks of removed processes
+// that one transaction deletes, so that large removals do not block others.
 const purgeBatch = 1000
 
 type removeItem struct {

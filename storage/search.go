@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ClaimLimit is how many tasks of a namespace a node may claim.
+// ClaimLimit limits the tasks of a namespace that a node may claim.
 type ClaimLimit struct {
 	Namespace   string
 	Max         int
@@ -129,7 +129,8 @@ func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, erro
 	return rows, mapped("namespaces waiting", err)
 }
 
-// maxDueTimers is how many tasks NextTimers reads before it queries each namespace instead.
+// maxDueTimers is the number of tasks that NextTimers reads before it queries each namespace
+// instead.
 const maxDueTimers = 1000
 
 // NextTimers returns the namespaces with tasks that are due within a period, each with the time

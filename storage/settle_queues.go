@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// queueBatch is how many waiting tasks or held messages one statement moves.
+	// queueBatch is the maximum number of waiting tasks or held messages that one statement moves.
 	queueBatch = 2000
 	// minQueueBatch is the minimum of queueLimit. A flush may change the status of many processes,
 	// and each of them must make progress.
@@ -18,7 +18,7 @@ const (
 	// maxQueuedTasks is the maximum number of tasks that wait in a process while messages to it are
 	// delivered.
 	maxQueuedTasks = 1000
-	// backlogBatch is how many processes one call of SettleQueues handles.
+	// backlogBatch is the number of processes that one call of SettleQueues handles.
 	backlogBatch = 20
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// shownDeadLetters is how many dead letters DeadLetters returns.
+	// shownDeadLetters is the maximum number of dead letters that DeadLetters returns.
 	shownDeadLetters = 100
 	// keptDeadLetters is the maximum number of dead letters that a sink keeps, and that
 	// RetryDeadLetters selects.

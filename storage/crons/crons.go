@@ -99,7 +99,7 @@ func Times(
 // NextCron is a cron with its state.
 type NextCron = dbsqlc.ListNextCronsRow
 
-// maxNextTimers is how many timers are read to find the crons that fire next.
+// maxNextTimers is the number of timers that are read to find the crons that fire next.
 const maxNextTimers = 200
 
 // ListNext returns at most limit crons of namespaces that fire next, the soonest first. Their
@@ -112,7 +112,7 @@ func ListNext(
 	})
 }
 
-// forgetBatch is how many rows one statement deletes.
+// forgetBatch is the maximum number of rows that one statement deletes.
 const forgetBatch = 2000
 
 // Delete deletes rows of a deleted cron that were decided before a time. more reports that there
@@ -132,7 +132,7 @@ func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (mor
 	})
 }
 
-// forgetTasksBatch is how many tasks of one cron one statement deletes.
+// forgetTasksBatch is the maximum number of tasks of one cron that one statement deletes.
 const forgetTasksBatch = 200
 
 // ForgetTasks deletes tasks of crons that are older than the retention of the ledger. Nothing else

@@ -197,8 +197,7 @@ func (t *erasedTable) statement(continues, dryRun bool) string {
 	return strings.ReplaceAll(statement, "$1", "@namespace")
 }
 
-// Progress is where the next batch of EraseRows begins. The zero value begins with the first
-// table.
+// Progress is the start of the next batch of EraseRows. The zero value begins with the first table.
 type Progress struct {
 	Table int    `json:"t"`
 	After string `json:"a,omitempty"` // the last key in that table, as JSON

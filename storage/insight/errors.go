@@ -47,7 +47,7 @@ func ListFailedRuns(
 // FailingCron is a cron whose last run has failed, with its error.
 type FailingCron = dbsqlc.ListFailingCronsRow
 
-// maxCrons is how many crons of a namespace are read to find the failing ones.
+// maxCrons is the maximum number of crons of a namespace that are read to find those that fail.
 const maxCrons = 10_000
 
 // ListFailingCrons lists the failing crons of namespaces. Messages are cut to maxDetail characters.

@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// sweptKeys is how many keys one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE), and other
-// jobs of the namespace cannot be enqueued during the transaction.
+// sweptKeys is the number of keys that one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE),
+// and other jobs of the namespace cannot be enqueued during the transaction.
 const sweptKeys = 1000
 
 // HeldKeys is a key that a job holds. Tidy continues after it.
@@ -46,7 +46,7 @@ func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
 	return all, err
 }
 
-// sweepSpan is how many waiting tasks one part of a sweep reads.
+// sweepSpan is the number of waiting tasks that one part of a sweep reads.
 const sweepSpan = 500
 
 // Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it

@@ -280,9 +280,9 @@ func DeleteConstraint(
 	})
 }
 
-// commandLockTimeout is how many milliseconds a change of constraints waits for the transactions
-// that assign keys. On a busy machine, such a transaction may take longer than the lock_timeout of
-// the hot path, whose statements are retried.
+// commandLockTimeout is how long a change of constraints waits for the transactions that assign
+// keys, in milliseconds. On a busy machine, such a transaction may take longer than the
+// lock_timeout of the hot path, whose statements are retried.
 const commandLockTimeout = "5000"
 
 func change(

@@ -94,7 +94,8 @@ const EventColumns = `a.namespace, a.xid::text AS xid, a.lane, a.event_id, a.job
        coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata,
        coalesce(a.of_run, a.step_id IS NOT NULL) AS of_run`
 
-// forgetEvents is how many events of each lane of a namespace one transaction deletes.
+// forgetEvents is the maximum number of events of each lane of a namespace that one transaction
+// deletes.
 const forgetEvents = 1000
 
 // ForgetEvents deletes events whose retention is over. more reports that there may be more.

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// unkeyedLimit is how many messages for one process ID get a fairness key at once. Only the first
-// start of an ID creates a job.
+// unkeyedLimit is the maximum number of messages for one process ID that get a fairness key at
+// once. Only the first start of an ID creates a job.
 const unkeyedLimit = 100
 
 // KeyStarts stores the fairness keys of those jobs in messages to a process that have none.

@@ -148,7 +148,7 @@ type Update struct {
 	Lease    time.Duration // lease duration of the running attempt, from its next heartbeat; 0 if unchanged
 }
 
-// forgetBatch is how many rows one statement deletes.
+// forgetBatch is the maximum number of rows that one statement deletes.
 const forgetBatch = 1000
 
 // Forget deletes results that were not fetched in time and unique keys of removed jobs. more

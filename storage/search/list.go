@@ -13,9 +13,9 @@ import (
 // reach limits what one page reads. A page that found fewer rows than requested returns where to
 // continue.
 type reach struct {
-	// first is how many rows are read before another index is tried. A filter that matches one
-	// process in twenty has filled a page of 100 by then, while its index would return 50,000 of a
-	// million processes.
+	// first is the number of rows that are read before another index is tried. A filter that
+	// matches one process in twenty has filled a page of 100 by then, while its index would return
+	// 50,000 of a million processes.
 	first      int
 	scanned    int   // rows in the order of the list, including first
 	candidates int   // rows that an index may return for a page; if it returns more, the scan in order finds enough

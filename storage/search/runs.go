@@ -356,8 +356,8 @@ func (l *runList) narrow(s *statement) {
 	}
 }
 
-// firstFill is how many runs are read at first, because few runs with large payloads and results
-// fit on a page.
+// firstFill is the number of runs that are read at first, because few runs with large payloads and
+// results fit on a page.
 const firstFill = 10
 
 // stepBytes is about the size of the status of a step without its progress.

@@ -36,7 +36,7 @@ type branch struct {
 	wait    *wait // nil while it runs
 }
 
-// wait is what a branch waits for.
+// wait describes what a branch waits for.
 type wait struct {
 	ready func() bool
 	step  *stepRun // nil unless it waits for a step
@@ -64,14 +64,14 @@ func (b *branch) run() {
 				b.owner.program.name).NonRetryable())
 		}
 		b.ended = true
-		b.give()
+		b.handBack()
 	}()
 	b.body(b)
 	completed = true
 }
 
-// give lets the driver continue.
-func (b *branch) give() {
+// handBack lets the driver continue.
+func (b *branch) handBack() {
 	select {
 	case b.owner.yield <- struct{}{}:
 	case <-b.owner.over:
@@ -156,8 +156,8 @@ func (b *branch) name(kind, name string) string {
 	if n := b.names[key]; n > 1 {
 		full += "#" + strconv.Itoa(n)
 	}
-	if b.owner.asked != nil {
-		b.owner.asked[entryKey{kind, full}] = len(b.owner.asked)
+	if b.owner.order != nil {
+		b.owner.order[entryKey{kind, full}] = len(b.owner.order)
 	}
 	b.owner.mu.Unlock()
 	if len(full) > maxFullName {
@@ -179,7 +179,7 @@ func (b *branch) await(w *wait) {
 	}
 	b.verify()
 	b.wait = w
-	b.give()
+	b.handBack()
 	select {
 	case <-b.resume:
 	case <-b.owner.over:

@@ -23,7 +23,7 @@ const (
 	maxFullName   = 200 // with scope and number
 )
 
-// effects is what a run changes besides the journal.
+// effects contains what a run changes besides the journal.
 type effects struct {
 	timers    map[string]time.Duration // set by this task
 	unset     map[string]bool

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// askOrder has the order in which a run of the function began its operations. It is nil if the
-// function was not repaired by step, because the entries of the journal then have this order.
-type askOrder map[entryKey]int
+// beginOrder maps each operation to its place in the order in which a run of the function began
+// them. It is nil before the first repair by step, because the entries of the journal then have
+// this order.
+type beginOrder map[entryKey]int
 
-// of returns the place of an operation. The operations that the function has not begun are last.
-func (o askOrder) of(kind, name string) int {
+// place returns the place of an operation. Operations that the function has not begun come last.
+func (o beginOrder) place(kind, name string) int {
 	if kind == kindTry {
 		kind = kindStep
 	}
@@ -22,16 +23,16 @@ func (o askOrder) of(kind, name string) int {
 	return len(o)
 }
 
-// forgetting collects the entries that no longer count after a repair by step.
+// forgetting marks the entries that no longer count after a repair by step.
 type forgetting struct {
 	*journal
-	asked  askOrder
+	order  beginOrder
 	marked map[int]bool
 }
 
-// askedNow runs the function with the stored journal to see the order of its operations. If the
-// function fails, those that it would begin afterwards are unknown.
-func (t *task) askedNow() (askOrder, error) {
+// currentOrder runs the function with the stored journal, and returns the order of its operations.
+// If the function fails, the operations after the failure are missing.
+func (t *task) currentOrder() (beginOrder, error) {
 	if !t.journal.repaired {
 		return nil, nil
 	}
@@ -44,12 +45,12 @@ func (t *task) askedNow() (askOrder, error) {
 	_ = r.advance()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.asked), t.ctx.Err()
+	return maps.Clone(r.order), t.ctx.Err()
 }
 
 // toForget returns the indexes of the entries that a repair forgets, in order.
-func (j *journal) toForget(r *stepRepair, asked askOrder) ([]int, error) {
-	f := &forgetting{j, asked, map[int]bool{}}
+func (j *journal) toForget(r *stepRepair, order beginOrder) ([]int, error) {
+	f := &forgetting{j, order, map[int]bool{}}
 	for _, name := range r.Rewind {
 		at := slices.IndexFunc(j.entries, func(e entry) bool { return e.Name == name && isRewindable(e.Kind) })
 		if at < 0 {
@@ -103,8 +104,8 @@ func (j *journal) rewindable() (names []string) {
 	return names
 }
 
-// rewind forgets an entry and what the function did afterwards. It keeps what happened meanwhile to
-// timers and children that it keeps, and all calls.
+// rewind marks an entry and everything that the function did after it, except calls. Entries about
+// what happened to a timer or child, such as its end, are marked only with the timer or child.
 func (f *forgetting) rewind(at int) {
 	scope := scopeOf(f.entries[at].Name)
 	for i, e := range f.entries {
@@ -121,21 +122,21 @@ func (f *forgetting) rewind(at int) {
 	}
 }
 
-// place returns a number by which entries can be compared. Entries of the same operation, and of
-// those that the function has not begun, have the order of the journal.
+// place returns a number by which entries are ordered: by the place of their operation, then by
+// their position in the journal.
 func (f *forgetting) place(at int) int {
-	return f.asked.of(f.entries[at].Kind, f.entries[at].Name)*len(f.entries) + at
+	return f.order.place(f.entries[at].Kind, f.entries[at].Name)*len(f.entries) + at
 }
 
-// markWith marks an entry if the entry of the same name and this kind is marked.
+// markWith marks an entry if the entry with the same name and the given kind is marked.
 func (f *forgetting) markWith(at int, kind string) {
 	if of, ok := f.position(kind, f.entries[at].Name); ok && f.marked[of] {
 		f.marked[at] = true
 	}
 }
 
-// revive forgets the end of a function that has failed, and what this end has reverted: steps that
-// were undone and children that were cancelled run again.
+// revive marks the failure of a function, and what the function did because of it. Steps that were
+// undone, and children that were cancelled, run again.
 func (f *forgetting) revive(failed int) {
 	f.marked[failed] = true
 	reverted := map[entryKey]bool{}
@@ -158,8 +159,9 @@ func (f *forgetting) revive(failed int) {
 	}
 }
 
-func (f *forgetting) mark(at int, reverted bool) {
-	if reverted {
+// mark marks an entry if the condition is true.
+func (f *forgetting) mark(at int, condition bool) {
+	if condition {
 		f.marked[at] = true
 	}
 }

@@ -16,7 +16,7 @@ import (
 // repairField is the only field of the args of a repair by step.
 const repairField = "durable_repair"
 
-// maxRepaired is how many names a repair may contain, and how many its response does.
+// maxRepaired is the maximum number of names in a repair, and in its response.
 const maxRepaired = 100
 
 // stepRepair is a repair by step.
@@ -106,7 +106,7 @@ func (r *stepRepair) names(step string) bool {
 	return set || slices.Contains(r.Skip, step)
 }
 
-// repairSteps changes the journal as an operator has asked, if the function can then continue. The
+// repairSteps applies a repair by step to the journal, unless the function would then fail. The
 // function continues in the next task.
 func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessResponse, error) {
 	r, err := parseRepair(request)
@@ -114,11 +114,11 @@ func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessRespon
 		return nil, processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	old := t.journal.snapshot()
-	asked, err := t.askedNow()
+	order, err := t.currentOrder()
 	if err != nil {
 		return nil, err
 	}
-	forget, err := t.journal.toForget(r, asked)
+	forget, err := t.journal.toForget(r, order)
 	if err != nil {
 		return nil, processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}

@@ -27,7 +27,7 @@ type run struct {
 	current  *branch   // the last one that the driver let run
 	returned *outcome  // nil until the function has returned
 	undos    map[string]undo
-	asked    askOrder // nil before a repair by step
+	order    beginOrder // nil before a repair by step
 	queues   map[string]*queue
 	due      map[string]bool // steps whose wait before the next try is over
 	effects  effects
@@ -37,12 +37,12 @@ type run struct {
 	failed chan struct{} // closed when err is set
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex        // guards err, bodies, undos, asked, and names of the branches
+	mu     sync.Mutex        // guards err, bodies, undos, order, and names of the branches
 	err    error             // the first panic or misuse
 	bodies map[string]string // descriptions of the bodies that run, by goroutine
 }
 
-// outcome is what the function returned.
+// outcome contains the results of the function.
 type outcome struct {
 	value []byte
 	err   error
@@ -53,7 +53,7 @@ func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j
 		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[string]string{},
 		effects: newEffects(), yield: make(chan struct{}), over: make(chan struct{}), failed: make(chan struct{})}
 	if j.repaired {
-		r.asked = askOrder{}
+		r.order = beginOrder{}
 	}
 	return r
 }

@@ -80,7 +80,9 @@ func (r *run) pendingUndos() []string {
 		}
 	}
 	if r.journal.repaired {
-		slices.SortStableFunc(names, func(a, b string) int { return r.asked.of(kindStep, b) - r.asked.of(kindStep, a) })
+		slices.SortStableFunc(names, func(a, b string) int {
+			return r.order.place(kindStep, b) - r.order.place(kindStep, a)
+		})
 	}
 	return names
 }

@@ -74,7 +74,7 @@ func (t *task) addStart(input json.RawMessage) {
 	}
 }
 
-// keptEffects is what a task stores even if the function fails afterwards.
+// keptEffects contains what a task stores even if the function fails afterwards.
 type keptEffects struct {
 	entries []entry
 	effects effects

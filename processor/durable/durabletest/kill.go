@@ -101,7 +101,7 @@ func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processo
 	}
 }
 
-// place is where a processor runs.
+// place simulates one way to run a processor.
 type place struct {
 	name    string
 	options []processortest.Option

@@ -36,7 +36,7 @@ func (r role) where() string {
 // isBody reports whether operations are misuse because the literal runs outside the function.
 func (r role) isBody() bool { return r == roleStep || r == roleUndo || r == roleAccept }
 
-// scan is what the walker must know about a durable function before it starts.
+// scan contains what the walker must know about a durable function before it starts.
 type scan struct {
 	info     *types.Info
 	root     ast.Node // the outermost function with a Ctx

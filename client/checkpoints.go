@@ -21,7 +21,7 @@ type checkpoints struct {
 	mu          sync.Mutex
 	lastEventID int64 // last event of the last checkpoint; 0 if there is none
 	ended       bool
-	// unknown is why it is unknown whether the last checkpoint is stored, or nil.
+	// unknown is not nil if it is unknown whether the last checkpoint is stored. It is the cause.
 	unknown error
 }
 

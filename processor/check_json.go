@@ -28,8 +28,8 @@ func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidErro
 	return nil
 }
 
-// maxJSONGrowth is how many times larger the JSON of an object can be than its protobuf encoding:
-// a control character has six bytes.
+// maxJSONGrowth is the maximum ratio of the JSON of an object to its protobuf encoding: a control
+// character has six bytes.
 const maxJSONGrowth = 6
 
 // jsonSize returns the size of an object as JSON without spaces. The size is exact only for objects

@@ -114,8 +114,8 @@ func (b *ResultBuilder) RestartHistory() *ResultBuilder {
 }
 
 // Complete ends the process with the status COMPLETED. Its timers and waiting calls are cancelled.
-// A result has one action: the last of Complete, SetTimerAfter, SetTimerAt, RemoveAfter,
-// UnsetTimers and Remove counts.
+// A result has one action. If several of Complete, SetTimerAfter, SetTimerAt, RemoveAfter,
+// UnsetTimers and Remove are called, the last call wins.
 func (b *ResultBuilder) Complete() *ResultBuilder {
 	b.result.Action = &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}}
 	return b
@@ -153,8 +153,7 @@ func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	return b
 }
 
-// Start starts a process. An empty namespace means the same one. If the process exists, nothing
-// happens.
+// Start starts a process, unless it exists. An empty namespace means that of this process.
 func (b *ResultBuilder) Start(namespace, processID string, args []byte) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
 		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args},
@@ -173,14 +172,15 @@ func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs
 	}})
 }
 
-// Notify adds a NOTIFY task to another process. An empty namespace means the same one.
+// Notify adds a NOTIFY task to another process. An empty namespace means that of this process.
 func (b *ResultBuilder) Notify(namespace, processID string, args []byte) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Notify{
 		Notify: &progressorv1.NotifyCommand{Namespace: namespace, ProcessId: processID, Args: args},
 	}})
 }
 
-// Cancel cancels another process, as CancelProcess does. An empty namespace means the same one.
+// Cancel cancels another process, as CancelProcess does. An empty namespace means that of this
+// process.
 func (b *ResultBuilder) Cancel(namespace, processID, reason string) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{
 		Cancel: &progressorv1.CancelCommand{Namespace: namespace, ProcessId: processID, Reason: reason},

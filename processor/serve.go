@@ -18,9 +18,9 @@ const (
 )
 
 // Serve listens on addr, such as "127.0.0.1:9090", and serves p until ctx ends. It speaks HTTP/1.1
-// and HTTP/2, without TLS unless WithTLS is given. When ctx ends, it takes no new tasks, waits for
-// running ones (WithStopTimeout) and returns nil. It returns an error if it cannot listen or if
-// tasks were cut off.
+// and HTTP/2, without TLS unless WithTLS is given. When ctx ends, it accepts no new tasks, waits
+// for running ones (WithStopTimeout) and returns nil. It returns an error if it cannot listen, or
+// if tasks still ran after the timeout.
 func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -29,12 +29,12 @@ func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error 
 	return ServeOn(ctx, listener, p, opts...)
 }
 
-// ServeOn is like Serve, on an open listener. It closes the listener.
+// ServeOn is like Serve, but uses an open listener. It closes the listener.
 func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Option) error {
 	o := newOptions(opts)
 	// Running attempts may outlive ctx, until the stop timeout.
-	running, cutOff := context.WithCancel(context.WithoutCancel(ctx))
-	defer cutOff()
+	running, cancelRunning := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelRunning()
 	server := &http.Server{
 		Handler:           Handler(p, opts...),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -65,20 +65,20 @@ func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Op
 		return fmt.Errorf("serve processor: %w", served)
 	case <-ctx.Done():
 	}
-	err := stop(ctx, server, cutOff, o.stopTimeout)
+	err := stop(ctx, server, cancelRunning, o.stopTimeout)
 	<-stopped
 	return err
 }
 
-// stop waits for running attempts, at most timeout, then cuts off the rest.
-func stop(ctx context.Context, server *http.Server, cutOff context.CancelFunc, timeout time.Duration) error {
+// stop waits for running attempts, but not longer than timeout, and then cancels the rest.
+func stop(ctx context.Context, server *http.Server, cancelRunning context.CancelFunc, timeout time.Duration) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(timeout, 0))
 	defer cancel()
 	err := server.Shutdown(grace)
 	if err == nil {
 		return nil
 	}
-	cutOff()
+	cancelRunning()
 	err = errors.Join(fmt.Errorf("stop processor: tasks still running after %s: %w", timeout, err), server.Close())
 	return err
 }

@@ -16,7 +16,7 @@ type Codec interface {
 	Decode(ctx context.Context, p Payload) ([]byte, error)
 }
 
-// Payload is what a Codec encodes or decodes.
+// Payload is the argument of Encode and Decode.
 type Payload struct {
 	Content []byte
 	Purpose Purpose
@@ -27,8 +27,8 @@ type Payload struct {
 	Repeat string
 }
 
-// Purpose is what a payload is used for. A payload of one purpose must not be decoded as another
-// one. Otherwise a person with access to the database could use an event as a state.
+// Purpose is the use of a payload. A payload of one purpose must not be decoded as another one.
+// Otherwise a person with access to the database could use an event as a state.
 type Purpose string
 
 // The purposes.

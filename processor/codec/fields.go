@@ -9,18 +9,18 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// payloadField is a field of the API that contains a payload.
+// payloadField describes a field of the API that contains a payload.
 type payloadField struct {
 	purpose Purpose
 	form    form // the form that is accepted without AcceptPlain
 }
 
-// form is the form of a JSON value whose payloads are encoded. null is accepted in each form.
+// form describes where a JSON value contains encoded payloads. Every form accepts null.
 type form int
 
 const (
 	encodedWhole  form = iota // the value is an encoded payload
-	encodedOrNot              // the engine has written the value or a part of it
+	encodedOrNot              // the value may contain parts that the engine wrote, which are not encoded
 	encodedParts              // encoded payloads, or lists or objects of them
 	resultOrParts             // an encoded payload, or an object with the results of several workers
 	compensation              // the args of a compensation: its input and the result of its step
@@ -81,7 +81,7 @@ var (
 	composed = payloadField{purpose: Message, form: encodedOrNot}
 )
 
-// payloadFields lists the fields with payloads, by the name of their message and their own.
+// payloadFields contains the fields with payloads. The keys are MESSAGE.FIELD.
 var payloadFields = map[string]payloadField{
 	// Processes.
 	"Process.aux_state":                  {purpose: State},
@@ -151,9 +151,9 @@ var payloadFields = map[string]payloadField{
 	"OpenWait.input":             composed,
 }
 
-// repeatOf returns the Payload.Repeat of a message that is part of a message with the given Repeat.
-// If the engine compares the payloads of a request with those of another request, the result
-// identifies the request.
+// repeatOf returns the Payload.Repeat for the payloads of m. outer is that of the message that
+// contains m. If the engine compares the payloads of a request with those of another request, the
+// result identifies the request.
 func repeatOf(m proto.Message, outer string) string {
 	switch r := m.(type) {
 	case *progressorv1.StartRequest:
@@ -190,11 +190,11 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 	return joinQuoted("unique", name)
 }
 
-// isStored reports whether a message has payloads of the engine itself, or payloads as the engine
-// stores them within its own. Such payloads are not decoded. They are states and tasks of crons, of
-// runs, of jobs of steps and of bulks. Requests to processors and workers contain no such payloads,
-// so isStored does not apply to them. Otherwise, anyone who can write to the database could turn
-// off decoding by declaring a process to be one of these.
+// isStored reports whether a message belongs to a process of the engine itself: a cron, a run, a
+// job of a step, or a bulk. The engine writes the states and tasks of these processes, and embeds
+// the payloads of users. They are not decoded. isStored does not apply to requests to processors
+// and workers, which contain no such payloads. Otherwise, anyone who can write to the database
+// could turn off decoding by giving a process such an ID.
 func isStored(m proto.Message) bool {
 	switch m := m.(type) {
 	case *progressorv1.Process:
@@ -207,8 +207,8 @@ func isStored(m proto.Message) bool {
 	return false
 }
 
-// isReason reports whether the args of a message are the reason of a cancellation, which stays in
-// the clear.
+// isReason reports whether the args of a message are the reason of a cancellation, which is not
+// encoded.
 func isReason(m proto.Message) bool {
 	task, ok := m.(*progressorv1.Task)
 	return ok && task.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL

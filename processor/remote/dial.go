@@ -48,11 +48,11 @@ type Processor struct {
 	namespace   string
 }
 
-// Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
-// configuration is a *process.InvalidError with the field's name. maxRunning is the maximum number
-// of concurrent attempts. One connection is kept for each of them. 0 or less means
-// process.DefaultMaxRunning. open returns the credentials of each request. If it is nil, the
-// headers are those of cfg, and cfg must not name secrets. The result is a *Processor.
+// Dial returns a processor for a namespace's configuration. It does not connect yet. If the
+// configuration is invalid, the error is a *process.InvalidError with the field's name. maxRunning
+// is the maximum number of concurrent attempts, and of idle connections; 0 or less means
+// process.DefaultMaxRunning. Dial calls open for the credentials of each request. If open is nil,
+// the headers are those of cfg, and cfg must not name secrets. The result is a *Processor.
 func Dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 	open func(context.Context) (Credentials, error),
@@ -125,7 +125,7 @@ func checkSecrets(cfg *progressorv1.ConnectProcessor, open bool) error {
 		return &process.InvalidError{Field: fieldSigning, Message: none}
 	case signing && cfg.GetProtocol() == progressorv1.ConnectProcessor_PROTOCOL_GRPC:
 		return &process.InvalidError{Field: fieldSigning,
-			Message: "must be empty with PROTOCOL_GRPC: servers of gRPC do not see the body of a request"}
+			Message: "must be empty with PROTOCOL_GRPC: gRPC servers cannot verify a signature of the body"}
 	case cfg.GetTls().GetCertificateSecret() != "" && !open:
 		return &process.InvalidError{Field: fieldTLS + ".certificate_secret", Message: none}
 	}
@@ -145,8 +145,8 @@ func (p *Processor) Process(
 }
 
 // Reach opens a connection to the processor and closes it. It sends no request. If the processor
-// has several URLs, one that accepts a connection is enough. The error is about the last URL: the
-// connection or its certificate was rejected.
+// has several URLs, it returns nil if one of them accepts a connection. Otherwise, it returns the
+// error of the last URL.
 func (p *Processor) Reach(ctx context.Context) error {
 	_, via, err := p.credentials.addTo(ctx, http.Header{})
 	if err != nil {
@@ -179,8 +179,8 @@ func hostPort(target *url.URL) string {
 	return net.JoinHostPort(target.Hostname(), port)
 }
 
-// Close closes idle connections. The others are closed once their requests have ended and they have
-// been idle for a while. Close always returns nil.
+// Close closes idle connections. The others are closed after their requests, once they have been
+// idle for the idle timeout. Close always returns nil.
 func (p *Processor) Close() error {
 	p.credentials.pool.close()
 	return nil

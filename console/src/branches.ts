@@ -1,6 +1,6 @@
 // Branches of a graph that are collapsed: a step stands for all steps that only follow from it.
 
-/** Returns the steps that would be hidden below each step: those to which no path leads but through it. */
+/** Returns the steps that would be hidden below each step: those that can only be reached through it. */
 export function branchesOf(ids: string[], after: Map<string, string[]>): Map<string, string[]> {
   const known = new Set(ids);
   const before = new Map(ids.map((id) => [id, (after.get(id) ?? []).filter((d) => known.has(d))]));
@@ -42,7 +42,7 @@ export interface Collapsed {
   hidden: Map<string, string[]>; // by the collapsed step
 }
 
-/** Returns the graph without what is below the collapsed steps. */
+/** Returns the graph without the steps below the collapsed ones. */
 export function collapse(ids: string[], after: Map<string, string[]>, branches: Map<string, string[]>, closed: Set<string>): Collapsed {
   const hiddenBy = new Map<string, string>();
   const hidden = new Map<string, string[]>();

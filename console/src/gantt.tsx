@@ -76,14 +76,14 @@ export function piecesOf(events: JobEvent[], actionOf: (stepId: string) => strin
   return lanes;
 }
 
-/** Adds the last attempt to a lane without attempts: a job that a processor runs has no event when it starts. */
+/** Adds the last attempt to a lane without attempts, because no event records the start of a job that a processor runs. */
 function withAttempt(list: Piece[], s: Step): Piece[] {
   const own = pieceOf(s)[0];
   if (!own || list.some((p) => p.what === "attempt" || p.what === "open" || p.what === "delay")) return list;
   return [...list.map((p) => (p.what === "queue" ? { ...p, to: Math.max(p.from, Math.min(p.to ?? own.from, own.from)) } : p)), own];
 }
 
-/** A step without events: the namespace does not keep them, or they have expired. */
+/** Returns the piece of a step without events: the namespace does not keep them, or they have expired. */
 function pieceOf(s: Step): Piece[] {
   const from = millis(s.runningTime);
   if (from === undefined || s.status === StepStatus.PENDING) return [];

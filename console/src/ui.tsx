@@ -128,7 +128,7 @@ export function Missing({ error, what, id, ns, to, list }: { error: unknown; wha
   );
 }
 
-/** docs: the page of the documentation that describes what is missing. */
+/** docs: the page of the documentation about the missing objects. */
 export function Empty({ title, children, page, docs }: { title: string; children?: ReactNode; page?: boolean; docs?: string }) {
   return (
     <div className="empty">

@@ -51,7 +51,7 @@ export function templateYaml(t: Template): string {
   return dump(short, { schema: CORE_SCHEMA, lineWidth: 100, noRefs: true });
 }
 
-/** Parses a template. Throws an Error that says what is wrong, and where. */
+/** Parses a template. Throws an Error with the problem and its position. */
 export function parseTemplate(text: string, namespace: string): Template {
   const tree: unknown = load(text, { schema: CORE_SCHEMA });
   const json = walk(tree, TemplateSchema, "", (v, field, at) => {

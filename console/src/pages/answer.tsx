@@ -1,4 +1,4 @@
-// The answer to a wait: what is asked, a form for the answer, and buttons to approve or reject.
+// The page of a wait: the question, a form for the answer, and buttons to approve or reject.
 import type { JsonValue } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { useMemo, useState } from "react";

@@ -1,4 +1,4 @@
-// What operators did: the entries of the audit, newest first.
+// The audit log: the commands of operators, newest first.
 import { Code, ConnectError, type CallOptions } from "@connectrpc/connect";
 import { useState } from "react";
 import { insight, trouble, useRead } from "../api";
@@ -18,7 +18,7 @@ function fieldsOf(rows: AuditEntry[]): FieldHelp[] {
   return [
     { name: "actor", hint: "who sent the command; * at the end matches any suffix", operators: ["=", "!="], values: some((e) => e.actor) },
     { name: "method", hint: "the command; * at the end matches any suffix", operators: ["=", "!="], values: [...new Set([...some((e) => e.method), ...commands])] },
-    { name: "subject", hint: "id of its object; * at the end matches any suffix", operators: ["=", "!="], values: some((e) => e.subject) },
+    { name: "subject", hint: "ID of the object of the command; * at the end matches any suffix", operators: ["=", "!="], values: some((e) => e.subject) },
     { name: "time", hint: "time of the command", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
   ];
 }

@@ -35,16 +35,16 @@ const ended = (j: Job) => [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELL
 function fieldsOf(rows: Job[], names: string[], attributes: Attributes): FieldHelp[] {
   const keys = (of: (j: Job) => unknown) => [...new Set(rows.flatMap((j) => Object.keys((of(j) as object | null) ?? {})))].slice(0, 20);
   return [
-    { name: "state", hint: "its state", operators: ["=", "!="], values: Object.keys(jobLook) },
-    { name: "name", hint: "its name; * at the end matches any suffix", operators: ["=", "!="], values: names },
+    { name: "state", hint: "state of the job", operators: ["=", "!="], values: Object.keys(jobLook) },
+    { name: "name", hint: "name of the job; * at the end matches any suffix", operators: ["=", "!="], values: names },
     { name: "job_id", hint: "ID; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
     { name: "priority", hint: "jobs with a smaller number run first", operators: ordered },
     { name: "worker_id", hint: "worker that runs it, or ran it last", operators: ["=", "!="], values: [...new Set(rows.map((j) => j.workerId).filter(Boolean))] },
-    { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
+    { name: "tags", hint: "a tag of the job", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
-    { name: "reason", hint: "reason of its failure", operators: ["=", "!=", ":"] },
-    { name: "fingerprint", hint: "its group on the overview", operators: ["=", "!=", ":"] },
-    ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${quote(k)}`, hint: "of its args", operators: [...ordered, ":"] })),
+    { name: "reason", hint: "reason of the failure", operators: ["=", "!=", ":"] },
+    { name: "fingerprint", hint: "error group, as on the overview", operators: ["=", "!=", ":"] },
+    ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${quote(k)}`, hint: "value in the args", operators: [...ordered, ":"] })),
     ...fieldsOfAttributes(attributes),
   ];
 }
@@ -61,7 +61,7 @@ function Stats({ ns, filter }: { ns: string; filter: string }) {
   return (
     <>
       <StatusChips list="jobs" ns={ns} filter={filter} field="state" looks={jobLook} total={total} counted read={read} label="by state" />
-      {oldest ? <p className="dim">The oldest available job waits for {span(oldest)}.</p> : null}
+      {oldest ? <p className="dim">The oldest available job has waited for {span(oldest)}.</p> : null}
       {data && data.names.length > 1 && (
         <div className="chips names" role="group" aria-label="by name">
           {data.names.slice(0, 12).map((n) => {
@@ -87,7 +87,7 @@ function why(j: Job): string {
     const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `retry ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  // What a job reported while it ran is no reason once it has ended.
+  // The progress that a job reported while it ran does not explain why it has ended.
   return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || (ended(j) ? "" : j.progress?.summary) || "";
 }
 
@@ -280,10 +280,10 @@ export function JobPage({ ns }: { ns: string }) {
   const [action, setAction] = useState<"retry" | "cancel">();
   const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
   const j = data?.job;
-  // The job does not say that it waits for a worker, or which jobs use the slots of its constraint. Explain does.
+  // Only ExplainProcess returns whether the job waits for a worker, and which jobs use the slots of its constraint.
   const blocked = j?.state === JobState.AVAILABLE && j.blockedOn.startsWith("constraint ");
   const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), { every: 5000, enabled: j?.state === JobState.AVAILABLE && (blocked || !why(j)) });
-  // The job of a step belongs to its run: it cannot be retried or cancelled alone.
+  // The job of a step cannot be retried or cancelled separately from its run.
   const of = stepOf(id) && homeOf(ns, id, "job");
   const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
   useCommands(
@@ -306,7 +306,7 @@ export function JobPage({ ns }: { ns: string }) {
             Timeline
           </a>
           {of && (
-            <a className="button main" href={of.to} title="This job belongs to a step of the run, and is retried and cancelled with it">
+            <a className="button main" href={of.to} title="This job belongs to a step of the run. To retry or cancel it, retry or cancel the run.">
               Run {of.name}
             </a>
           )}

@@ -20,7 +20,7 @@ export function ConsoleLogins() {
       {isPending && <Loading />}
       {data?.logins.length === 0 && !after && (
         <Empty title="No logins">
-          Users log in to the console with an issuer (OpenID Connect), if the engine is started with <code>--auth.oidc.client-id</code>. The command <code>progressor console-login list --db.dsn DSN</code> shows the logins, too.
+          If the engine is started with <code>--auth.oidc.client-id</code>, users log in to the console at an issuer (OpenID Connect). The command <code>progressor console-login list --db.dsn DSN</code> also shows the logins.
         </Empty>
       )}
       {(data?.logins.length ?? 0) > 0 && (
@@ -52,7 +52,7 @@ export function ConsoleLogins() {
               </tr>
             ))}
           </Table>
-          <p className="dim">A login also ends if it is not used for some time (--auth.console.idle). The time of the last use may be up to a minute late.</p>
+          <p className="dim">A login also ends if it is not used for some time (--auth.console.idle). The last use may be up to a minute more recent than shown.</p>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />

@@ -65,10 +65,10 @@ function Tell({ ns, w, what, onClose }: { ns: string; w: Worker; what: WorkerDir
   );
 }
 
-function Commands({ w, tell }: { w: Worker; tell: (what: WorkerDirective) => void }) {
+function Commands({ w, onChoose }: { w: Worker; onChoose: (what: WorkerDirective) => void }) {
   return offered(w).map((what) => (
     <span key={what}>
-      <Act needs={methods.stopWorker} kind={what === WorkerDirective.STOP ? "bad" : undefined} onClick={() => tell(what)}>
+      <Act needs={methods.stopWorker} kind={what === WorkerDirective.STOP ? "bad" : undefined} onClick={() => onChoose(what)}>
         {says[what]?.[0]}…
       </Act>{" "}
     </span>
@@ -113,7 +113,7 @@ export function Workers({ ns }: { ns: string }) {
                   <When at={millis(w.lastSeenTime)} />
                 </td>
                 <td className="end">
-                  <Commands w={w} tell={(what) => setTelling([w, what])} />
+                  <Commands w={w} onChoose={(what) => setTelling([w, what])} />
                 </td>
               </tr>
             ))}
@@ -204,7 +204,7 @@ export function WorkerPage({ ns }: { ns: string }) {
           </span>
         </h1>
         <div className="actions">
-          <Commands w={w} tell={setTelling} />
+          <Commands w={w} onChoose={setTelling} />
         </div>
       </div>
       <ErrorBox error={error} />

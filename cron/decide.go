@@ -13,15 +13,17 @@ type Cron struct {
 	Policy   Policy
 	// NamespacePaused means that no fire times are decided and queued runs do not start.
 	NamespacePaused bool
-	Refusable       bool // a run may be refused after it was started, see Refused
+	Refusable       bool // a run may be refused after its start; see Refused
 }
 
-// maxDecided is the maximum number of rows of a step. It is also the maximum number of missed times
-// that get a row each. Older missed times share a row. maxCounted, divided by the number of
-// expressions, is the maximum number of missed times that a step counts. Counting them takes about
-// 0.1 s. The Next of an incomplete step is now.
+// The limits of a step. If a step reaches one of them, it is incomplete, and its Next is the
+// current time.
 const (
+	// maxDecided is the maximum number of rows of a step, and of missed times that get their own
+	// row. Older missed times share a row.
 	maxDecided = 1000
+	// maxCounted, divided by the number of expressions, is the maximum number of missed times that
+	// a step counts. Counting them takes about 0.1 s.
 	maxCounted = 1_000_000
 )
 
@@ -113,8 +115,8 @@ func (d *decider) verdictFor(overlap OverlapAction, manual bool) verdict {
 	return v
 }
 
-// overlaps reports whether the previous run is running. A run that was asked to cancel does not
-// count: its replacement is the previous run.
+// overlaps reports whether the previous run is running. A run that another one replaced does not
+// count, because the replacement is the previous run.
 func (d *decider) overlaps() bool { return d.s.Previous != nil && d.s.Previous.Status == Running }
 
 func (d *decider) overlap(action OverlapAction) verdict {
@@ -173,7 +175,8 @@ func (d *decider) failure(manual bool) verdict {
 	return verdict{}
 }
 
-// trialFrom returns when an open circuit lets a trial run. It is zero if the circuit is closed.
+// trialFrom returns the earliest time of the trial of an open circuit. It is zero if the circuit is
+// closed.
 func (d *decider) trialFrom() time.Time {
 	threshold := d.Policy.PauseAfterFailures
 	if d.Policy.Failure != FailureHalfOpen || threshold == 0 || d.s.Failures < threshold {
@@ -265,7 +268,7 @@ func (d *decider) startQueued() {
 	}
 }
 
-// forget removes a run from the runs that count.
+// forget removes a run from the running runs, and reports whether it was one of them.
 func (d *decider) forget(fire time.Time) bool {
 	for i, running := range d.s.Running {
 		if running.Equal(fire) {

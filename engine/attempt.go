@@ -260,7 +260,7 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		e.timers.alarm(c.Namespace, saved.TimerDelay)
 	}
 	if len(d.completion.NamedTimers) > 0 {
-		e.timers.alarm(c.Namespace, 0) // the next scan gets the delays by the database clock
+		e.timers.alarm(c.Namespace, 0) // the next scan reads the delays, which depend on the clock of the database
 	}
 	if next := saved.Next; next != nil && next.TaskType.Timer() {
 		e.timerLate(next.RunningTime.Sub(next.ScheduledTime))

@@ -51,7 +51,7 @@ type checkpoints struct {
 	events []storage.Event // stored by all checkpoints
 	gaps   bool            // the times of some events are unknown, so they are missing
 	ended  bool
-	// unknown is why it is unknown whether the last checkpoint is stored, or nil.
+	// unknown is not nil if it is unknown whether the last checkpoint is stored. It is the cause.
 	unknown error
 }
 

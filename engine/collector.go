@@ -29,8 +29,8 @@ type collector struct {
 	settling bool
 	// trimming is true if the last pass ran out of time before it removed all old histories.
 	trimming bool
-	// orphans is where the next pass continues its search for orphaned failed attempts. It is zero
-	// if the last search is complete.
+	// orphans is the position after which the next pass searches for orphaned failed attempts. It
+	// is zero if the last search is complete.
 	orphans storage.AttemptKey
 	// sealing is true if the last pass did not add all audit entries to the hash chain.
 	sealing bool
@@ -70,7 +70,7 @@ func (c *collector) Run(ctx context.Context) error {
 			c.engine.log.Warn("collector pass failed", "error", err)
 		}
 	}
-	pass() // the first pass follows at once, because it tells the kinds of this node which namespaces exist
+	pass() // run the first pass at once, because the kinds of this node need the list of namespaces
 	return Every(ctx, time.Second, pass)
 }
 

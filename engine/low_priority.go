@@ -7,15 +7,15 @@ import (
 )
 
 // Messages of urgent tasks wait in memory until no urgent task is due or running, so that the tasks
-// of the receivers do not delay urgent tasks. With 10,000 urgent timers that were due at the same
-// time, the last one ran after 2.7 s while the tasks that the first ones had created took two
-// thirds of the machine, and after 0.9 s without these tasks.
+// of the receivers do not delay urgent tasks. Measured with 10,000 urgent timers that were due at
+// the same time: the last one ran after 0.9 s instead of 2.7 s, because the tasks of the receivers
+// had taken two thirds of the CPU time.
 const (
 	// maxLowPriorityWait limits the wait, so that the messages are delivered even if urgent tasks
 	// are always due.
 	maxLowPriorityWait = 5 * time.Second
-	// maxLowPriorityDeliveries is the number of these deliveries that run concurrently. A flush
-	// takes 64 of them, and a node usually has two lanes.
+	// maxLowPriorityDeliveries limits how many of these deliveries run concurrently. It fills a
+	// flush of 64 deliveries in each of the two lanes that a node usually has.
 	maxLowPriorityDeliveries = 128
 	// maxWaitingTargets limits the targets that wait in memory. The scan finds the others.
 	maxWaitingTargets = 1 << 16
@@ -24,7 +24,7 @@ const (
 // lowPriorityQueue holds the targets whose deliveries wait.
 type lowPriorityQueue struct {
 	targets  []waitingTarget
-	waits    map[process.Key]struct{} // targets that no other delivery has taken in the meantime
+	waits    map[process.Key]struct{} // the targets that still wait; another delivery may have taken the others
 	starting int                      // deliveries in progress
 }
 
@@ -54,7 +54,7 @@ func (d *deliverer) deliverStored(targets []process.Key, lowPriority bool) {
 	d.startWaiting()
 }
 
-// age returns the minimum age of a message of a process at which any node delivers it.
+// age returns the minimum age of messages of processes that other nodes deliver.
 func (d *deliverer) age() time.Duration {
 	if d.engine.timers.isUrgentPending() {
 		return maxLowPriorityWait + messageAge
@@ -79,14 +79,15 @@ func (d *deliverer) startWaiting() {
 	}
 }
 
-// nextWaiting takes the first waiting target. It returns false if there is none or if it must wait.
+// nextWaiting takes the first waiting target. It returns false if there is none, or if the first
+// one must still wait.
 func (d *deliverer) nextWaiting() (process.Key, bool) {
-	due := d.engine.timers.isUrgentPending()
+	urgent := d.engine.timers.isUrgentPending()
 	for {
 		d.mu.Lock()
 		p := &d.lowPriority
 		if len(p.targets) == 0 || p.starting >= maxLowPriorityDeliveries ||
-			due && time.Now().Before(p.targets[0].until) {
+			urgent && time.Now().Before(p.targets[0].until) {
 			d.mu.Unlock()
 			return process.Key{}, false
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// An engine merges the index of metadata again and again while it stores results.
+// An engine merges the index of metadata repeatedly while it stores results.
 func TestMetadataIndexIsMerged(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsIndexLists(t)

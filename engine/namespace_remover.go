@@ -13,7 +13,7 @@ import (
 type namespaceRemover struct {
 	engine *Engine
 	passes int
-	// rows is where the next batch of each namespace begins. It is lost if the node dies.
+	// rows contains the start of the next batch of each namespace. It is lost if the node dies.
 	rows map[string]*removal
 }
 

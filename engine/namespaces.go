@@ -37,7 +37,7 @@ type namespace struct {
 	backlog     *backlog
 	usage       *usage
 	slots       *slots
-	shares      *requestShares // requests in this node
+	shares      *requestShares // shares of the requests in this node
 	urgentSlots *urgentSlots
 	unreachable *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
@@ -111,8 +111,8 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 }
 
 // reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
-// the read, the result may be older than that row, so reloadNamespaces ignores it and leaves the
-// work to the next pass.
+// the read, the result may be older than that row. reloadNamespaces then ignores the result, and
+// the next pass reads the namespaces again.
 func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {
 	e.registry.mu.Lock()
 	before := e.registry.puts
@@ -187,15 +187,15 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	}
 }
 
-// closeIdle closes the idle connections of a processor that new attempts do not use.
+// closeIdle closes the idle connections of a processor that no new attempt will use.
 func closeIdle(p processor.Processor) {
 	if c, ok := p.(io.Closer); ok {
 		_ = c.Close() // Close only closes idle connections
 	}
 }
 
-// configure returns the configuration of a row. If this node cannot serve it, for example because a
-// processor is missing, its requests are stored and its tasks wait for another node.
+// configure returns the configuration of a row. If this node cannot run its tasks, for example
+// because it does not have the processor, it stores requests, and the tasks wait for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
@@ -311,19 +311,19 @@ func (e *Engine) PutNamespace(
 	return e.replaceNamespace(ctx, m, func(json.RawMessage) error { return nil }, by...)
 }
 
-// replaceNamespace is PutNamespace, unless check rejects the stored configuration, which is nil if
-// there is none.
+// replaceNamespace does the same as PutNamespace, unless check returns an error for the stored
+// configuration, which is nil if the namespace does not exist.
 func (e *Engine) replaceNamespace(
 	ctx context.Context, m *progressorv1.Namespace, check func(before json.RawMessage) error, by ...process.Actor,
 ) (*progressorv1.Namespace, error) {
 	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m), wire.CheckChanges(m)); err != nil {
 		return nil, err
 	}
-	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
+	connected, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err != nil {
 		return nil, err
 	}
-	closeIdle(tried)
+	closeIdle(connected)
 	config, err := e.namespaceConfig(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
@@ -351,8 +351,9 @@ func (e *Engine) replaceNamespace(
 	return e.namespaceMessage(ctx, row)
 }
 
-// checkRoom returns an error if there is no room for a namespace that does not exist yet. Each
-// other node may create one more at the same time.
+// checkRoom returns an error if the maximum number of namespaces is reached and this one does not
+// exist. The limit may be exceeded by one for each other node, if they create namespaces at the
+// same time.
 func (e *Engine) checkRoom(ctx context.Context, name string) error {
 	n, err := e.store.CountNamespaces(ctx)
 	if err != nil || n < e.cfg.MaxNamespaces {
@@ -361,7 +362,8 @@ func (e *Engine) checkRoom(ctx context.Context, name string) error {
 	if _, err := e.store.GetNamespace(ctx, name); !errors.Is(err, process.ErrNamespaceNotFound) {
 		return err
 	}
-	return e.refused("namespaces", "there are %d namespaces, max_namespaces of this node is %d", n, e.cfg.MaxNamespaces)
+	return e.refused("namespaces", "there are %d namespaces, and max_namespaces of this node is %d",
+		n, e.cfg.MaxNamespaces)
 }
 
 // retentionOf returns the retention of each outcome in a namespace.

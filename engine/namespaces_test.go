@@ -327,7 +327,7 @@ func TestNamespacesAreLimited(t *testing.T) {
 	refused := 0
 	for range cap(results) {
 		if err := receive(t, "put", results); errors.Is(err, process.ErrOverloaded) {
-			if !strings.Contains(err.Error(), "there are 3 namespaces, max_namespaces of this node is 3") {
+			if !strings.Contains(err.Error(), "there are 3 namespaces, and max_namespaces of this node is 3") {
 				t.Error(err)
 			}
 			refused++

@@ -25,7 +25,7 @@ type TaskError struct {
 	Failure        *progressorv1.Failure   // the task failed permanently
 	Rejection      *progressorv1.Rejection // the processor rejected the task
 	Cancelled      bool                    // the task was cancelled, with its process or because the process failed
-	LostByFailover bool                    // a database failover lost the task; none of it is stored
+	LostByFailover bool                    // a database failover lost the task; nothing of it is stored
 	WaitTimeout    bool                    // the wait timed out; the task continues
 	Draining       bool                    // the node stops before the task ends; ask another node
 	ProcessStatus  process.Status          // "" if unknown
@@ -41,7 +41,7 @@ func (e *TaskError) Error() string {
 	case e.Cancelled:
 		return task + " was cancelled"
 	case e.LostByFailover:
-		return task + " was lost by a failover of the database: none of it is stored"
+		return task + " was lost by a failover of the database: nothing of it is stored"
 	case e.Draining:
 		return task + " continues, but the node that waited for it is stopping"
 	default:

@@ -40,13 +40,13 @@ func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process
 
 // runCommand runs an operator's command on a process and returns the resulting process without its
 // history.
-func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
+func (e *Engine) runCommand(ctx context.Context, key process.Key, execute func() error) (*progressorv1.Process, error) {
 	share, err := e.enterReserved(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
-	if err := give(); err != nil {
+	if err := execute(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	e.watchers.recheck(key)

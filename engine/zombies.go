@@ -135,8 +135,8 @@ func (c *collector) savingCount() int {
 	return len(c.saving)
 }
 
-// cancelRequested cancels the attempts of this node whose cancel was requested by a message or by a
-// request to another node, see Kind.CancelsAttempts.
+// cancelRequested cancels the attempts of this node whose cancellation a message, or a request to
+// another node, has requested. See Kind.CancelsAttempts.
 func (c *collector) cancelRequested(ctx context.Context) error {
 	e := c.engine
 	if !e.attempts.cancellable() {

@@ -25,10 +25,10 @@ const (
 	// second for one address. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
 	// (BenchmarkUser).
 	verifyRate, verifyBurst = 100, 1000
-	// suspectRate is how many such tokens a node verifies per second for all addresses with too
-	// many failures together.
+	// suspectRate is the number of such tokens that a node verifies per second for all addresses
+	// with too many failures together.
 	suspectRate = 1000
-	// rejectionRate is how many rejected tokens per second are logged.
+	// rejectionRate limits the rejected tokens that are logged per second.
 	rejectionRate = 5
 )
 

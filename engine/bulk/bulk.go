@@ -148,7 +148,7 @@ func keyOf(namespace, id string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: ProcessID(id)}
 }
 
-// shownFailures is how many failures are returned with a bulk.
+// shownFailures is the maximum number of failures that are returned with a bulk.
 const shownFailures = 100
 
 func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, error) {

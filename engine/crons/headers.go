@@ -31,8 +31,8 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 	return def, nil
 }
 
-// CheckSecrets returns an error if a cron may not use one of its secrets: those to which its
-// headers refer, the one that signs its requests, and its client certificate.
+// CheckSecrets returns an error if a cron may not use one of its secrets: those that its headers
+// refer to, the one that signs its requests, and its client certificate.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {
@@ -50,13 +50,13 @@ func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error 
 		target.GetTls().GetCertificateSecret())
 }
 
-// keepHeaders gives a sealed definition the stored values of headers that the client has not sent.
-// before is nil for a new cron.
-func keepHeaders(def, before *progressorv1.Cron) error {
-	target, was := def.GetTarget().GetHttp(), before.GetTarget().GetHttp()
-	err := secrets.KeepStored(fieldHeaders, target.GetHeaders(), was.GetHeaders(),
-		engine.Origin(target.GetUrl()) == engine.Origin(was.GetUrl()) &&
-			target.GetTls().GetCaPem() == was.GetTls().GetCaPem())
+// keepHeaders replaces masked headers in a sealed definition with the stored values. stored is the
+// current definition, or nil for a new cron.
+func keepHeaders(def, stored *progressorv1.Cron) error {
+	target, before := def.GetTarget().GetHttp(), stored.GetTarget().GetHttp()
+	err := secrets.KeepStored(fieldHeaders, target.GetHeaders(), before.GetHeaders(),
+		engine.Origin(target.GetUrl()) == engine.Origin(before.GetUrl()) &&
+			target.GetTls().GetCaPem() == before.GetTls().GetCaPem())
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (c *Crons) IsStored(ctx context.Context, def *progressorv1.Cron) (same bool
 	if err != nil {
 		return false, "", err
 	}
-	there := s.definition
-	same = proto.Equal(def.GetSpec(), there.GetSpec()) && proto.Equal(def.GetPolicy(), there.GetPolicy()) &&
-		proto.Equal(def.GetTarget(), there.GetTarget()) && proto.Equal(def.GetMetadata(), there.GetMetadata())
+	stored := s.definition
+	same = proto.Equal(def.GetSpec(), stored.GetSpec()) && proto.Equal(def.GetPolicy(), stored.GetPolicy()) &&
+		proto.Equal(def.GetTarget(), stored.GetTarget()) && proto.Equal(def.GetMetadata(), stored.GetMetadata())
 	return same, s.etag(), nil
 }

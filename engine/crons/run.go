@@ -68,7 +68,7 @@ func runID(c *progressorv1.Cron, fire time.Time, rerun int32) string {
 	return runKey(c, fire, rerun).ProcessID
 }
 
-// The metadata fields that tell a run about its fire.
+// The metadata fields that describe the fire of a run.
 const (
 	metadataCronID   = "progressor.cron_id"
 	metadataFireTime = "progressor.fire_time"
@@ -79,11 +79,11 @@ const (
 func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	m := storage.Message{Kind: storage.MessageStart, Target: key}
 	c, metadata := t.state.definition, (*structpb.Struct)(nil)
-	tell, err := json.Marshal(runEndArgs{Fire: e.Fire, Rerun: e.Rerun})
+	notifyArgs, err := json.Marshal(runEndArgs{Fire: e.Fire, Rerun: e.Rerun})
 	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
 		m, err = t.crons.jobMessage(key, target,
 			runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
-		m.NotifyParentArgs = tell
+		m.NotifyParentArgs = notifyArgs
 		return m, err
 	}
 	if target := c.GetTarget().GetStartRun(); target != nil && err == nil {
@@ -92,11 +92,11 @@ func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 		}); err != nil {
 			return m, err
 		}
-		m.NotifyParentArgs = tell
+		m.NotifyParentArgs = notifyArgs
 		m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetMetadata()))
 		return m, err
 	}
-	if m.NotifyParentArgs = tell; err != nil {
+	if m.NotifyParentArgs = notifyArgs; err != nil {
 		return m, err
 	}
 	if isOwn(c) {

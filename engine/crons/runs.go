@@ -15,11 +15,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// runKind is the kind of runs that are internal processes. These are the runs whose target is not a
-// process of a user, and those that end with the INIT task.
+// runKind is the kind of the internal processes that carry out runs. isOwn reports for which
+// targets a run has such a process.
 const runKind = "run"
 
-// work contains the args and the state of such a run.
+// work is the args and the state of such a process, as JSON.
 type work struct {
 	CronID  string        `json:"cron_id"`
 	Fire    time.Time     `json:"fire"`
@@ -29,8 +29,8 @@ type work struct {
 	Target  []byte        `json:"target"`            // CronTarget in protobuf
 }
 
-// outcome is how a run ended. It is the response of its last task. The process itself is COMPLETED
-// in any case, because it has done its work.
+// outcome is how a run ended. It is the response of the last task of the process. The process is
+// COMPLETED even if the run failed.
 type outcome struct {
 	Status cron.Status `json:"status"`
 	Detail string      `json:"detail,omitempty"`
@@ -49,7 +49,7 @@ func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	return o.Status, o.Detail, nil
 }
 
-// outgoingArgs returns the args of a run.
+// outgoingArgs returns the args of the process of a run.
 func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	target, err := proto.Marshal(t.state.definition.GetTarget())
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *work) requestTimeout() time.Duration {
 	return httpTimeout
 }
 
-// processRun runs a task of a run. The INIT task only sets a timer, because a process in INIT
+// processRun is the processor of runs. The INIT task only sets a timer, because a process in INIT
 // cannot be cancelled.
 func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch r.GetType() {
@@ -120,7 +120,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	case *progressorv1.CronTarget_StartProcess:
 		o, err = c.start(ctx, key, &w, target.StartProcess)
 	default:
-		return nil, processor.Fail(processor.ReasonBadState, "a run has no such target").NonRetryable()
+		return nil, processor.Fail(processor.ReasonBadState, "unknown cron target %T", target).NonRetryable()
 	}
 	switch {
 	case err != nil:

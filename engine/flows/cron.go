@@ -74,7 +74,7 @@ func (f *Flows) CheckStart(
 		return &process.InvalidError{
 			Field: field,
 			Message: noTemplate(target.GetType(), target.GetVersion()) + " in namespace " + namespace +
-				": put it first",
+				": store it with PutTemplate first",
 		}
 	case err != nil:
 		return err
@@ -99,7 +99,7 @@ func (f *Flows) CheckStart(
 	return invalid(problems)
 }
 
-// noTemplate and notSchedulable format the reasons why a run does not start.
+// noTemplate returns why a run without a template does not start.
 func noTemplate(templateType string, version int32) string {
 	if version != 0 {
 		return fmt.Sprintf("there is no version %d of template %s", version, templateType)
@@ -107,6 +107,7 @@ func noTemplate(templateType string, version int32) string {
 	return "there is no template " + templateType
 }
 
+// notSchedulable returns why a cron cannot start runs of a template.
 func notSchedulable(templateType string) string {
 	return fmt.Sprintf("crons cannot start template %s: set its field schedulable to true", templateType)
 }
@@ -139,7 +140,7 @@ func payloadOf(t *flow.Target, fire flow.Fire) ([]byte, error) {
 	return resultJSON("payload", payload)
 }
 
-// CancelMessage returns the message that asks a run to end.
+// CancelMessage returns the message that requests the cancellation of a run.
 func (f *Flows) CancelMessage(key process.Key, reason string) storage.Message {
 	return commandTo(key, &command{Method: methodCancel, Reason: reason})
 }

@@ -26,14 +26,14 @@ const (
 	reasonRun        = "run_failed"
 )
 
-// childEnd is the end of the work of a step.
+// childEnd is the end of a job, a process or a run that a step has started.
 type childEnd struct {
 	*progressorv1.ChildEnd
 	args    []byte
 	attempt attemptFacts // facts about the last attempt of a job, or nil
 }
 
-// notified handles the ends of the work of steps, or a command of another run.
+// notified handles a NOTIFY task: the ends of what steps have started, or a command of another run.
 func (t *task) notified() error {
 	batch, err := t.ChildEnds()
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *task) notified() error {
 	return t.childrenEnded(children)
 }
 
-// childrenEnded handles the ends of the work of steps.
+// childrenEnded handles the ends of what steps have started.
 func (t *task) childrenEnded(children []childEnd) error {
 	var inputs []flow.Input
 	var ended []childEnd // the ends in inputs
@@ -85,8 +85,8 @@ func (t *task) childrenEnded(children []childEnd) error {
 	return nil
 }
 
-// outcome returns how the work of a step ended. It reads from the database what the message does
-// not contain. For work of an earlier attempt, it returns only the origin.
+// outcome returns how the child of a step ended. It reads what the message does not contain from
+// the database. For a child of an earlier attempt, it returns only the origin.
 func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	var from origin
 	if err := json.Unmarshal(child.args, &from); err != nil || from.Step < 0 || from.Step >= len(t.template.Steps) {
@@ -117,7 +117,7 @@ func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	return o, err
 }
 
-// endOf returns how the work of a step ended.
+// endOf returns the end of a step, and its status, for the end of its child.
 func (t *task) endOf(p stepRef, child *progressorv1.ChildEnd, undo bool) (*flow.End, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
@@ -131,7 +131,7 @@ func (t *task) endOf(p stepRef, child *progressorv1.ChildEnd, undo bool) (*flow.
 		return &flow.End{Result: resultOf(child.GetResponse())}, flow.Succeeded, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		reason := cmp.Or(child.GetDetail(), "it was cancelled")
-		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // its run asked it to end
+		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // the run has requested the cancellation
 			var err error
 			if reason, err = t.endReason(); err != nil {
 				return nil, 0, err
@@ -155,7 +155,7 @@ func failed(reason, message string) *flow.End {
 	return &flow.End{Failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
 }
 
-// failureOf returns the failure of a step or an item that ends, or nil if it did not fail.
+// failureOf returns the failure of a step or an item, or nil if it did not fail.
 func failureOf(end *flow.End) *progressorv1.Failure {
 	if end.Err == nil {
 		return end.Failure
@@ -167,7 +167,7 @@ func failureOf(end *flow.End) *progressorv1.Failure {
 	return failed(reason, end.Err.Error()).Failure
 }
 
-// runEnd returns the end of a step that is a run.
+// runEnd returns the end of a step that has started a run.
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus, error) {
 	var o reply
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {

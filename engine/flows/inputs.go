@@ -55,7 +55,7 @@ func tooLargeInputs(size int) string {
 	return fmt.Sprintf("must have at most %d bytes of JSON for all steps of a run (got %d)", maxInputBytes, size)
 }
 
-// with returns the inputs after those of list were set.
+// with returns the inputs after a retry has set those of list.
 func (all inputs) with(list []stepInput) inputs {
 	if len(list) == 0 {
 		return all
@@ -75,7 +75,7 @@ func (all inputs) size() (bytes int) {
 	return bytes
 }
 
-// retryMessage returns the message of the event of a retry that sets these inputs.
+// retryMessage returns the message of the event that records a retry with new inputs.
 func retryMessage(list []stepInput) string {
 	if len(list) == 0 {
 		return ""
@@ -122,8 +122,8 @@ func (t *task) refusedInput(id string) string {
 	return ""
 }
 
-// input returns the input of a step, or of the item in the scope. own is false if it is the payload
-// of the run.
+// input returns the input of a step, or of the item in the scope. own is false if the step has no
+// input, so that it gets the payload of the run.
 func (r rules) input(s *flow.Step, scope *flow.Scope) (v *structpb.Value, own bool, err error) {
 	if text, ok := r.state.Inputs[s.ID]; ok && !s.ForEach() {
 		v, err = wire.Value(text)

@@ -336,9 +336,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 		}
 		// The summary of a step is shown for the run while the step runs, and after the run has
 		// ended.
-		tells := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil
+		shown := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil
 		p := s.GetProgress()
-		if tells && p.GetSummary() != "" &&
+		if shown && p.GetSummary() != "" &&
 			(newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
 			newest = s.Step
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// template is a compiled version of a template with its plan.
+// template is a version of a template, compiled, with its plan.
 type template struct {
 	*flow.Template
 	plan    *flow.Plan
@@ -32,7 +32,7 @@ type template struct {
 type templateKey struct {
 	namespace, templateType string
 	version                 int32
-	stored                  int64 // in microseconds; a template that is put again after a delete restarts at version 1
+	stored                  int64 // in microseconds; a new template with the ID of a deleted one has the same version
 }
 
 // templates caches the compiled versions that this node has used. A version never changes.
@@ -104,7 +104,7 @@ func (f *Flows) template(ctx context.Context, namespace, templateType string, ve
 	return t, nil
 }
 
-// scope returns the request of a run for its dedupe key.
+// scope returns the scope that a run requests with its dedupe key.
 func (t *template) scope(namespace, key, runID string) flows.Scope {
 	p := t.Concurrency()
 	return flows.Scope{
@@ -126,7 +126,7 @@ func (t *template) rejectsDuplicates() bool {
 // problem.
 func invalid(problems []flow.Problem) error { return invalidBy(problems) }
 
-// breaksSchema is like invalid, for the payload of a run.
+// breaksSchema is like invalid, but for a payload that violates the schema of the template.
 func breaksSchema(problems []flow.Problem) error {
 	wrong := invalidBy(problems)
 	wrong.Schema = true
@@ -185,7 +185,7 @@ func (f *Flows) PutTemplate(
 	return &progressorv1.PutTemplateResponse{Template: got.GetTemplate(), Created: created}, err
 }
 
-// definitionJSON returns a template as it is stored.
+// definitionJSON returns the stored form of a template.
 func definitionJSON(t *progressorv1.Template) ([]byte, error) {
 	text, err := wire.MessageJSON(t)
 	if err != nil {
@@ -206,8 +206,8 @@ func (f *Flows) GetTemplate(
 ) (*progressorv1.GetTemplateResponse, error) {
 	row, err := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
-		newest, other := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0)
-		if r.GetVersion() != 0 && other == nil && errors.Is(err, process.ErrTemplateNotFound) {
+		newest, newestErr := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0)
+		if r.GetVersion() != 0 && newestErr == nil && errors.Is(err, process.ErrTemplateNotFound) {
 			return nil, fmt.Errorf("version %d of template %s/%s (the newest is %d): %w", r.GetVersion(),
 				r.GetNamespace(), r.GetType(), newest.Version, err)
 		}
@@ -266,7 +266,7 @@ func (f *Flows) missingTemplate(ctx context.Context, namespace, templateType str
 	return fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
 }
 
-// resultJSON returns a value in its stored form. The field is used in errors.
+// resultJSON returns the stored form of a value. Errors name the field.
 func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 	text, err := wire.ValueJSON(v)
 	if err != nil {
@@ -281,7 +281,7 @@ func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 	return text, nil
 }
 
-// metadataJSON returns the metadata of a run as it is stored, or nil if m is nil.
+// metadataJSON returns the stored form of the metadata of a run, or nil if m is nil.
 func metadataJSON(m *structpb.Struct) ([]byte, error) {
 	text, err := wire.JSON(m)
 	if err != nil {

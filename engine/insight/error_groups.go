@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// maxBroken is how many processes in ERROR ListErrors reads, newest first, per namespace and in
-	// total.
+	// maxBroken is the maximum number of processes in ERROR that ListErrors reads, newest first,
+	// per namespace and in total.
 	maxBroken = 10_000
-	// maxErrorDetail is how many characters of a message a group has.
+	// maxErrorDetail is the maximum number of characters of the message of a group.
 	maxErrorDetail = 512
 )
 

@@ -17,7 +17,8 @@ import (
 const (
 	sampleEvery = 10 * time.Second
 	maxSamples  = 360 // one hour
-	// mergedSamples is how many samples become one of the last day. maxMerged is a day of these.
+	// mergedSamples is the number of samples that are merged into one for the last day. maxMerged
+	// is the number of merged samples of a day.
 	mergedSamples = 30
 	maxMerged     = 288
 )

@@ -73,8 +73,8 @@ func ofItem(n int, j *jobs.NewJob, err error) error {
 	return &process.ItemError{Field: fmt.Sprintf("jobs[%d]", n), Key: j.Key, Err: err}
 }
 
-// wakeFor wakes the pollers and workers that may run the stored jobs. For jobs that wait for a key,
-// WakeByName is called later.
+// wakeFor wakes the pollers and workers that may run the stored jobs. It skips jobs that wait for
+// the keys of constraints: WakeByName is called when they get them.
 func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 	later, ready := map[string]bool{}, map[string]map[string]int{}
 	for n, j := range all {
@@ -94,6 +94,6 @@ func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 		q.engine.WakeByName(name, byName)
 	}
 	for name := range later {
-		q.engine.AlarmTimers(name) // the next scan gets the delay by the database clock
+		q.engine.AlarmTimers(name) // the next scan reads the delays, which depend on the clock of the database
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// defaultShownLeases is how many leases GetWorker returns by default.
+// defaultShownLeases is the maximum number of leases that GetWorker returns by default.
 const defaultShownLeases = 100
 
 // GetWorker returns a worker of a namespace and its leases there. It returns

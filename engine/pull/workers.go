@@ -324,7 +324,7 @@ func directiveOf(order pull.WorkerCommand) progressorv1.WorkerDirective {
 	return progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
 }
 
-// StopWorker tells a worker to take no new tasks, to stop, or to continue.
+// StopWorker sends a worker the directive to accept no new tasks, to stop, or to continue.
 func (s *Server) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor,
 ) (*progressorv1.Worker, error) {

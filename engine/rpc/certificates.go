@@ -29,7 +29,7 @@ type CertificateFiles struct {
 }
 
 // Certificates are the certificates of a server. If the files change, new connections use the new
-// ones.
+// certificates.
 type Certificates struct {
 	files CertificateFiles
 	log   *slog.Logger
@@ -102,7 +102,7 @@ func (c *Certificates) load() error {
 	}
 	if c.config.Load() != nil && bytes.Equal(content[0], c.content[0]) && bytes.Equal(content[1], c.content[1]) &&
 		bytes.Equal(content[2], c.content[2]) {
-		return nil // a new configuration could not resume the sessions of the old one
+		return nil // keep the configuration, so that clients can resume their sessions
 	}
 	certificate, err := tls.X509KeyPair(content[0], content[1])
 	if err != nil {

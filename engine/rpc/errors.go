@@ -26,7 +26,7 @@ const maxErrorText = 1024
 // internalText is the text that clients get for unexpected errors.
 const internalText = "internal error: see the log of the engine"
 
-// clientError is an error as it is returned to a client.
+// clientError contains the parts of an error that a client gets.
 type clientError struct {
 	code   connect.Code
 	detail *progressorv1.ErrorDetail
@@ -40,7 +40,7 @@ var sentinels = []struct {
 	code   connect.Code
 	reason progressorv1.ErrorDetail_Reason
 }{
-	// the errors of a cron may wrap errors of its process, so they come first
+	// Errors of a cron come first, because they may wrap errors of its process.
 	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED},
 	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
 	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
@@ -73,7 +73,7 @@ var sentinels = []struct {
 }
 
 // toConnect converts an error of the engine to an error for the client, with a code and an
-// ErrorDetail. internal reports that the client does not get the text, so the caller should log it.
+// ErrorDetail. If internal is true, the client does not get the text, so the caller should log it.
 func toConnect(err error, request any) (connectErr *connect.Error, internal bool) {
 	namespace, processID := scopeOf(request)
 	if own, ok := errors.AsType[*connect.Error](err); ok {
@@ -90,7 +90,7 @@ func toConnect(err error, request any) (connectErr *connect.Error, internal bool
 	a.detail.Namespace = cmp.Or(a.detail.Namespace, namespace)
 	a.detail.ProcessId = cmp.Or(a.detail.ProcessId, processID)
 	if a.scoped {
-		a.text = wantedText(a, request) + scopeText(a.detail, isOfCron(err))
+		a.text = missingText(a, request) + scopeText(a.detail, isOfCron(err))
 	}
 	a.text = jobText(a.text, request)
 	connectErr = connect.NewError(a.code, errors.New(shorten(a.text)))
@@ -98,8 +98,8 @@ func toConnect(err error, request any) (connectErr *connect.Error, internal bool
 	return connectErr, !known
 }
 
-// jobText replaces "process" in the text if the request is about a job or a bulk, which lower
-// layers treat as processes.
+// jobText replaces "process" in the text if the request is about a job or a bulk. Lower layers
+// handle them as processes.
 func jobText(text string, request any) string {
 	switch request.(type) {
 	case *progressorv1.EnqueueRequest, *progressorv1.EnqueueBatchRequest:
@@ -216,7 +216,7 @@ func taskErrorOf(e *engine.TaskError) clientError {
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
 	case e.LostByFailover:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "was lost by a failover of the database: none of it is stored, and the request can be " +
+		a.text = task + "was lost by a failover of the database: nothing of it is stored, so the request can be " +
 			"repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
@@ -238,9 +238,9 @@ func reasonText(reason, message string) string {
 	return reason + ": " + message
 }
 
-// wantedText returns the text of an error with the name of the missing object, unless that is a
-// namespace or a process.
-func wantedText(a clientError, request any) string {
+// missingText returns the text of an error. If an object other than a namespace or a process is
+// missing, the text contains its name.
+func missingText(a clientError, request any) string {
 	switch a.detail.GetReason() {
 	case progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND:
 		if r, ok := request.(interface{ GetType() string }); ok {
@@ -285,14 +285,14 @@ func wantedText(a clientError, request any) string {
 		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
-			return fmt.Sprintf("worker %q not found: it was not seen within a day", r.GetWorkerId())
+			return fmt.Sprintf("worker %q not found: it was not seen in the last 24 hours", r.GetWorkerId())
 		}
 	}
 	return a.text
 }
 
-// grantText returns the text of an error with the missing grant or, if the key of the grant does
-// not exist, with the key.
+// grantText returns the text of an error about a grant. It contains the missing grant, or its key
+// if the key does not exist.
 func grantText(text string, g *progressorv1.Grant) string {
 	switch text {
 	case process.ErrKeyNotFound.Error():
@@ -372,7 +372,7 @@ const maxDetailName = 512
 func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
 	d.Field, d.Namespace, d.ProcessId = clip(d.Field, maxErrorText), clip(d.Namespace, maxDetailName),
 		clip(d.ProcessId, maxDetailName)
-	// It fails only for invalid messages. The error then has no detail.
+	// NewErrorDetail fails only for invalid messages. The error then has no detail.
 	if detail, err := connect.NewErrorDetail(d); err == nil {
 		e.AddDetail(detail)
 	}

@@ -57,8 +57,8 @@ func identifiedBy(w http.ResponseWriter, r *http.Request) context.Context {
 	return requestid.In(r.Context(), id)
 }
 
-// loggedRequest is what the layers of the handler know about a request, for its line in the log. It
-// has no payloads, no tokens, and no parameters of URLs.
+// loggedRequest collects what the layers of the handler know about a request, for its line in the
+// log. It has no payloads, no tokens, and no parameters of URLs.
 type loggedRequest struct {
 	begin  time.Time
 	actor  string // its principal, or "" if it is not authenticated

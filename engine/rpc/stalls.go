@@ -53,7 +53,7 @@ func (w *timedWriter) Write(data []byte) (written int, err error) {
 	}
 }
 
-// Flush sends what is buffered. Streams flush each message.
+// Flush sends buffered data. Streams flush each message.
 func (w *timedWriter) Flush() { _ = w.FlushError() } // the next write returns the error
 
 // FlushError is Flush for http.ResponseController.

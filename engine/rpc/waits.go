@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// maxWaitNamespaces is how many namespaces a page of the waits of all namespaces reads.
+	// maxWaitNamespaces limits the namespaces that a page of listAllWaits reads.
 	maxWaitNamespaces = 100
-	// maxWaitBytes ends such a page after the namespace with which it is exceeded. The waits of one
-	// namespace are limited, too.
+	// maxWaitBytes limits the size of a page of listAllWaits. The page ends after the namespace
+	// that exceeds it, whose page has a limit of its own.
 	maxWaitBytes = 4 << 20
 )
 
-// ListOpenWaits returns a page of open waits, and says which of them the client may answer. Without
-// a namespace, it lists the waits of all visible namespaces, one namespace after the other.
+// ListOpenWaits returns a page of open waits. Answerable reports whether the client may answer a
+// wait. Without a namespace, it lists the waits of all visible namespaces, in the order of their
+// names.
 func (s *flowService) ListOpenWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (*progressorv1.ListOpenWaitsResponse, error) {

@@ -279,7 +279,7 @@ func (s *workerService) GetWorker(
 	return resp, err
 }
 
-// StopWorker tells a worker to take no new tasks, to stop, or to continue.
+// StopWorker sends a worker the directive to accept no new tasks, to stop, or to continue.
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {

@@ -15,7 +15,7 @@ import (
 
 const (
 	gaugeAge   = 5 * time.Second // maximum age of the gauges
-	gaugeLimit = 10_000          // sinks with gauges
+	gaugeLimit = 10_000          // maximum number of sinks with gauges
 )
 
 // metrics counts what this node delivers.
@@ -35,7 +35,7 @@ func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
 			"Changes that this node has delivered to a sink."),
 		rejected: counter("progressor_sink_dead_letters_total",
 			"Changes that the target of a sink has rejected for good."),
-		failures: counter("progressor_sink_failures_total", "Failed deliveries of this node, which are repeated."),
+		failures: counter("progressor_sink_failures_total", "Failed deliveries of this node. The sink retries them."),
 	}
 	s.engine.TrackSeries(m.delivered, m.rejected, m.failures)
 	storage.Register(registerer, m.delivered, m.rejected, m.failures, &gauges{sinks: s})
@@ -46,8 +46,8 @@ func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
 // 0 before their first event, because rate() and increase() do not count an event that creates its
 // series.
 func (m *metrics) start(labels []string) {
-	for _, of := range []*prometheus.CounterVec{m.delivered, m.rejected, m.failures} {
-		of.WithLabelValues(labels...)
+	for _, counter := range []*prometheus.CounterVec{m.delivered, m.rejected, m.failures} {
+		counter.WithLabelValues(labels...)
 	}
 }
 
@@ -84,14 +84,14 @@ type gauges struct {
 
 var (
 	lagChanges = prometheus.NewDesc("progressor_sink_lag_changes",
-		"Changes that were recorded and not delivered to a sink. All nodes report the same value.",
+		"Recorded changes that a sink has not delivered yet. All nodes report the same value.",
 		[]string{"namespace", "sink_id"}, nil)
 	lagSeconds = prometheus.NewDesc("progressor_sink_lag_seconds",
-		"Age of the oldest change that was not delivered to a sink, in seconds; 0 if there is none. All nodes report "+
+		"Age of the oldest change that a sink has not delivered yet, in seconds; 0 if there is none. All nodes report "+
 			"the same value.", []string{"namespace", "sink_id"}, nil)
 	sinkState = prometheus.NewDesc("progressor_sink_state",
-		"1 for the state of each sink: active, paused, failing, broken or disabled; for the namespace (other), the "+
-			"number of its sinks in each state. All nodes report the same value.",
+		"1 for the current state of a sink: active, paused, failing, broken or disabled. The series of the namespace "+
+			"(other) are the number of sinks in a state. All nodes report the same value.",
 		[]string{"namespace", "sink_id", "state"}, nil)
 )
 

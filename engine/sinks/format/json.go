@@ -25,7 +25,7 @@ func changeJSON(c *progressorv1.Change) ([]byte, error) {
 	return o.end(c)
 }
 
-// structured returns the JSON object of an event.
+// structured returns a CloudEvent in structured mode, as JSON.
 func structured(c *progressorv1.Change) ([]byte, error) {
 	o := newObject(c)
 	for _, a := range attributes(c) {
@@ -45,7 +45,8 @@ type object struct {
 	err  error // the first error
 }
 
-// newObject returns the beginning of an object, with room for an event.
+// newObject returns an empty object with enough capacity for an event: attributes is the size of
+// all names and short values, and processIDs is how often the process ID occurs.
 func newObject(c *progressorv1.Change) *object {
 	const attributes, processIDs = 640, 5
 	room := attributes + processIDs*len(c.GetProcessId()) + base64.StdEncoding.EncodedLen(len(c.GetPayload()))
@@ -109,7 +110,7 @@ func (o *object) optional(name, value string) {
 	}
 }
 
-// number writes a number of 64 bits, in quotes.
+// number writes a 64-bit integer as a string, like protojson.
 func (o *object) number(name string, value int64) {
 	if value != 0 {
 		o.name(name)

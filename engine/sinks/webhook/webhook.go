@@ -23,7 +23,7 @@ const (
 	// maxBodyBytes limits how much of a response is read. Only the status counts. The body is read
 	// so that the connection can be reused.
 	maxBodyBytes = 64 << 10
-	// shownBodyBytes is how much of the response to a failed request an error quotes.
+	// shownBodyBytes limits how much of the response to a failed request an error quotes.
 	shownBodyBytes = 200
 )
 
@@ -110,7 +110,7 @@ func (d *deliverer) isAccepted(c *progressorv1.Change) bool {
 // batch is one call of Deliver.
 type batch struct {
 	*deliverer
-	err error // the most important error; guarded by mu
+	err error // ErrGone if there is one, else a temporary error, else a permanent one; guarded by mu
 }
 
 // send sends the changes of a process until one of them, or of another process, fails.
@@ -164,7 +164,7 @@ func (d *deliverer) post(ctx context.Context, c *progressorv1.Change) error {
 		return d.explain(limit, err)
 	}
 	defer response.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // the status has arrived
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // if the read fails, the status is still valid
 	return responseError(response, body)
 }
 

@@ -38,7 +38,7 @@ const (
 	// One of jobPortion operations of the victim enqueues a job, takes one as a worker and
 	// completes it. The others are calls.
 	jobPortion = 20
-	// victimWorkers is how many workers the victim has.
+	// victimWorkers is the number of workers of the victim.
 	victimWorkers = 16
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth"
 )
 
-// attackKind is what a tenant, or a stranger, does to an engine.
+// attackKind is a kind of attack of a tenant, or of a client without credentials, on an engine.
 type attackKind struct {
 	note func(c *Command) string
 	// takes is how long the attack takes to change its metric; 0 for less than a window.

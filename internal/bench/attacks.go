@@ -30,7 +30,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 	// maxShownTime is how long an attack continues until a metric shows it.
 	maxShownTime = 10 * time.Second
-	// victimProcesses is how many processes the other tenant calls.
+	// victimProcesses is the number of processes that the other tenant calls.
 	victimProcesses = 1000
 )
 
@@ -242,7 +242,7 @@ func (a *attacked) tolerantWork(ctx context.Context, c *client) error {
 	return process.ErrOverloaded
 }
 
-// counts are what an attack does. They are safe for concurrent use.
+// counts counts what an attack does. It is safe for concurrent use.
 type counts struct {
 	requests    atomic.Int64 // that were answered
 	connections atomic.Int64 // that were opened

@@ -14,17 +14,18 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// memoryTimeout is the timeout of the calls of memory, and of their namespace. None may time out.
+// memoryTimeout is the timeout of the calls of memory, and the step timeout of their namespace. It
+// is so long that no call times out.
 const memoryTimeout = 10 * time.Minute
 
-// overloadPause is the pause before a rejected call is repeated. So many calls come in such a short
-// time that the engine may reject some.
+// overloadPause is the pause before a call is retried that the engine rejected, because it is
+// overloaded for a moment.
 const overloadPause = 100 * time.Millisecond
 
-// memory reads the memory of an engine in a separate process in three states: idle, with calls that
-// the processor holds, and with many more clients that wait behind those. Before each read, it
-// pauses as long as the warm-up. Each client has its own connection. At the end, every call must be
-// answered.
+// memory measures the memory of an engine, which runs as a separate process, in three states: idle,
+// with calls that the processor does not answer, and with many more calls that wait for those. It
+// pauses for the time of the warm-up before each measurement. Each call has its own connection. At
+// the end, every call must be answered.
 func (r *runner) memory(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	row.Clients = r.command.InFlight + r.command.Waiting
@@ -51,7 +52,7 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 	return err
 }
 
-// measureMemory holds calls, reads the memory, and releases the calls.
+// measureMemory starts the processes, makes the calls, and measures the memory in each state.
 func (r *runner) measureMemory(ctx context.Context, d *scratch, g *rig, row *Row) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
@@ -86,13 +87,15 @@ func (r *runner) measureMemory(ctx context.Context, d *scratch, g *rig, row *Row
 	return err
 }
 
-// holdCallers makes the calls, and releases them at the end. A call that fails cancels ctx.
+// holdCallers makes the calls, and lets the processor answer them at the end. A call that fails
+// calls cancel.
 func (r *runner) holdCallers(
 	ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error,
 ) error {
 	held, waiting := r.command.InFlight, r.command.Waiting
 	answered := make(chan error, held+waiting)
-	// The calls come in waves, because no real clients open ten thousand connections at once.
+	// The calls begin in groups of 100, because real clients do not open ten thousand connections
+	// at the same moment.
 	call := func(n int) {
 		for i := range n {
 			go func() {
@@ -121,7 +124,7 @@ func (r *runner) holdCallers(
 	if err := waitCount(ctx, conn, `SELECT count(*) FROM schedule`, waiting); err != nil {
 		return err
 	}
-	if err := read(fmt.Sprintf("%d clients more that wait", waiting)); err != nil {
+	if err := read(fmt.Sprintf("%d more clients that wait", waiting)); err != nil {
 		return err
 	}
 	if err := g.processor.release(); err != nil {
@@ -140,7 +143,7 @@ func (r *runner) holdCallers(
 	return nil
 }
 
-// waitCount returns when a count has reached n.
+// waitCount waits until a count has reached n.
 func waitCount(ctx context.Context, conn *pgx.Conn, sql string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -166,8 +169,8 @@ func enoughFiles(n int) error {
 		return fmt.Errorf("read the limit on open files: %w", err)
 	}
 	if limit.Cur < uint64(n) {
-		return fmt.Errorf("%d connections need %d open files, and the limit is %d: raise it (ulimit -n), or take "+
-			"fewer --waiting", n, n, limit.Cur)
+		return fmt.Errorf("%d connections need %d open files, and the limit is %d: raise it (ulimit -n), or reduce "+
+			"--waiting", n, n, limit.Cur)
 	}
 	return nil
 }

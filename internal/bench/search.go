@@ -10,9 +10,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Out of a hundred processes one is in ERROR, and out of a thousand five are SUSPENDED and five
-// COMPLETED. A tenant has one process in a thousand, a region one in five, and a VIP one in ten
-// thousand. One process was created per second, the newest one a second ago.
+// The statements that insert the searched processes. 1% of them are in ERROR, 0.5% are SUSPENDED,
+// and 0.5% are COMPLETED. 0.1% belong to each tenant, 20% to each region, and 0.01% to VIPs. One
+// process was created per second, the last one now.
 const (
 	fillSearched = `
 INSERT INTO processes (namespace, process_id, status, previous_status, status_changed_time, attention,
@@ -21,7 +21,7 @@ INSERT INTO processes (namespace, process_id, status, previous_status, status_ch
 SELECT $1, 'p-' || substr(md5(n::text), 1, 16), s,
        CASE s WHEN 'RUNNING' THEN 'INIT' ELSE 'RUNNING' END::process_status, t, NULLIF(s, 'RUNNING'),
        CASE WHEN s <> 'RUNNING' THEN t END,
-       CASE s WHEN 'ERROR' THEN CASE n % 300 WHEN 0 THEN 'out of stock' ELSE 'the goods broke' END END,
+       CASE s WHEN 'ERROR' THEN CASE n % 300 WHEN 0 THEN 'out of stock' ELSE 'damaged goods' END END,
        CASE s WHEN 'ERROR' THEN 0 END, t, $5,
        jsonb_build_object('tenant', 't' || n % 1000,
          'region', (ARRAY['eu', 'us', 'asia', 'africa', 'oceania'])[n % 5 + 1], 'order', n,
@@ -37,8 +37,8 @@ SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes
   GROUP BY namespace, coalesce(attention, 'RUNNING')`
 )
 
-// searches returns filters of every kind: none, filters that match many, few and one, filters that
-// an index answers and filters that need a scan.
+// searches returns the measured lists: without a filter, with filters that match many, few or one
+// of the processes, with filters that use an index, and with filters that need a scan.
 func searches(now time.Time, processes int) []*progressorv1.ListProcessesRequest {
 	middle := now.Add(-time.Duration(processes/2) * time.Second).UTC()
 	list := []struct{ filter, order string }{
@@ -62,7 +62,7 @@ func searches(now time.Time, processes int) []*progressorv1.ListProcessesRequest
 	return requests
 }
 
-// search reads lists page by page, again and again, one client at a time.
+// search measures each list of searches in turn. A single client reads its pages.
 func (r *runner) search(ctx context.Context, v variant) error {
 	var rows []*Row
 	checked := v.row(subjectEngine)
@@ -104,7 +104,8 @@ func (r *runner) fillSearched(ctx context.Context, d *scratch) error {
 	return d.execute(ctx, statement{fillSearchedCounts, nil})
 }
 
-// pages reads a list from its beginning to its end, again and again, and measures each page.
+// pages reads the pages of a list until the duration has passed, and measures each of them. After
+// the last page, it starts from the first one.
 func (r *runner) pages(ctx context.Context, s *site, request *progressorv1.ListProcessesRequest, row *Row) error {
 	var latencies histogram
 	found := 0

@@ -14,7 +14,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// arrivals measures how late expected events are.
+// arrivals counts expected events, and measures how late they are.
 type arrivals struct {
 	what string
 	want int
@@ -37,7 +37,7 @@ func (a *arrivals) add(late time.Duration) {
 	}
 }
 
-// wait returns when all have arrived.
+// wait waits until all events have arrived.
 func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -92,8 +92,8 @@ func timerArgs(due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
 }
 
-// timers measures two things: how fast timers that are all due are drained, and how late timers are
-// that are spread out.
+// timers measures how fast timers run that are due at the same time, and how late timers run that
+// are due one after the other.
 func (r *runner) timers(ctx context.Context, v variant) error {
 	ahead, err := r.server.clockAhead(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (r *runner) timers(ctx context.Context, v variant) error {
 	return err
 }
 
-// probes is the number of processes that are started to measure how fast starts are. firstProbe is
-// the number of the first one.
+// probes is the number of processes that drainBurst starts to measure the rate of starts.
+// firstProbe is the number of the first of them.
 const (
 	probes     = 2000
 	firstProbe = 1 << 32
@@ -147,7 +147,7 @@ func (r *runner) drainBurst(
 		return nil, err
 	}
 	if time.Until(due) < 0 {
-		return nil, errors.New("the timers were due before they were all set: the machine is too busy to measure")
+		return nil, errors.New("timers were due before all of them were set: the machine is too busy")
 	}
 	if err := wait(ctx, time.Until(due)-20*time.Millisecond); err != nil {
 		return nil, err

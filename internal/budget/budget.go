@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Free is how many bytes each holder may use without the budget. Most requests and responses are
-// not larger, so they do not wait and do not use the budget.
+// Free is the number of bytes that each holder may use without the budget. Most requests and
+// responses are not larger, so they do not wait and do not use the budget.
 const Free = 64 << 10
 
 // ownerPortion is the part of a budget that one owner can have, so that others are served while it

@@ -14,7 +14,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Result is what the kit found out about one scenario.
+// Result is the result of one scenario.
 type Result struct {
 	Scenario    string       `json:"scenario"`
 	Function    string       `json:"function"`

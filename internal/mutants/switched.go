@@ -177,7 +177,7 @@ func (d declaration) forward(f *ast.FuncDecl) (head string, call func(name strin
 			args = append(args, arg)
 		}
 	}
-	receiver, prefix, types, typeArgs, results, give := "", "", "", "", "", ""
+	receiver, prefix, types, typeArgs, results, returns := "", "", "", "", "", ""
 	if f.Recv != nil {
 		receiver, prefix = "(r "+d.text(f.Recv.List[0].Type)+") ", "r."
 	}
@@ -192,10 +192,10 @@ func (d declaration) forward(f *ast.FuncDecl) (head string, call func(name strin
 		typeArgs = "[" + strings.Join(names, ", ") + "]"
 	}
 	if f.Type.Results != nil {
-		results, give = " "+d.text(f.Type.Results), "return "
+		results, returns = " "+d.text(f.Type.Results), "return "
 	}
 	head = "func " + receiver + f.Name.Name + types + "(" + strings.Join(params, ", ") + ")" + results
 	return head, func(name string) string {
-		return give + prefix + name + typeArgs + "(" + strings.Join(args, ", ") + ")"
+		return returns + prefix + name + typeArgs + "(" + strings.Join(args, ", ") + ")"
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// defaultSettings are for a machine of two cores that PostgreSQL shares with the engine. Commits
-// remain durable.
+// defaultSettings suit a machine with two cores that PostgreSQL shares with the engine. Commits are
+// durable.
 var defaultSettings = map[string]string{
 	"shared_buffers":  "256MB",
 	"max_connections": "100",
-	"jit":             "off", // it costs short statements more than it saves
+	"jit":             "off", // compiling a short statement takes longer than it saves
 
 	// New WAL files are not filled with zeros, and many fit before a checkpoint is forced.
 	"wal_init_zero":       "off",
@@ -34,11 +34,11 @@ var defaultSettings = map[string]string{
 
 var unsafeSettings = map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-// port is part of the name of the socket. No server listens on TCP.
+// port is part of the name of the socket. The server does not listen on TCP.
 const port = "5432"
 
-// arguments returns the arguments of the postmaster. Config.Settings cannot change where it
-// listens, because DSN depends on it.
+// arguments returns the arguments of the postmaster. Config.Settings cannot change its address,
+// because DSN depends on it.
 func (s *Server) arguments() []string {
 	settings := maps.Clone(defaultSettings)
 	if s.config.Unsafe {

@@ -21,9 +21,9 @@ func TestCompiled(t *testing.T) {
 		t.Error("there is no e")
 	}
 	a, b, d := c.Steps[0], c.Steps[1], c.Steps[3]
-	if !reflect.DeepEqual(a.Dependants, []int{1, 2}) || a.DependsOn != nil ||
+	if !reflect.DeepEqual(a.Dependents, []int{1, 2}) || a.DependsOn != nil ||
 		!reflect.DeepEqual(d.DependsOn, []int{1, 2}) {
-		t.Errorf("edges: %v %v %v", a.Dependants, a.DependsOn, d.DependsOn)
+		t.Errorf("edges: %v %v %v", a.Dependents, a.DependsOn, d.DependsOn)
 	}
 	if b.Weight != 5 || a.Weight != 1 || b.Cancelable || !a.Cancelable || a.Action != flow.ActionJob {
 		t.Errorf("a %+v, b %+v", a, b)
@@ -37,7 +37,7 @@ func TestCompiled(t *testing.T) {
 	}
 	line := compile(t, linear(job("a", ""), job("b", ""), job("c", "")))
 	if !line.Linear || c.Linear || !reflect.DeepEqual(line.Steps[2].DependsOn, []int{1}) ||
-		!reflect.DeepEqual(line.Steps[0].Dependants, []int{1}) {
+		!reflect.DeepEqual(line.Steps[0].Dependents, []int{1}) {
 		t.Errorf("line: %+v", line.Steps)
 	}
 }

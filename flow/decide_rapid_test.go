@@ -155,7 +155,7 @@ func drawPlan(t *rapid.T) *flow.Plan {
 			s.Join = progressorv1.JoinRule(rapid.IntRange(1, 4).Draw(t, "join"))
 		}
 		for _, j := range s.Deps {
-			p.Steps[j].Dependants = append(p.Steps[j].Dependants, i)
+			p.Steps[j].Dependents = append(p.Steps[j].Dependents, i)
 		}
 		s.Conditional = rapid.IntRange(0, 4).Draw(t, "conditional") == 0
 		s.Each = rapid.IntRange(0, 3).Draw(t, "each") == 0

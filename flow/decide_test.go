@@ -36,7 +36,7 @@ func newTestRun(t *testing.T, steps ...flow.PlanStep) *testRun {
 	t.Helper()
 	for i := range steps {
 		for _, dep := range steps[i].Deps {
-			steps[dep].Dependants = append(steps[dep].Dependants, i)
+			steps[dep].Dependents = append(steps[dep].Dependents, i)
 		}
 		if steps[i].Join == progressorv1.JoinRule_JOIN_RULE_UNSPECIFIED {
 			steps[i].Join = progressorv1.JoinRule_JOIN_RULE_NONE_FAILED

@@ -54,7 +54,7 @@ func (c *compiler) link() {
 	}
 	for i := range steps {
 		for _, on := range steps[i].DependsOn {
-			steps[on].Dependants = append(steps[on].Dependants, i)
+			steps[on].Dependents = append(steps[on].Dependents, i)
 		}
 	}
 	c.order()
@@ -82,7 +82,7 @@ func (c *compiler) order() {
 			c.before[i].add(on)
 			c.before[i].addAll(c.before[on])
 		}
-		for _, next := range steps[i].Dependants {
+		for _, next := range steps[i].Dependents {
 			if open[next]--; open[next] == 0 {
 				ready = append(ready, next)
 			}

@@ -67,7 +67,7 @@ func TestCycles(t *testing.T) {
 		}
 		for i, s := range compiled.Steps {
 			for _, on := range s.DependsOn {
-				if !slices.Contains(edges, [2]int{i, on}) || !slices.Contains(compiled.Steps[on].Dependants, i) {
+				if !slices.Contains(edges, [2]int{i, on}) || !slices.Contains(compiled.Steps[on].Dependents, i) {
 					t.Fatalf("%v: %d depends on %v", edges, i, s.DependsOn)
 				}
 			}

@@ -32,7 +32,7 @@ func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
 		s := &t.Steps[i]
 		each := s.Source.GetForEach()
 		p.Steps[i] = PlanStep{
-			Deps: s.DependsOn, Dependants: s.Dependants, Join: s.Join, Conditional: s.condition != nil,
+			Deps: s.DependsOn, Dependents: s.Dependents, Join: s.Join, Conditional: s.condition != nil,
 			Each:       s.ForEach(),
 			MaxRunning: int(each.GetMaxRunning()), MaxFailures: int(each.GetMaxFailures()), Cancelable: s.Cancelable,
 			Process: s.Action == ActionProcess,

@@ -20,7 +20,7 @@ type Plan struct {
 
 // PlanStep is a step of a plan. Steps are identified by their index in it.
 type PlanStep struct {
-	Deps, Dependants []int
+	Deps, Dependents []int
 	Join             progressorv1.JoinRule
 	Conditional      bool // it has a condition
 	Each             bool // it has for_each
@@ -56,7 +56,7 @@ const (
 	Failed    StepStatus = 'f'
 	Ignored   StepStatus = 'i' // failed, without failing the run
 	Skipped   StepStatus = 'k' // by its condition or its join rule
-	ByHand    StepStatus = 'h' // skipped by an operator; its dependants proceed as if it had succeeded
+	ByHand    StepStatus = 'h' // skipped by an operator; its dependents proceed as if it had succeeded
 	Cancelled StepStatus = 'c'
 )
 

@@ -42,7 +42,7 @@ type Step struct {
 	Action     Action
 	Join       progressorv1.JoinRule // never UNSPECIFIED
 	DependsOn  []int                 // the previous step in a linear template, or depends_on in a graph
-	Dependants []int                 // the steps that depend on this one, in source order
+	Dependents []int                 // the steps that depend on this one, in source order
 	Weight     int64
 	Cancelable bool
 	Reads      []int // the steps that its expressions name, ascending

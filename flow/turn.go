@@ -132,10 +132,10 @@ func (d *Decision) follow(step int) {
 	}
 }
 
-// below adds the steps that depend on a step to those to check. It continues behind dependants that
+// below adds the steps that depend on a step to those to check. It continues behind dependents that
 // have ended, because they stay done after a retry.
 func (d *Decision) below(step int, seen map[int]bool) {
-	for _, next := range d.plan.Steps[step].Dependants {
+	for _, next := range d.plan.Steps[step].Dependents {
 		if !d.Status(next).ended() {
 			d.check = append(d.check, next)
 		} else if !seen[next] {

@@ -23,8 +23,8 @@ export function layers(nodes: string[], after: Map<string, string[]>): Map<strin
   }
   const columns: string[][] = [];
   for (const id of nodes) (columns[layerOf.get(id) ?? 0] ??= []).push(id);
-  const dependants = new Map<string, string[]>();
-  for (const id of nodes) for (const d of before(id)) dependants.set(d, [...(dependants.get(d) ?? []), id]);
+  const dependents = new Map<string, string[]>();
+  for (const id of nodes) for (const d of before(id)) dependents.set(d, [...(dependents.get(d) ?? []), id]);
   const at = new Map<string, number>();
   const settle = (column: string[]) => column.forEach((id, n) => at.set(id, n - (column.length - 1) / 2));
   columns.forEach(settle);
@@ -33,7 +33,7 @@ export function layers(nodes: string[], after: Map<string, string[]>): Map<strin
   for (let sweep = 0; sweep < 4; sweep++) {
     const forth = sweep % 2 === 0;
     for (const column of forth ? columns : columns.toReversed()) {
-      const wanted = new Map(column.map((id) => [id, middle(forth ? before(id) : (dependants.get(id) ?? []), at.get(id) ?? 0)]));
+      const wanted = new Map(column.map((id) => [id, middle(forth ? before(id) : (dependents.get(id) ?? []), at.get(id) ?? 0)]));
       column.sort((a, b) => (wanted.get(a) ?? 0) - (wanted.get(b) ?? 0));
       settle(column);
     }

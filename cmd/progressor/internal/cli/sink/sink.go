@@ -107,7 +107,7 @@ func (c *sinkPutCmd) read(a *cli.App) (*progressorv1.Sink, error) {
 	case c.ID != "" && m.GetSinkId() != "" && m.GetSinkId() != c.ID:
 		err = fmt.Errorf("--file %s contains sink %s, not %s", c.File, m.GetSinkId(), c.ID)
 	case c.ID == "" && m.GetSinkId() == "":
-		err = fmt.Errorf("<id>: required, unless --file %s contains sink_id", c.File)
+		err = fmt.Errorf("<id>: is required, unless --file %s contains sink_id", c.File)
 	}
 	if err != nil {
 		return nil, cli.UsageError(err)

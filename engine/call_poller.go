@@ -18,9 +18,9 @@ type callPoller struct {
 
 	// The following fields are used only by Run.
 	names   []string             // namespaces with waiting tasks in the last scan
-	skipped map[string]time.Time // namespaces of which scans claim nothing, because they skip it, since when
-	turn    int
-	locked  string // namespace for whose first process the next scan waits, or empty
+	skipped map[string]time.Time // since when scans have skipped all tasks of a namespace
+	turn    int                  // chooses among the namespaces that were skipped for long
+	locked  string               // the next scan waits for the first process of this namespace; "" if none
 }
 
 func newCallPoller(e *Engine) *callPoller {

@@ -87,6 +87,7 @@ func TestCertificates(t *testing.T) {
 		{"grant add cert: admin *", "<principal>: must be key:ID"},
 		{"serve --tls.cert-file a", "--tls.key-file: is required with --tls.cert-file"},
 		{"serve --tls.key-file a", "--tls.cert-file: is required with --tls.key-file"},
+		{"serve --auth.oidc.issuer https://login.example.com", "--auth.oidc.audience: is required with"},
 		{"serve --tls.client-ca-file a", "--tls.cert-file: is required with --tls.client-ca-file"},
 		{"serve --tls.cert-file a --tls.key-file a --tls.client-auth required", "--tls.client-ca-file: is required"},
 		{"whoami --tls.client-cert-file a", "--tls.client-cert-file, --tls.client-key-file: set both"},

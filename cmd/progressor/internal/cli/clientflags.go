@@ -160,18 +160,27 @@ func (f ClientFlags) PublicPage(ctx context.Context, path string) (string, error
 }
 
 func (f ClientFlags) page(ctx context.Context, path, token string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Address.url()+path, nil)
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	transport.TLSClientConfig = f.TLS.config()
+	return pageFrom(ctx, transport, f.Address.url(), path, token)
+}
+
+// pageFrom is page for the address of an engine.
+func pageFrom(ctx context.Context, transport *http.Transport, address, path, token string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	if err != nil {
 		return "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
-	transport.TLSClientConfig = f.TLS.config()
 	response, err := (&http.Client{Transport: transport}).Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the URL is not repeated
+	}
 	if err != nil {
-		return "", &CodedError{Err: fmt.Errorf("the engine at %s cannot be reached", f.Address), Code: ExitUnavailable}
+		err = fmt.Errorf("the engine at %s cannot be reached: %w", address, err)
+		return "", &CodedError{Err: err, Code: ExitUnavailable, Next: nextOfConnection(err, err.Error())}
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
@@ -182,7 +191,7 @@ func (f ClientFlags) page(ctx context.Context, path, token string) (string, erro
 	case response.StatusCode == http.StatusServiceUnavailable:
 		return "", &CodedError{Err: errors.New(text), Code: ExitUnavailable}
 	case response.StatusCode != http.StatusOK:
-		return "", errors.New(text)
+		return "", &CodedError{Err: errors.New(text), Code: ExitFailed, Next: nextOfConnection(nil, text)}
 	}
 	return text, nil
 }

@@ -83,9 +83,7 @@ func reportOf(err error) errorReport {
 	var databaseErr *pgconn.ConnectError
 	switch {
 	case errors.As(err, &databaseErr):
-		// The text of the driver has a line for each address.
-		c.Message = output.OneLine(strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(err.Error()))
-		c.Exit, c.Next = ExitUnavailable, "check that PostgreSQL runs there, and that --db.dsn is correct"
+		c = databaseReport(err, c)
 	case errors.As(err, &coded):
 		c.Exit, c.Next = coded.Code, coded.Next
 	case errors.As(err, &connectErr):
@@ -96,7 +94,7 @@ func reportOf(err error) errorReport {
 		c.Message, c.Code = output.OneLine(connectErr.Message()), code.String()
 		c.engine = client.Detail(err)
 		c.Exit = exitOf(code, c.engine.GetReason())
-		c.Next = cmp.Or(nextOfJob(c.Message, c.engine), nextStep(code, c.engine))
+		c.Next = cmp.Or(nextOfConnection(err, c.Message), nextOfJob(c.Message, c.engine), nextStep(code, c.engine))
 		if text, marshalErr := protojson.Marshal(c.engine); c.engine != nil && marshalErr == nil {
 			c.Detail = json.RawMessage(text)
 		}
@@ -104,6 +102,8 @@ func reportOf(err error) errorReport {
 		c.Message, c.Exit = "interrupted", ExitInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		c.Exit = ExitTimeout
+	default:
+		c.Next = nextOfDenial(err)
 	}
 	if flag, ok := listFlags[c.engine.GetField()]; ok && strings.HasPrefix(c.Message, c.engine.GetField()+":") {
 		c.Message, c.named = flag+strings.TrimPrefix(c.Message, c.engine.GetField()), true

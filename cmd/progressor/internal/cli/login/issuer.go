@@ -133,6 +133,9 @@ func (i Issuer) discover(ctx context.Context) (addresses, error) {
 // discoveryError returns the error of a failed discovery. It includes at most the beginning of the
 // response.
 func (i Issuer) discoveryError(err error) error {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Errorf("issuer %s: %w: if its authority is your own, log in with --issuer-ca-file", i.URL, err)
+	}
 	if _, ok := errors.AsType[*url.Error](err); ok { // there is no answer
 		return fmt.Errorf("issuer %s: %w", i.URL, err)
 	}

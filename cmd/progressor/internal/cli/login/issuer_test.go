@@ -83,6 +83,17 @@ func TestAnswersOfAnIssuer(t *testing.T) {
 	}
 }
 
+// If the authority of an issuer is unknown, the error names the flag for it.
+func TestUnknownAuthorityOfAnIssuer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	_, err := Issuer{URL: server.URL, ClientID: testissuer.Audience}.Begin(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--issuer-ca-file") {
+		t.Error(err)
+	}
+}
+
 // begin starts a login whose user has accepted, with one second between two requests.
 func begin(t *testing.T, issuer *testissuer.Issuer) (Issuer, *Code) {
 	t.Helper()

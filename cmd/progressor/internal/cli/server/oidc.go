@@ -70,6 +70,9 @@ func (f oidcFlags) configs() ([]oidc.Config, error) {
 	case f.Issuer == "":
 		return nil, nil
 	}
+	if f.Audience == "" {
+		return nil, errors.New("--auth.oidc.audience: is required with --auth.oidc.issuer")
+	}
 	if err := oidc.Check(one); err != nil {
 		key, reason, _ := strings.Cut(err.Error(), ":") // group_prefix and name are not set
 		return nil, fmt.Errorf("--auth.oidc.%s:%s", strings.ReplaceAll(key, "_", "-"), reason)

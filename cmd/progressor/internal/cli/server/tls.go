@@ -46,7 +46,7 @@ func (f tlsFlags) open(log *slog.Logger) (*rpc.Certificates, error) {
 		Certificate: f.CertFile, Key: f.KeyFile, ClientCA: f.ClientCAFile, RequireClient: f.ClientAuth == "required",
 	}, log)
 	if err != nil {
-		return nil, fmt.Errorf("--tls: %w", err)
+		return nil, fmt.Errorf("--tls.cert-file, --tls.key-file, --tls.client-ca-file: %w", err)
 	}
 	return certificates, nil
 }

@@ -20,6 +20,9 @@ const (
 // dnsName matches a host name in lower case, or a domain with all its subdomains.
 var dnsName = regexp.MustCompile(`^(\*\.)?(` + dnsLabel + `\.)*` + dnsLabel + `$`)
 
+// nameBytes are the bytes of a host name in lower case.
+const nameBytes = "abcdefghijklmnopqrstuvwxyz0123456789_-."
+
 const dnsLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
 
 // Hosts are the names by which clients may address a server, in addition to localhost and all IP
@@ -74,7 +77,7 @@ func (h *Hosts) allow(host string) bool {
 		return true
 	}
 	for _, suffix := range h.suffixes {
-		if len(name) > len(suffix) && strings.HasSuffix(name, suffix) {
+		if label, ok := strings.CutSuffix(name, suffix); ok && label != "" && strings.Trim(label, nameBytes) == "" {
 			return true
 		}
 	}

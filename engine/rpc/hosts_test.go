@@ -46,6 +46,7 @@ func TestHosts(t *testing.T) {
 		"127.0.0.1:80@evil.example", "localhost@evil.example", "2130706433",
 		"0x7f.0.0.1", "127.1", "::1:8080:", "[::1", "::1]", "[localhost]", "[localhost]:80", "[::1]evil.example",
 		"[::1]evil.example:80", "[::1%evil.example]", "local host", "localhost,evil.example", "single.evil.example",
+		" a.svc.cluster.local", "a@b.svc.cluster.local", "evil.example/.svc.cluster.local",
 	} {
 		if hosts.allow(host) {
 			t.Errorf("%q is accepted", host)
@@ -78,6 +79,7 @@ func FuzzHost(f *testing.F) {
 		"a:b:c", "."} {
 		f.Add(host)
 	}
+	f.Add(" a.svc.cluster.local")
 	f.Fuzz(func(t *testing.T, host string) {
 		if testHosts(t).allow(host) && !allowedName(host) {
 			t.Fatalf("%q is accepted", host)

@@ -15,6 +15,11 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestHosts",
 	},
 	{
+		name: "subdomain-of-any-bytes", breaks: "a subdomain of an allowed domain has only bytes of host names",
+		file: "engine/rpc/hosts.go", old: `strings.Trim(label, nameBytes) == ""`, planted: "true",
+		packages: "./engine/rpc", run: "TestHosts",
+	},
+	{
 		name: "profiles-for-any-host", breaks: "profiles are served only to known hosts",
 		file: "cmd/progressor/internal/cli/server/profiles.go", old: "return hosts.Guard(mux, func() {})",
 		planted:  "return mux",

@@ -123,7 +123,7 @@ func TestHistoryModesAndRanges(t *testing.T) {
 	}
 }
 
-// The history begins with event 1, also for the task that creates the process.
+// The history begins with event 1, even for the task that creates the process.
 func TestFirstEventOfInit(t *testing.T) {
 	t.Parallel()
 	s := &seen{}

@@ -239,7 +239,7 @@ func TestStateOfNewerVersion(t *testing.T) {
 }
 
 // A node leaves a bulk to a newer version if it does not know a part of its command. It shows the
-// bulk, also in lists, and can cancel it.
+// bulk, even in lists, and can cancel it.
 func TestCommandOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -14,7 +14,7 @@ import (
 )
 
 // TestKeysOfTwoVersions sends requests with a key to two nodes, one of which derives the IDs of
-// jobs as earlier versions did. Each request creates one job, also if both nodes get it at once.
+// jobs as earlier versions did. Each request creates one job, even if both nodes get it at once.
 func TestKeysOfTwoVersions(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -77,7 +77,7 @@ func TestCalls(t *testing.T) {
 		"start:f timer:late call:pay first:next call:pay first:next#2 stopped:late end:f")
 }
 
-// First returns what happened first, also if both have happened.
+// First returns what happened first, even if both have happened.
 func TestFirst(t *testing.T) {
 	p := start(t, payments())
 	if err := p.Notify(t.Context(), []byte(`{"pay":{"amount":1}}`)); err != nil {

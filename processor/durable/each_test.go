@@ -224,7 +224,7 @@ func TestKillEverywhereWithBranches(t *testing.T) {
 		durabletest.Call("item[3]/set", 8), durabletest.Advance(2*time.Hour))
 }
 
-// What a step depends on is stored before it runs, also if a timer has just fired.
+// What a step depends on is stored before it runs, even if a timer has just fired.
 func TestStoredBeforeSteps(t *testing.T) {
 	var seen []string
 	f := function(func(ctx durable.Ctx) (string, error) {

@@ -197,7 +197,7 @@ func (r *run) recovered(v any) {
 }
 
 // body runs user code in a goroutine of its own, in which operations are misuse. done is called
-// when it ends, also after misuse or a panic.
+// when it ends, even after misuse or a panic.
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()

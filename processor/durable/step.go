@@ -126,8 +126,9 @@ func decode[T any](b *branch, what string, text json.RawMessage) T {
 type stepKey struct{}
 
 // StepKey returns a key for the effects of the step or undo whose body has this context. It is the
-// same each time the body runs, and differs from the keys of all other steps and processes, also of
-// one that had the same ID before. A completed step that a repair runs again has a new key.
+// same each time the body runs, and differs from the keys of all other steps and processes,
+// including an earlier process with the same ID. A completed step that a repair runs again has a
+// new key.
 //
 //	charge, err := bank.Charge(c, amount, bank.IdempotencyKey(durable.StepKey(c)))
 //

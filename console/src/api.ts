@@ -34,7 +34,7 @@ const ask = (page: string, options: RequestInit = {}) => fetch(root + page, { me
 
 /** Where users can log in. */
 export interface Logins {
-  url: string; // of the console, without a final slash
+  url: string; // URL of the console, without a final slash
   issuers: { name: string; host: string }[];
 }
 

@@ -39,7 +39,7 @@ function inOrder(ids: string[], before: Map<string, string[]>): string[] {
 export interface Collapsed {
   ids: string[]; // those that are shown
   after: Map<string, string[]>; // with collapsed steps in the place of what they hide
-  hidden: Map<string, string[]>; // by the collapsed step
+  hidden: Map<string, string[]>; // hidden steps, by the collapsed step
 }
 
 /** Returns the graph without the steps below the collapsed ones. */

@@ -12,9 +12,9 @@ export interface Series {
 }
 
 interface Props {
-  steps?: number[]; // of the axis; default: round numbers
+  steps?: number[]; // possible steps of the axis; default: round numbers
   title: string;
-  over: string; // the time that it covers, such as hour
+  over: string; // the period that the chart covers, such as hour
   times: number[]; // seconds
   series: Series[];
   show: (value: number) => string;

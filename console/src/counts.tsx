@@ -36,7 +36,7 @@ interface Props {
   list: string; // its name, for the cache
   ns: string;
   filter: string;
-  field: string; // of the filter
+  field: string; // field of the filter
   looks: Record<string, Look>;
   total?: Record<string, Counted>; // without a filter, if the engine counts that
   counted: boolean; // the engine counts that, even if total has not arrived yet

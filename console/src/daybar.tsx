@@ -6,7 +6,7 @@ import { useNow } from "./ui";
 
 const day = 86_400_000;
 const parts = 96;
-const lengths = [1000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000]; // of a part
+const lengths = [1000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000]; // possible lengths of a part, in milliseconds
 
 const failed = (f: Fire): boolean => f.status === FireStatus.FAILED || f.status === FireStatus.TIMEOUT;
 

@@ -10,14 +10,14 @@ export interface Column<T> {
   id: string;
   head: string;
   cell: (row: T) => ReactNode;
-  text: (row: T) => string; // in an exported table
+  text: (row: T) => string; // text in an exported table
   number?: boolean;
   className?: string;
-  label?: string | ((row: T) => string | undefined); // on a phone, where the list has no heads
-  up?: string; // order_by of the engine: ascending
-  down?: string; // and descending
-  fixed?: boolean; // is always shown
-  off?: boolean; // is shown only if chosen
+  label?: string | ((row: T) => string | undefined); // label on a phone, where the list has no heads
+  up?: string; // order_by for ascending order
+  down?: string; // order_by for descending order
+  fixed?: boolean; // always shown
+  off?: boolean; // shown only if chosen
 }
 
 /** The time of a column in an exported table. */
@@ -88,7 +88,7 @@ function ColumnsDialog<T>({ list, columns, onClose }: { list: string; columns: C
   );
 }
 
-/** Quotes a value of a CSV file. A spreadsheet must not take it for a formula. */
+/** Quotes a value of a CSV file, so that a spreadsheet does not interpret it as a formula. */
 function csvValue(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
@@ -102,13 +102,13 @@ function save(text: string, name: string, type: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** Reads a page of what the list shows. */
+/** Reads a page of the rows that the list shows. */
 export type ReadPage<T> = (token: string, size: number) => Promise<{ rows: T[]; next: string }>;
 
 const mostRows = 10_000;
 
 interface ExportProps<T> {
-  name: string; // of the file
+  name: string; // name of the file
   schema: DescMessage;
   columns: Column<T>[];
   read: ReadPage<T>;
@@ -179,16 +179,16 @@ function ExportDialog<T>({ name, schema, columns, read, onClose }: ExportProps<T
 }
 
 interface ListProps<T> {
-  name: string; // of what it contains, such as processes
+  name: string; // name of the objects, such as processes
   ns: string;
-  schema: DescMessage; // of a row
+  schema: DescMessage; // schema of a row
   columns: Column<T>[];
   rows: T[];
   idOf: (row: T) => string;
   s?: Selection;
   order?: string; // order_by; "" for the default of the engine
   onOrder?: (order: string) => void;
-  read: ReadPage<T>; // for exports
+  read: ReadPage<T>; // reads the pages of an export
 }
 
 function Head<T>({ c, order, onOrder }: { c: Column<T>; order: string; onOrder?: (order: string) => void }) {

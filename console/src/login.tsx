@@ -1,4 +1,4 @@
-// The login, and who has logged in.
+// The login, and the user who has logged in.
 import { useQuery } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
 import { endLogin, forgetToken, hasToken, loginAddress, readLogins, setToken, tokenAsked, useMe } from "./api";

@@ -31,7 +31,7 @@ interface Piece {
 }
 
 interface Lane {
-  id: string; // of the task; "" for the process itself
+  id: string; // ID of the task; "" for the process itself
   pieces: Piece[];
   events: Event[];
 }

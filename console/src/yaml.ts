@@ -6,7 +6,7 @@ import { TemplateSchema, type Template } from "./gen/progressor/v1/flow_pb";
 
 const isObject = (v: unknown): v is Record<string, unknown> => typeof v === "object" && v !== null && !Array.isArray(v);
 
-/** What the engine sets, and the namespace, which is that of the page. */
+/** Fields that the file omits: those that the engine sets, and the namespace, which is that of the page. */
 const ofEngine = ["namespace", "version", "enabled", "created_time", "updated_time"];
 
 /** Converts each value of a field: of a list, of a map, or the only one. */
@@ -34,7 +34,7 @@ function walk(tree: unknown, desc: DescMessage, path: string, scalar: Scalar): u
   return made;
 }
 
-/** 172800s is 48h, 90s is 90s. */
+/** Shortens a duration: 172800s becomes 48h, 90s stays 90s. */
 function shortDuration(text: string): string {
   const seconds = Number(/^(\d+(?:\.\d+)?)s$/.exec(text)?.[1]);
   if (!seconds) return text;
@@ -72,7 +72,7 @@ export interface DiffLine {
   text: string;
 }
 
-/** The differences of two texts by line. */
+/** Returns the differences between two texts, by line. */
 export function diffLines(before: string, after: string): DiffLine[] {
   const [a, b] = [before.trimEnd().split("\n"), after.trimEnd().split("\n")];
   // common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].

@@ -31,14 +31,14 @@ const ofRuns: [BulkVerb, Says][] = [
   [BulkVerb.REMOVE, { name: "Remove", does: "Each run that has ended is deleted, with its steps and jobs. This cannot be undone.", bad: true }],
 ];
 
-/** What a bulk acts on, by its kind. */
+/** The objects of a bulk, by its kind. */
 interface Acted {
   verbs: [BulkVerb, Says][];
   one: string;
   many: string;
   list: string; // the page that lists them
   page: string; // the page of one of them
-  never: string; // what is never included
+  never: string; // objects that are never included
 }
 const processesActed: Acted = { verbs: ofProcesses, one: "process", many: "processes", list: "processes", page: "process", never: "A bulk of processes never includes jobs, flow runs and crons. Act on them on their own pages." };
 const acted: Record<string, Acted> = {
@@ -48,7 +48,7 @@ const acted: Record<string, Acted> = {
 const actedOf = (kind: string): Acted => acted[kind] ?? processesActed;
 const saysOf = (kind: string, verb: BulkVerb): Says => actedOf(kind).verbs.find(([v]) => v === verb)?.[1] ?? (verb === BulkVerb.REPAIR ? byProcessor : { name: "?", does: "" });
 
-/** The most likely verb for what a filter matches. */
+/** Returns the most likely verb for the objects that match a filter. */
 function likely(kind: string, filter: string): BulkVerb {
   if (!kind) return /\bERROR\b/.test(filter) ? BulkVerb.SIMPLE_REPAIR : BulkVerb.SUSPEND;
   if (/\b(FAILED|CANCELLED|EXPIRED|RETRYABLE)\b/.test(filter)) return BulkVerb.RETRY;
@@ -56,7 +56,7 @@ function likely(kind: string, filter: string): BulkVerb {
   return /\b(SCHEDULED|AVAILABLE|RUNNING|PENDING|QUEUED|WAITING_WORKER|COMPENSATING|CANCEL_REQUESTED)\b/.test(filter) ? BulkVerb.CANCEL : BulkVerb.RETRY;
 }
 
-/** Chooses a verb, counts what matches, and starts the bulk. kind: "" for processes, "job" or "flow". */
+/** Chooses a verb, counts the matches, and starts the bulk. kind: "" for processes, "job" or "flow". */
 export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kind?: string; filter: string; onClose: () => void }) {
   const [verb, setVerb] = useState(likely(kind, filter));
   const [rate, setRate] = useState("100");

@@ -112,7 +112,7 @@ export function CronPage({ ns }: { ns: string }) {
   const { data, error } = useRead(["cron", ns, id], (o) => crons.getCron({ namespace: ns, cronId: id }, o), { every: 3000 });
   const strip = useRead(["fires", ns, id, "long strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
   const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
-  // A calendar says nothing about a cron that fires each hour or more often: its last day does.
+  // A calendar is not useful for a cron that fires each hour or more often: show its last day.
   const often = (preview.data?.fireTimes.filter((t) => (millis(t) ?? 0) < Date.now() + 86_400_000).length ?? 0) > 24;
   const lastDay = useRead(["fires", ns, id, "day"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 1000 }, o), { every: 15000, enabled: often });
   const c = data?.cron;

@@ -35,7 +35,7 @@ interface Form {
   pauseAfter: string;
   target: Target;
   namespace: string;
-  name: string; // of the process, or the job; type of the template
+  name: string; // name of the process or job, or type of the template
   retries: string;
   version: string;
   scope: string;

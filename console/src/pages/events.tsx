@@ -24,7 +24,7 @@ export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
   );
 }
 
-/** The time on the clock, with the date if the row above it is of another day. */
+/** The time of day, with the date if the row above has another date. */
 function Clock({ at, above }: { at: number; above?: number }) {
   const [day = "", time = ""] = exact(at).split(" ");
   return (
@@ -47,7 +47,7 @@ function Who({ e }: { e: JobEvent }) {
   );
 }
 
-/** Reports whether the event is of a job, so that its worker_id is that of a worker. */
+/** Reports whether an event belongs to a job. Then its worker_id is the ID of a worker. */
 const worked = (e: JobEvent) => !e.type.startsWith("step_");
 
 /** Shortens the keys of constraints: a key without a value applies to all matching jobs. */

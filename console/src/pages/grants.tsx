@@ -1,4 +1,4 @@
-// What clients may do: their roles in namespaces.
+// The grants of clients: their roles in namespaces.
 import { useState } from "react";
 import { access, readOnly, refresh, useMe, useRead } from "../api";
 import { millis } from "../format";

@@ -15,8 +15,8 @@ const roles: Record<string, string> = {
 
 export interface RoleForm {
   role: string;
-  jobs: string; // of a worker; "" for all tasks
-  patterns: string; // of namespaces, separated by commas
+  jobs: string; // job names of a worker; "" for all tasks
+  patterns: string; // patterns of namespaces, separated by commas
 }
 
 export const noRole: RoleForm = { role: "client", jobs: "", patterns: "" };

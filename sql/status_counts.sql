@@ -63,66 +63,80 @@ SELECT c.status, sum(c.n)::bigint AS n
   FROM status_counts c WHERE @namespace::text IN (c.namespace, '')
  GROUP BY c.status ORDER BY c.status;
 
--- CountUserProcesses returns the number of processes of users of a namespace in each status: of all
--- processes except jobs and processes whose ID begins with ~. job_counts has all jobs except the
+-- CountByOwner returns the number of processes of each namespace in each status, and how many of
+-- them are internal: jobs, and processes whose ID begins with ~. job_counts has all jobs except the
 -- members of jobs for several workers, and counts suspended jobs as open ones. Members, suspended
 -- jobs and the other internal processes are read from the table: at most lim rows of each range of
--- IDs. at_most reports that there may be more of them.
--- name: CountUserProcesses :many
+-- IDs of each namespace. more reports that there may be more of them.
+-- name: CountByOwner :many
 WITH internal AS MATERIALIZED (
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = @namespace
-       AND p.process_id >= '~'
-       AND p.process_id < '~job/'
-       AND p.removed_time IS NULL
-     LIMIT @lim::int)
-  UNION ALL
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = @namespace
-       AND p.process_id >= '~job/~/'
-       AND p.process_id < '~job/~0'
-       AND p.removed_time IS NULL
-     LIMIT @lim::int)
-  UNION ALL
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = @namespace
-       AND p.process_id >= '~job0'
-       AND p.process_id < chr(127)
-       AND p.removed_time IS NULL
-     LIMIT @lim::int)),
+  SELECT item.namespace::text AS namespace, found.attention
+    FROM unnest(@namespaces::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~'
+          AND p.process_id < '~job/'
+          AND p.removed_time IS NULL
+        LIMIT @lim::int)
+     UNION ALL
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~job/~/'
+          AND p.process_id < '~job/~0'
+          AND p.removed_time IS NULL
+        LIMIT @lim::int)
+     UNION ALL
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~job0'
+          AND p.process_id < chr(127)
+          AND p.removed_time IS NULL
+        LIMIT @lim::int)) found),
 suspended_jobs AS MATERIALIZED (
-  SELECT count(*) AS n FROM (
-    SELECT 1 FROM processes p
-     WHERE p.namespace COLLATE "POSIX" = @namespace
-       AND p.attention = 'SUSPENDED'
-       AND p.kind = 'job'
-       AND NOT starts_with(p.process_id, '~job/~/')
-       AND p.removed_time IS NULL
-     LIMIT @lim::int) job),
+  SELECT item.namespace::text AS namespace, found.n
+    FROM unnest(@namespaces::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS n FROM (
+       SELECT 1 FROM processes p
+        WHERE p.namespace COLLATE "POSIX" = item.namespace
+          AND p.attention = 'SUSPENDED'
+          AND p.kind = 'job'
+          AND NOT starts_with(p.process_id, '~job/~/')
+          AND p.removed_time IS NULL
+        LIMIT @lim::int) job) found
+   WHERE found.n > 0),
 counted AS (
-  SELECT c.status::text AS status, c.n FROM status_counts c WHERE c.namespace = @namespace
+  SELECT c.namespace, c.status::text AS status, c.n, 0 AS internal
+    FROM status_counts c WHERE c.namespace = ANY (@namespaces::text[])
   UNION ALL
-  SELECT CASE c.state
+  SELECT c.namespace,
+         CASE c.state
            WHEN 'succeeded' THEN 'COMPLETED'
            WHEN 'failed' THEN 'ERROR'
            WHEN 'cancelled' THEN 'CANCELLED'
            ELSE 'RUNNING'
          END,
-         -c.n
-    FROM job_counts c WHERE c.namespace = @namespace
+         0, c.n
+    FROM job_counts c WHERE c.namespace = ANY (@namespaces::text[])
   UNION ALL
-  SELECT job.status, job.sign * suspended_jobs.n
+  SELECT suspended_jobs.namespace, job.status, 0, job.sign * suspended_jobs.n
     FROM suspended_jobs
-   CROSS JOIN (VALUES ('RUNNING', 1), ('SUSPENDED', -1)) AS job(status, sign)
+   CROSS JOIN (VALUES ('RUNNING', -1), ('SUSPENDED', 1)) AS job(status, sign)
   UNION ALL
-  SELECT coalesce(internal.attention::text, 'RUNNING'), -count(*)
-    FROM internal GROUP BY internal.attention)
-SELECT counted.status::process_status AS status, sum(counted.n)::bigint AS n,
-       ((SELECT count(*) FROM internal) >= @lim::int)::bool AS at_most
-  FROM counted GROUP BY counted.status ORDER BY counted.status;
+  SELECT internal.namespace, coalesce(internal.attention::text, 'RUNNING'), 0, count(*)
+    FROM internal GROUP BY internal.namespace, internal.attention),
+full_namespaces AS (
+  SELECT internal.namespace FROM internal
+   GROUP BY internal.namespace HAVING count(*) >= @lim::int)
+SELECT counted.namespace, counted.status::process_status AS status, sum(counted.n)::bigint AS n,
+       sum(counted.internal)::bigint AS internal,
+       (counted.namespace IN (SELECT f.namespace FROM full_namespaces f))::bool AS more
+  FROM counted GROUP BY counted.namespace, counted.status
+ ORDER BY counted.namespace, counted.status;
 
 -- CountNamespaces returns the number of processes of each namespace in each status.
 -- name: CountNamespaces :many

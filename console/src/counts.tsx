@@ -12,6 +12,10 @@ export interface Counted {
   more?: boolean;
 }
 
+/** The processes to show by status: without the internal ones (jobs, runs, crons, bulks), unless they are asked for. */
+export const shownCounts = (o: { countByStatus: Record<string, bigint>; internalByStatus: Record<string, bigint> }, internal: boolean): Record<string, bigint> =>
+  Object.fromEntries(Object.entries(o.countByStatus).map(([status, n]) => [status, internal ? n : n - (o.internalByStatus[status] ?? 0n)]));
+
 /** Reads the statuses of the first rows that match a filter. */
 export type ReadStatuses = (filter: string, size: number, options: CallOptions) => Promise<{ statuses: string[]; more: boolean }>;
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
@@ -27,24 +28,31 @@ func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[str
 	return namedCounts(counted), nil
 }
 
-// CountUserProcesses returns the number of processes of users in each status of a namespace. atMost
-// reports that the counts may include some internal processes, because there are too many of them.
+// CountUserProcesses returns the number of processes of users in each status, in a namespace or, if
+// it is "", in all visible namespaces together.
 func (i *Insight) CountUserProcesses(
 	ctx context.Context, namespace string,
-) (counts map[string]int64, atMost bool, err error) {
-	if namespace == "" {
-		return nil, false, &process.InvalidError{Field: "users_only", Message: "needs a namespace"}
-	}
-	_, leave, err := i.engine.Enter(ctx, namespace)
+) (*progressorv1.CountProcessesResponse, error) {
+	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer leave()
-	counted, atMost, err := insight.CountUserProcesses(ctx, i.store, namespace)
+	counted, err := insight.CountByOwner(ctx, i.store, names)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return namedCounts(counted), atMost, nil
+	users, internal, atMost := map[process.Status]int64{}, map[process.Status]int64{}, false
+	for _, owned := range counted {
+		atMost = atMost || owned.More
+		for status, n := range owned.All {
+			users[status] += n - owned.Internal[status]
+			internal[status] += owned.Internal[status]
+		}
+	}
+	return &progressorv1.CountProcessesResponse{
+		CountByStatus: namedCounts(users), InternalByStatus: namedCounts(internal), AtMost: atMost,
+	}, nil
 }
 
 // countVisible counts the processes of some namespaces together.

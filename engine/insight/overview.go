@@ -49,7 +49,8 @@ func (i *Insight) GetOverview(
 		return nil, err
 	}
 	overview := &progressorv1.GetOverviewResponse{
-		CountByStatus: namedCounts(nil), TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
+		CountByStatus: namedCounts(nil), InternalByStatus: namedCounts(nil),
+		TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
 		WaitingByWhat: map[string]int64{
 			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator,
 			"constraint": waiting.Bound,
@@ -74,7 +75,9 @@ func (i *Insight) GetOverview(
 		overview.FailingCrons += ns.GetFailingCrons()
 		for status, count := range ns.GetCountByStatus() {
 			overview.CountByStatus[status] += count
+			overview.InternalByStatus[status] += ns.GetInternalByStatus()[status]
 		}
+		overview.InternalMore = overview.GetInternalMore() || ns.GetInternalMore()
 		if namespace != "" || !ns.GetPaused() { // a paused namespace is not expected to run tasks
 			oldest = max(oldest, ns.GetOldestRunnableAge().AsDuration())
 		}
@@ -94,7 +97,7 @@ func known(d time.Duration) *durationpb.Duration {
 
 // overviewOf summarizes each of the named namespaces, without failing crons, jobs, runs and waits.
 func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
-	counts, err := insight.CountNamespaces(ctx, i.store, names)
+	counts, err := insight.CountByOwner(ctx, i.store, names)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +117,8 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 	for n, name := range names {
 		d := depth[name]
 		list[n] = &progressorv1.NamespaceOverview{
-			Namespace: name, Paused: i.engine.IsPaused(name), CountByStatus: namedCounts(counts[name]),
+			Namespace: name, Paused: i.engine.IsPaused(name), CountByStatus: namedCounts(counts[name].All),
+			InternalByStatus: namedCounts(counts[name].Internal), InternalMore: counts[name].More,
 			Runnable: d.Waiting, OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
 		}
 	}

@@ -1,8 +1,7 @@
 package jobs_test
 
 import (
-	"errors"
-	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -59,8 +58,13 @@ func TestCountUserProcesses(t *testing.T) {
 	n.enqueue(t, "ns", "elsewhere", nil)
 
 	enginetest.Eventually(t, testTimeout, "the counts agree with the list", func() bool {
-		counts, atMost, err := n.CountUserProcesses(t.Context(), "pull")
+		counts, err := n.CountUserProcesses(t.Context(), "pull")
 		must(t, err)
+		all, err := n.CountProcesses(t.Context(), "pull")
+		must(t, err)
+		for status, users := range counts.GetCountByStatus() {
+			all[status] -= users
+		}
 		list, _, err := n.ListProcesses(t.Context(),
 			&progressorv1.ListProcessesRequest{Namespace: "pull", UsersOnly: true})
 		must(t, err)
@@ -74,13 +78,32 @@ func TestCountUserProcesses(t *testing.T) {
 			}
 			listed[status]++
 		}
-		if atMost || strings.Join(got, " ") != "c b a" {
-			t.Fatalf("%q, at most: %v", got, atMost)
+		if counts.GetAtMost() || strings.Join(got, " ") != "c b a" {
+			t.Fatalf("%q, %v", got, counts)
 		}
-		return fmt.Sprint(counts) == fmt.Sprint(listed)
+		return maps.Equal(counts.GetCountByStatus(), listed) && maps.Equal(counts.GetInternalByStatus(), all)
 	})
-	_, _, err = n.CountUserProcesses(t.Context(), "")
-	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "users_only" {
-		t.Errorf("%v", err)
+	enginetest.Eventually(t, testTimeout, "the overview agrees", func() bool { return overviewAgrees(t, n) })
+}
+
+// overviewAgrees reports whether the overview and the counts of all namespaces have the same
+// processes: of users those of pull, because ns has only a job, which ends in the meantime.
+func overviewAgrees(t *testing.T, n *node) bool {
+	t.Helper()
+	pull, err := n.CountUserProcesses(t.Context(), "pull")
+	must(t, err)
+	all, err := n.CountUserProcesses(t.Context(), "")
+	must(t, err)
+	if !maps.Equal(all.GetCountByStatus(), pull.GetCountByStatus()) {
+		t.Fatalf("of all namespaces: %v, want %v", all, pull)
 	}
+	o, err := n.GetOverview(t.Context(), "", 0)
+	must(t, err)
+	for _, ns := range o.GetNamespaces() {
+		if ns.GetNamespace() == "ns" && (ns.GetInternalByStatus()["completed"] != 1 ||
+			!maps.Equal(ns.GetCountByStatus(), ns.GetInternalByStatus())) {
+			return false
+		}
+	}
+	return maps.Equal(o.GetInternalByStatus(), all.GetInternalByStatus()) && !o.GetInternalMore()
 }

@@ -11,8 +11,7 @@ func (s *insights) CountProcesses(
 	ctx context.Context, r *progressorv1.CountProcessesRequest,
 ) (*progressorv1.CountProcessesResponse, error) {
 	if r.GetUsersOnly() {
-		counts, atMost, err := s.insight.CountUserProcesses(ctx, r.GetNamespace())
-		return &progressorv1.CountProcessesResponse{CountByStatus: counts, AtMost: atMost}, err
+		return s.insight.CountUserProcesses(ctx, r.GetNamespace())
 	}
 	counts, err := s.insight.CountProcesses(ctx, r.GetNamespace())
 	return &progressorv1.CountProcessesResponse{CountByStatus: counts}, err

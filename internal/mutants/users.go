@@ -13,6 +13,12 @@ var userMutants = []mutant{
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},
 	{
+		name: "internal-in-overview", breaks: "the overview of all namespaces sums the internal processes",
+		file: "engine/insight/overview.go",
+		old:  "overview.InternalByStatus[status] += ns", planted: "overview.InternalByStatus[status] = ns",
+		packages: "./engine/jobs", run: "TestCountUserProcesses",
+	},
+	{
 		name: "internal-processes-listed", breaks: "a list of processes of users has no internal processes",
 		file: "engine/processes.go", old: "if r.GetUsersOnly() {", planted: "if false {",
 		packages: "./engine/jobs", run: "TestCountUserProcesses",

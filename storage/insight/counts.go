@@ -23,24 +23,41 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 	return counts, nil
 }
 
-// maxInternal is the maximum number of internal processes of a namespace that CountUserProcesses
-// reads.
-const maxInternal = 100_000
+const (
+	// maxInternal is the maximum number of internal processes that CountByOwner reads.
+	maxInternal = 100_000
+	// minInternal is the number of internal processes of a namespace that CountByOwner reads at
+	// least, even if there are many namespaces.
+	minInternal = 20
+)
 
-// CountUserProcesses returns the number of processes of users in each status of a namespace, as
-// search.OfUsers selects them. Processes in INIT count as RUNNING. It reads the counters, and
-// subtracts the internal processes. It has to count those that are not jobs one by one. atMost
-// reports that there are too many of them, so that the counts include some internal processes.
-func CountUserProcesses(
-	ctx context.Context, s *storage.Store, namespace string,
-) (counts map[process.Status]int64, atMost bool, err error) {
-	rows, err := storage.Query(ctx, s.ReadOne, "count processes of users", dbsqlc.New().CountUserProcesses,
-		dbsqlc.CountUserProcessesParams{Namespace: namespace, Lim: maxInternal})
-	counts = make(map[process.Status]int64, len(rows))
-	for _, r := range rows {
-		counts[r.Status], atMost = r.N, r.AtMost
+// Owned are the processes of a namespace by status. Processes in INIT count as RUNNING.
+type Owned struct {
+	All      map[process.Status]int64
+	Internal map[process.Status]int64 // those that search.OfUsers does not match
+	More     bool                     // some internal processes may be missing in Internal
+}
+
+// CountByOwner counts the processes of namespaces, and the internal ones among them. It reads the
+// counters. It has to count internal processes that are not jobs one by one: at most 100,000, which
+// namespaces share equally.
+func CountByOwner(ctx context.Context, s *storage.Store, namespaces []string) (map[string]Owned, error) {
+	limit := max(minInternal, maxInternal/max(1, len(namespaces)))
+	rows, err := storage.Query(ctx, s.ReadOne, "count processes by owner", dbsqlc.New().CountByOwner,
+		dbsqlc.CountByOwnerParams{Namespaces: namespaces, Lim: int32(limit)})
+	if err != nil {
+		return nil, err
 	}
-	return counts, atMost, err
+	counts := map[string]Owned{}
+	for _, r := range rows {
+		owned, ok := counts[r.Namespace]
+		if !ok {
+			owned = Owned{All: map[process.Status]int64{}, Internal: map[process.Status]int64{}, More: r.More}
+			counts[r.Namespace] = owned
+		}
+		owned.All[r.Status], owned.Internal[r.Status] = r.N, r.Internal
+	}
+	return counts, nil
 }
 
 // CountNamespaces is like CountProcesses, for each of several namespaces.

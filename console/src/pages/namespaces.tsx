@@ -1,8 +1,10 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { allNamespaces, insight, namespaces, readOnly, refresh, useRead } from "../api";
+import { shownCounts } from "../counts";
 import { Form } from "../form";
 import { count, duration, durationMillis, millis, parseSpan, plural, typedSpan, wrongCount, wrongNumber } from "../format";
+import type { NamespaceOverview } from "../gen/progressor/v1/admin_pb";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { methods } from "../may";
 import { useCommands } from "../palette";
@@ -178,7 +180,9 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
   );
 }
 
-function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
+const sum = (counts: Record<string, bigint>) => count(Object.values(counts).reduce((a, b) => a + b, 0n));
+
+function One({ n, o }: { n: Namespace; o?: NamespaceOverview }) {
   const r = n.retryPolicy;
   return (
     <Fields
@@ -195,7 +199,8 @@ function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
         ["if a node dies", low(ZombiePolicy[n.zombiePolicy || 1])],
         ["history", low(HistoryMode[n.historyMode || 1]?.replace("HISTORY_MODE_", ""))],
         ["created", <When key="m" at={millis(n.createdTime)} />],
-        ["processes", counts ? count(Object.values(counts).reduce((a, b) => a + b, 0n)) : "…"],
+        ["processes", o ? sum(shownCounts(o, false)) : "…"],
+        ["internal processes", o ? `${sum(o.internalByStatus)}${o.internalMore ? "+" : ""}: jobs, flow runs, crons and bulks` : "…"],
       ]}
     />
   );
@@ -223,7 +228,9 @@ export function Namespaces() {
           <Table label="namespaces" heads={["Namespace", "State", "Processor", "#Backlog", "#Workers", ""]}>
             {data.namespaces.map((n) => {
               const o = overview.data?.namespaces.find((x) => x.namespace === n.namespace);
-              const errors = o?.countByStatus["error"] ?? 0n;
+              const counts = o && shownCounts(o, false);
+              const errors = counts?.["error"] ?? 0n;
+              const failed = o?.internalByStatus["error"] ?? 0n;
               const on = open === n.namespace;
               return [
                 <tr key={n.namespace} className={on ? "at" : ""}>
@@ -235,8 +242,13 @@ export function Namespaces() {
                   <td>
                     {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Active", tone: "good", shape: "check" }} />}{" "}
                     {errors > 0n && (
-                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR", internal: "1" })}>
+                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
                         {count(errors)} in error
+                      </a>
+                    )}{" "}
+                    {failed > 0n && (
+                      <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: 'status = ERROR AND process_id = "~*"' })} title="jobs, flow runs, crons and bulks">
+                        {count(failed)} internal in error
                       </a>
                     )}{" "}
                     {(o?.failingCrons ?? 0n) > 0n && (
@@ -255,7 +267,7 @@ export function Namespaces() {
                 on && (
                   <tr key={n.namespace + " open"} className="opened">
                     <td colSpan={6}>
-                      <One n={n} counts={o?.countByStatus} />
+                      <One n={n} o={o} />
                     </td>
                   </tr>
                 ),

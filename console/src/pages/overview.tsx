@@ -1,6 +1,7 @@
 import { lazy, Suspense, useMemo } from "react";
 import { insight, useRead } from "../api";
 import { Chart, type Series } from "../chart";
+import { shownCounts } from "../counts";
 import { count, duration, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
 import { change, href, useParam } from "../router";
@@ -36,10 +37,11 @@ function Tile({ name, value, hint, bad, to }: { name: string; value: string; hin
   );
 }
 
-function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
+function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; internal: boolean }) {
   const now = useNow();
   const live = o.nodes.filter((n) => lookOfNode(n, now) !== silent);
-  const errors = o.countByStatus["error"] ?? 0n;
+  const errors = shownCounts(o, internal)["error"] ?? 0n;
+  const hidden = internal ? 0n : (o.internalByStatus["error"] ?? 0n);
   const backlog = o.namespaces.reduce((sum, n) => sum + (ns || !n.paused ? n.runnable : 0n), 0n);
   const workers = o.namespaces.reduce((sum, n) => sum + n.workers, 0n);
   const oldest = durationMillis(o.oldestRunnableAge) ?? 0;
@@ -51,7 +53,7 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
       <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
       <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />
-      <Tile name="In error" value={count(errors)} hint={errors ? "need a repair" : "no processes"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: "1" }) : undefined} />
+      <Tile name="In error" value={count(errors)} hint={hidden ? `and ${count(hidden)} internal, see Errors` : errors ? "need a repair" : "no processes"} bad={errors + hidden > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: internal || (hidden && !errors) ? "1" : undefined }) : undefined} />
       <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
       <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
@@ -200,9 +202,18 @@ function Errors({ ns }: { ns: string }) {
   );
 }
 
-function ByNamespace({ o }: { o: GetOverviewResponse }) {
+function ByNamespace({ o, internal }: { o: GetOverviewResponse; internal: boolean }) {
+  const param = internal ? "1" : undefined;
+  const number = sumOf([o.internalByStatus], ...statuses);
   return (
-    <Card title="By namespace">
+    <Card
+      title="By namespace"
+      extra={
+        <label className="check" title="processes of the engine: jobs, flow runs, crons and bulks">
+          <input type="checkbox" checked={internal} onChange={(e) => change({ internal: e.target.checked ? "1" : undefined }, "replace")} /> {`${count(number)}${o.internalMore ? "+" : ""} internal`}
+        </label>
+      }
+    >
       <Scroll label="by namespace">
         <table className="stack">
           <thead>
@@ -220,17 +231,19 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
             </tr>
           </thead>
           <tbody>
-            {o.namespaces.map((n) => (
+            {o.namespaces.map((n) => {
+              const counts = shownCounts(n, internal);
+              return (
               <tr key={n.namespace}>
                 <td className="whole">
                   <a href={href("overview", { ns: n.namespace })}>{n.namespace}</a> {n.paused && <Status look={{ name: "paused", tone: "hold", shape: "bars" }} />}
                 </td>
                 {statuses.map((s) => {
-                  const c = n.countByStatus[s] ?? 0n;
+                  const c = counts[s] ?? 0n;
                   const order = s === "running" ? undefined : "status_changed_time desc";
                   return (
                     <td key={s} data-label={s} className={"number" + (s === "error" && c ? " tone-bad strong" : c ? "" : " dim")}>
-                      <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order, internal: "1" })}>{count(c)}</a>
+                      <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order, internal: param })}>{count(c)}</a>
                     </td>
                   );
                 })}
@@ -241,7 +254,8 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
                   <a href={href("crons", { ns: n.namespace, filter: "failing = true" })}>{count(n.failingCrons)}</a>
                 </td>
               </tr>
-            ))}
+              );
+            })}
           </tbody>
         </table>
       </Scroll>
@@ -312,6 +326,7 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
 
 export function Overview({ ns }: { ns: string }) {
   const asked = useParam("range");
+  const internal = Boolean(useParam("internal"));
   const range = ranges.find(([name]) => name === asked) ?? ranges[1]!;
   const samplesAge = range[0] ? duration(range[2] * 60_000) : undefined;
   const { data: o, error } = useRead(["overview", ns, range[0]], (options) => insight.getOverview({ namespace: ns, samplesAge }, options), { every: 5000, keep: true });
@@ -323,13 +338,13 @@ export function Overview({ ns }: { ns: string }) {
         !error && <Loading />
       ) : (
         <>
-          <Tiles o={o} ns={ns} />
+          <Tiles o={o} ns={ns} internal={internal} />
           <Work o={o} ns={ns} />
           <Errors ns={ns} />
           {ns && <p className="dim">Tasks per second, processing time and the charts cover all namespaces.</p>}
           <Ranges range={range[0]} />
           <Charts o={o} range={range[0]} />
-          <ByNamespace o={o} />
+          <ByNamespace o={o} internal={internal} />
           <Suspense>
             <NextFires ns={ns} />
           </Suspense>

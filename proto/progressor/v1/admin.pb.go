@@ -383,7 +383,7 @@ type CountProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all namespaces.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Only processes of users, as in ListProcessesRequest. It needs a namespace.
+	// Only processes of users, as in ListProcessesRequest.
 	UsersOnly     bool `protobuf:"varint,2,opt,name=users_only,json=usersOnly,proto3" json:"users_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -437,11 +437,13 @@ type CountProcessesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys: running (includes INIT), error, suspended, completed, cancelled.
 	CountByStatus map[string]int64 `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Only with users_only. If true, the namespace has more than 100,000 internal processes other
-	// than jobs, so the counts may include some of them.
-	AtMost        bool `protobuf:"varint,2,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Only with users_only. If true, there are more than 100,000 internal processes other than jobs,
+	// so the counts may include some of them.
+	AtMost bool `protobuf:"varint,2,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
+	// The internal processes that are not counted above. Only with users_only.
+	InternalByStatus map[string]int64 `protobuf:"bytes,3,rep,name=internal_by_status,json=internalByStatus,proto3" json:"internal_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CountProcessesResponse) Reset() {
@@ -486,6 +488,13 @@ func (x *CountProcessesResponse) GetAtMost() bool {
 		return x.AtMost
 	}
 	return false
+}
+
+func (x *CountProcessesResponse) GetInternalByStatus() map[string]int64 {
+	if x != nil {
+		return x.InternalByStatus
+	}
+	return nil
 }
 
 type GetOverviewRequest struct {
@@ -544,7 +553,7 @@ func (x *GetOverviewRequest) GetSamplesAge() *durationpb.Duration {
 
 type GetOverviewResponse struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	CountByStatus     map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	CountByStatus     map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // all processes
 	WaitingByWhat     map[string]int64       `protobuf:"bytes,2,rep,name=waiting_by_what,json=waitingByWhat,proto3" json:"waiting_by_what,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: time, place, process, operator, constraint
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,3,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
@@ -558,11 +567,13 @@ type GetOverviewResponse struct {
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
 	// How long processors took for a task, in the last minute, on the node that serves this request.
 	// Absent if there were no tasks.
-	ProcessingP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
-	ProcessingP99 *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
-	FailingCrons  int64                `protobuf:"varint,11,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"` // the sum of NamespaceOverview.failing_crons
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ProcessingP50    *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
+	ProcessingP99    *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
+	FailingCrons     int64                `protobuf:"varint,11,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"`                                                                                         // the sum of NamespaceOverview.failing_crons
+	InternalByStatus map[string]int64     `protobuf:"bytes,12,rep,name=internal_by_status,json=internalByStatus,proto3" json:"internal_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // the sums of NamespaceOverview.internal_by_status
+	InternalMore     bool                 `protobuf:"varint,13,opt,name=internal_more,json=internalMore,proto3" json:"internal_more,omitempty"`                                                                                         // a namespace has internal_more
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetOverviewResponse) Reset() {
@@ -672,12 +683,26 @@ func (x *GetOverviewResponse) GetFailingCrons() int64 {
 	return 0
 }
 
+func (x *GetOverviewResponse) GetInternalByStatus() map[string]int64 {
+	if x != nil {
+		return x.InternalByStatus
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetInternalMore() bool {
+	if x != nil {
+		return x.InternalMore
+	}
+	return false
+}
+
 type NamespaceOverview struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Namespace         string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Paused            bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
-	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
+	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // all processes
+	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"`                                                                                                            // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,5,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`                                                                                                        // seen in the last 30 seconds
 	FailingCrons      int64                  `protobuf:"varint,7,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"`                                                                          // crons whose last run failed, among the first 10,000
@@ -685,8 +710,13 @@ type NamespaceOverview struct {
 	// Runs that have not ended, and runs that ended without success. Keys: pending, active,
 	// cancel_requested, compensating, failed, cancelled and expired. Only the oldest 10,000
 	// unfinished runs and the newest 10,000 unsuccessful runs are counted.
-	RunsByStatus  map[string]int64 `protobuf:"bytes,9,rep,name=runs_by_status,json=runsByStatus,proto3" json:"runs_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	OpenWaits     int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // waits for a person or an external worker; 10,000 means 10,000 or more
+	RunsByStatus map[string]int64 `protobuf:"bytes,9,rep,name=runs_by_status,json=runsByStatus,proto3" json:"runs_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	OpenWaits    int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // waits for a person or an external worker; 10,000 means 10,000 or more
+	// The part of count_by_status that is internal: jobs, runs, crons and bulks.
+	InternalByStatus map[string]int64 `protobuf:"bytes,11,rep,name=internal_by_status,json=internalByStatus,proto3" json:"internal_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
+	// are counted, which the namespaces of a response share equally.
+	InternalMore  bool `protobuf:"varint,12,opt,name=internal_more,json=internalMore,proto3" json:"internal_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +819,20 @@ func (x *NamespaceOverview) GetOpenWaits() int64 {
 		return x.OpenWaits
 	}
 	return 0
+}
+
+func (x *NamespaceOverview) GetInternalByStatus() map[string]int64 {
+	if x != nil {
+		return x.InternalByStatus
+	}
+	return nil
+}
+
+func (x *NamespaceOverview) GetInternalMore() bool {
+	if x != nil {
+		return x.InternalMore
+	}
+	return false
 }
 
 // OverviewSample contains values of the overview of all namespaces at a point in time.
@@ -2393,17 +2437,21 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x15CountProcessesRequest\x12=\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
 	"\n" +
-	"users_only\x18\x02 \x01(\bR\tusersOnly\"\xd5\x01\n" +
+	"users_only\x18\x02 \x01(\bR\tusersOnly\"\x85\x03\n" +
 	"\x16CountProcessesResponse\x12`\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v28.progressor.v1.CountProcessesResponse.CountByStatusEntryR\rcountByStatus\x12\x17\n" +
-	"\aat_most\x18\x02 \x01(\bR\x06atMost\x1a@\n" +
+	"\aat_most\x18\x02 \x01(\bR\x06atMost\x12i\n" +
+	"\x12internal_by_status\x18\x03 \x03(\v2;.progressor.v1.CountProcessesResponse.InternalByStatusEntryR\x10internalByStatus\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aC\n" +
+	"\x15InternalByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9f\x01\n" +
 	"\x12GetOverviewRequest\x12=\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12J\n" +
 	"\vsamples_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\n" +
-	"samplesAge\"\xe4\x06\n" +
+	"samplesAge\"\xb6\b\n" +
 	"\x13GetOverviewResponse\x12]\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v25.progressor.v1.GetOverviewResponse.CountByStatusEntryR\rcountByStatus\x12]\n" +
 	"\x0fwaiting_by_what\x18\x02 \x03(\v25.progressor.v1.GetOverviewResponse.WaitingByWhatEntryR\rwaitingByWhat\x12I\n" +
@@ -2418,13 +2466,18 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x0eprocessing_p50\x18\t \x01(\v2\x19.google.protobuf.DurationR\rprocessingP50\x12@\n" +
 	"\x0eprocessing_p99\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\rprocessingP99\x12#\n" +
-	"\rfailing_crons\x18\v \x01(\x03R\ffailingCrons\x1a@\n" +
+	"\rfailing_crons\x18\v \x01(\x03R\ffailingCrons\x12f\n" +
+	"\x12internal_by_status\x18\f \x03(\v28.progressor.v1.GetOverviewResponse.InternalByStatusEntryR\x10internalByStatus\x12#\n" +
+	"\rinternal_more\x18\r \x01(\bR\finternalMore\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
 	"\x12WaitingByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xdf\x05\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aC\n" +
+	"\x15InternalByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xaf\a\n" +
 	"\x11NamespaceOverview\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12[\n" +
@@ -2437,7 +2490,9 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x0eruns_by_status\x18\t \x03(\v22.progressor.v1.NamespaceOverview.RunsByStatusEntryR\frunsByStatus\x12\x1d\n" +
 	"\n" +
 	"open_waits\x18\n" +
-	" \x01(\x03R\topenWaits\x1a@\n" +
+	" \x01(\x03R\topenWaits\x12d\n" +
+	"\x12internal_by_status\x18\v \x03(\v26.progressor.v1.NamespaceOverview.InternalByStatusEntryR\x10internalByStatus\x12#\n" +
+	"\rinternal_more\x18\f \x01(\bR\finternalMore\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
@@ -2445,6 +2500,9 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a?\n" +
 	"\x11RunsByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aC\n" +
+	"\x15InternalByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x03\n" +
 	"\x0eOverviewSample\x12.\n" +
@@ -2629,7 +2687,7 @@ func file_progressor_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_progressor_v1_admin_proto_goTypes = []any{
 	(WaitsFor)(0),                  // 0: progressor.v1.WaitsFor
 	(BulkVerb)(0),                  // 1: progressor.v1.BulkVerb
@@ -2665,93 +2723,99 @@ var file_progressor_v1_admin_proto_goTypes = []any{
 	(*CancelBulkResponse)(nil),     // 31: progressor.v1.CancelBulkResponse
 	nil,                            // 32: progressor.v1.ExplainProcessResponse.TimeByWhatEntry
 	nil,                            // 33: progressor.v1.CountProcessesResponse.CountByStatusEntry
-	nil,                            // 34: progressor.v1.GetOverviewResponse.CountByStatusEntry
-	nil,                            // 35: progressor.v1.GetOverviewResponse.WaitingByWhatEntry
-	nil,                            // 36: progressor.v1.NamespaceOverview.CountByStatusEntry
-	nil,                            // 37: progressor.v1.NamespaceOverview.JobsByStateEntry
-	nil,                            // 38: progressor.v1.NamespaceOverview.RunsByStatusEntry
-	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
-	(*Process)(nil),                // 40: progressor.v1.Process
-	(*durationpb.Duration)(nil),    // 41: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 42: google.protobuf.Struct
-	(ProcessStatus)(0),             // 43: progressor.v1.ProcessStatus
+	nil,                            // 34: progressor.v1.CountProcessesResponse.InternalByStatusEntry
+	nil,                            // 35: progressor.v1.GetOverviewResponse.CountByStatusEntry
+	nil,                            // 36: progressor.v1.GetOverviewResponse.WaitingByWhatEntry
+	nil,                            // 37: progressor.v1.GetOverviewResponse.InternalByStatusEntry
+	nil,                            // 38: progressor.v1.NamespaceOverview.CountByStatusEntry
+	nil,                            // 39: progressor.v1.NamespaceOverview.JobsByStateEntry
+	nil,                            // 40: progressor.v1.NamespaceOverview.RunsByStatusEntry
+	nil,                            // 41: progressor.v1.NamespaceOverview.InternalByStatusEntry
+	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
+	(*Process)(nil),                // 43: progressor.v1.Process
+	(*durationpb.Duration)(nil),    // 44: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 45: google.protobuf.Struct
+	(ProcessStatus)(0),             // 46: progressor.v1.ProcessStatus
 }
 var file_progressor_v1_admin_proto_depIdxs = []int32{
-	39, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
-	39, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
-	40, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
+	42, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
+	42, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
+	43, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
 	2,  // 3: progressor.v1.ExplainProcessResponse.spans:type_name -> progressor.v1.Span
 	32, // 4: progressor.v1.ExplainProcessResponse.time_by_what:type_name -> progressor.v1.ExplainProcessResponse.TimeByWhatEntry
 	0,  // 5: progressor.v1.ExplainProcessResponse.waits_for:type_name -> progressor.v1.WaitsFor
-	39, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
+	42, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
 	33, // 7: progressor.v1.CountProcessesResponse.count_by_status:type_name -> progressor.v1.CountProcessesResponse.CountByStatusEntry
-	41, // 8: progressor.v1.GetOverviewRequest.samples_age:type_name -> google.protobuf.Duration
-	34, // 9: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
-	35, // 10: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
-	41, // 11: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
-	41, // 12: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
-	14, // 13: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
-	9,  // 14: progressor.v1.GetOverviewResponse.namespaces:type_name -> progressor.v1.NamespaceOverview
-	10, // 15: progressor.v1.GetOverviewResponse.samples:type_name -> progressor.v1.OverviewSample
-	41, // 16: progressor.v1.GetOverviewResponse.processing_p50:type_name -> google.protobuf.Duration
-	41, // 17: progressor.v1.GetOverviewResponse.processing_p99:type_name -> google.protobuf.Duration
-	36, // 18: progressor.v1.NamespaceOverview.count_by_status:type_name -> progressor.v1.NamespaceOverview.CountByStatusEntry
-	41, // 19: progressor.v1.NamespaceOverview.oldest_runnable_age:type_name -> google.protobuf.Duration
-	37, // 20: progressor.v1.NamespaceOverview.jobs_by_state:type_name -> progressor.v1.NamespaceOverview.JobsByStateEntry
-	38, // 21: progressor.v1.NamespaceOverview.runs_by_status:type_name -> progressor.v1.NamespaceOverview.RunsByStatusEntry
-	39, // 22: progressor.v1.OverviewSample.time:type_name -> google.protobuf.Timestamp
-	41, // 23: progressor.v1.OverviewSample.oldest_runnable_age:type_name -> google.protobuf.Duration
-	41, // 24: progressor.v1.OverviewSample.timer_lateness_p99:type_name -> google.protobuf.Duration
-	41, // 25: progressor.v1.OverviewSample.processing_p50:type_name -> google.protobuf.Duration
-	41, // 26: progressor.v1.OverviewSample.processing_p99:type_name -> google.protobuf.Duration
-	13, // 27: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
-	39, // 28: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
-	39, // 29: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
-	39, // 30: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
-	39, // 31: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
-	14, // 32: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
-	14, // 33: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
-	39, // 34: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	42, // 35: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	19, // 36: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
-	1,  // 37: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
-	23, // 38: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
-	43, // 39: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
-	39, // 40: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
-	39, // 41: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
-	1,  // 42: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
-	22, // 43: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	22, // 44: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	22, // 45: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
-	22, // 46: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	41, // 47: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
-	3,  // 48: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
-	5,  // 49: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
-	7,  // 50: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
-	11, // 51: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
-	15, // 52: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
-	17, // 53: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
-	20, // 54: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
-	24, // 55: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
-	26, // 56: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
-	28, // 57: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
-	30, // 58: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
-	4,  // 59: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
-	6,  // 60: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
-	8,  // 61: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
-	12, // 62: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
-	16, // 63: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
-	18, // 64: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
-	21, // 65: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
-	25, // 66: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
-	27, // 67: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
-	29, // 68: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
-	31, // 69: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
-	59, // [59:70] is the sub-list for method output_type
-	48, // [48:59] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	34, // 8: progressor.v1.CountProcessesResponse.internal_by_status:type_name -> progressor.v1.CountProcessesResponse.InternalByStatusEntry
+	44, // 9: progressor.v1.GetOverviewRequest.samples_age:type_name -> google.protobuf.Duration
+	35, // 10: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
+	36, // 11: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
+	44, // 12: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
+	44, // 13: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
+	14, // 14: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
+	9,  // 15: progressor.v1.GetOverviewResponse.namespaces:type_name -> progressor.v1.NamespaceOverview
+	10, // 16: progressor.v1.GetOverviewResponse.samples:type_name -> progressor.v1.OverviewSample
+	44, // 17: progressor.v1.GetOverviewResponse.processing_p50:type_name -> google.protobuf.Duration
+	44, // 18: progressor.v1.GetOverviewResponse.processing_p99:type_name -> google.protobuf.Duration
+	37, // 19: progressor.v1.GetOverviewResponse.internal_by_status:type_name -> progressor.v1.GetOverviewResponse.InternalByStatusEntry
+	38, // 20: progressor.v1.NamespaceOverview.count_by_status:type_name -> progressor.v1.NamespaceOverview.CountByStatusEntry
+	44, // 21: progressor.v1.NamespaceOverview.oldest_runnable_age:type_name -> google.protobuf.Duration
+	39, // 22: progressor.v1.NamespaceOverview.jobs_by_state:type_name -> progressor.v1.NamespaceOverview.JobsByStateEntry
+	40, // 23: progressor.v1.NamespaceOverview.runs_by_status:type_name -> progressor.v1.NamespaceOverview.RunsByStatusEntry
+	41, // 24: progressor.v1.NamespaceOverview.internal_by_status:type_name -> progressor.v1.NamespaceOverview.InternalByStatusEntry
+	42, // 25: progressor.v1.OverviewSample.time:type_name -> google.protobuf.Timestamp
+	44, // 26: progressor.v1.OverviewSample.oldest_runnable_age:type_name -> google.protobuf.Duration
+	44, // 27: progressor.v1.OverviewSample.timer_lateness_p99:type_name -> google.protobuf.Duration
+	44, // 28: progressor.v1.OverviewSample.processing_p50:type_name -> google.protobuf.Duration
+	44, // 29: progressor.v1.OverviewSample.processing_p99:type_name -> google.protobuf.Duration
+	13, // 30: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
+	42, // 31: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
+	42, // 32: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
+	42, // 33: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
+	42, // 34: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
+	14, // 35: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
+	14, // 36: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
+	42, // 37: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	45, // 38: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	19, // 39: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
+	1,  // 40: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
+	23, // 41: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
+	46, // 42: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
+	42, // 43: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
+	42, // 44: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
+	1,  // 45: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
+	22, // 46: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 47: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 48: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
+	22, // 49: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	44, // 50: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
+	3,  // 51: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
+	5,  // 52: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
+	7,  // 53: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
+	11, // 54: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
+	15, // 55: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
+	17, // 56: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
+	20, // 57: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
+	24, // 58: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
+	26, // 59: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
+	28, // 60: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
+	30, // 61: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
+	4,  // 62: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
+	6,  // 63: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
+	8,  // 64: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
+	12, // 65: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
+	16, // 66: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
+	18, // 67: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
+	21, // 68: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
+	25, // 69: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
+	27, // 70: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
+	29, // 71: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
+	31, // 72: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
+	62, // [62:73] is the sub-list for method output_type
+	51, // [51:62] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_admin_proto_init() }
@@ -2767,7 +2831,7 @@ func file_progressor_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_admin_proto_rawDesc), len(file_progressor_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1437,7 +1437,7 @@ export interface ExplainProcessResponse {
 export interface CountProcessesRequest {
     /** Empty: all namespaces. */
     namespace?: string;
-    /** Only processes of users, as in ListProcessesRequest. It needs a namespace. */
+    /** Only processes of users, as in ListProcessesRequest. */
     usersOnly?: boolean;
 }
 export interface CountProcessesResponse {
@@ -1446,10 +1446,14 @@ export interface CountProcessesResponse {
         [key: string]: number;
     };
     /**
-     * Only with users_only. If true, the namespace has more than 100,000 internal processes other
-     * than jobs, so the counts may include some of them.
+     * Only with users_only. If true, there are more than 100,000 internal processes other than jobs,
+     * so the counts may include some of them.
      */
     atMost?: boolean;
+    /** The internal processes that are not counted above. Only with users_only. */
+    internalByStatus?: {
+        [key: string]: number;
+    };
 }
 export interface GetOverviewRequest {
     /** Empty: all namespaces. */
@@ -1458,6 +1462,7 @@ export interface GetOverviewRequest {
     samplesAge?: Duration;
 }
 export interface GetOverviewResponse {
+    /** all processes */
     countByStatus?: {
         [key: string]: number;
     };
@@ -1489,10 +1494,17 @@ export interface GetOverviewResponse {
     processingP99?: Duration;
     /** the sum of NamespaceOverview.failing_crons */
     failingCrons?: number;
+    /** the sums of NamespaceOverview.internal_by_status */
+    internalByStatus?: {
+        [key: string]: number;
+    };
+    /** a namespace has internal_more */
+    internalMore?: boolean;
 }
 export interface NamespaceOverview {
     namespace?: string;
     paused?: boolean;
+    /** all processes */
     countByStatus?: {
         [key: string]: number;
     };
@@ -1517,6 +1529,15 @@ export interface NamespaceOverview {
     };
     /** waits for a person or an external worker; 10,000 means 10,000 or more */
     openWaits?: number;
+    /** The part of count_by_status that is internal: jobs, runs, crons and bulks. */
+    internalByStatus?: {
+        [key: string]: number;
+    };
+    /**
+     * More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
+     * are counted, which the namespaces of a response share equally.
+     */
+    internalMore?: boolean;
 }
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
 export interface OverviewSample {

@@ -764,6 +764,7 @@ export const conversions = {
     },
     CountProcessesResponse: {
         countByStatus: "{int64}",
+        internalByStatus: "{int64}",
     },
     GetOverviewResponse: {
         countByStatus: "{int64}",
@@ -771,6 +772,7 @@ export const conversions = {
         namespaces: "NamespaceOverview",
         samples: "OverviewSample",
         failingCrons: "int64",
+        internalByStatus: "{int64}",
     },
     NamespaceOverview: {
         countByStatus: "{int64}",
@@ -780,6 +782,7 @@ export const conversions = {
         jobsByState: "{int64}",
         runsByStatus: "{int64}",
         openWaits: "int64",
+        internalByStatus: "{int64}",
     },
     OverviewSample: {
         runnable: "int64",

@@ -1957,7 +1957,7 @@ export interface ExplainProcessResponse {
 export interface CountProcessesRequest {
   /** Empty: all namespaces. */
   namespace?: string;
-  /** Only processes of users, as in ListProcessesRequest. It needs a namespace. */
+  /** Only processes of users, as in ListProcessesRequest. */
   usersOnly?: boolean;
 }
 
@@ -1965,10 +1965,12 @@ export interface CountProcessesResponse {
   /** Keys: running (includes INIT), error, suspended, completed, cancelled. */
   countByStatus?: { [key: string]: number };
   /**
-   * Only with users_only. If true, the namespace has more than 100,000 internal processes other
-   * than jobs, so the counts may include some of them.
+   * Only with users_only. If true, there are more than 100,000 internal processes other than jobs,
+   * so the counts may include some of them.
    */
   atMost?: boolean;
+  /** The internal processes that are not counted above. Only with users_only. */
+  internalByStatus?: { [key: string]: number };
 }
 
 export interface GetOverviewRequest {
@@ -1979,6 +1981,7 @@ export interface GetOverviewRequest {
 }
 
 export interface GetOverviewResponse {
+  /** all processes */
   countByStatus?: { [key: string]: number };
   /** keys: time, place, process, operator, constraint */
   waitingByWhat?: { [key: string]: number };
@@ -2006,11 +2009,16 @@ export interface GetOverviewResponse {
   processingP99?: Duration;
   /** the sum of NamespaceOverview.failing_crons */
   failingCrons?: number;
+  /** the sums of NamespaceOverview.internal_by_status */
+  internalByStatus?: { [key: string]: number };
+  /** a namespace has internal_more */
+  internalMore?: boolean;
 }
 
 export interface NamespaceOverview {
   namespace?: string;
   paused?: boolean;
+  /** all processes */
   countByStatus?: { [key: string]: number };
   /** tasks that wait for a slot or a worker; 10,000 means 10,000 or more */
   runnable?: number;
@@ -2029,6 +2037,13 @@ export interface NamespaceOverview {
   runsByStatus?: { [key: string]: number };
   /** waits for a person or an external worker; 10,000 means 10,000 or more */
   openWaits?: number;
+  /** The part of count_by_status that is internal: jobs, runs, crons and bulks. */
+  internalByStatus?: { [key: string]: number };
+  /**
+   * More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
+   * are counted, which the namespaces of a response share equally.
+   */
+  internalMore?: boolean;
 }
 
 /** OverviewSample contains values of the overview of all namespaces at a point in time. */
@@ -4814,6 +4829,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   },
   CountProcessesResponse: {
     countByStatus: "{int64}",
+    internalByStatus: "{int64}",
   },
   GetOverviewResponse: {
     countByStatus: "{int64}",
@@ -4821,6 +4837,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     namespaces: "NamespaceOverview",
     samples: "OverviewSample",
     failingCrons: "int64",
+    internalByStatus: "{int64}",
   },
   NamespaceOverview: {
     countByStatus: "{int64}",
@@ -4830,6 +4847,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     jobsByState: "{int64}",
     runsByStatus: "{int64}",
     openWaits: "int64",
+    internalByStatus: "{int64}",
   },
   OverviewSample: {
     runnable: "int64",

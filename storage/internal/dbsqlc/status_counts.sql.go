@@ -11,6 +11,121 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+const countByOwner = `-- name: CountByOwner :many
+WITH internal AS MATERIALIZED (
+  SELECT item.namespace::text AS namespace, found.attention
+    FROM unnest($1::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~'
+          AND p.process_id < '~job/'
+          AND p.removed_time IS NULL
+        LIMIT $2::int)
+     UNION ALL
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~job/~/'
+          AND p.process_id < '~job/~0'
+          AND p.removed_time IS NULL
+        LIMIT $2::int)
+     UNION ALL
+     (
+       SELECT p.attention FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id >= '~job0'
+          AND p.process_id < chr(127)
+          AND p.removed_time IS NULL
+        LIMIT $2::int)) found),
+suspended_jobs AS MATERIALIZED (
+  SELECT item.namespace::text AS namespace, found.n
+    FROM unnest($1::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS n FROM (
+       SELECT 1 FROM processes p
+        WHERE p.namespace COLLATE "POSIX" = item.namespace
+          AND p.attention = 'SUSPENDED'
+          AND p.kind = 'job'
+          AND NOT starts_with(p.process_id, '~job/~/')
+          AND p.removed_time IS NULL
+        LIMIT $2::int) job) found
+   WHERE found.n > 0),
+counted AS (
+  SELECT c.namespace, c.status::text AS status, c.n, 0 AS internal
+    FROM status_counts c WHERE c.namespace = ANY ($1::text[])
+  UNION ALL
+  SELECT c.namespace,
+         CASE c.state
+           WHEN 'succeeded' THEN 'COMPLETED'
+           WHEN 'failed' THEN 'ERROR'
+           WHEN 'cancelled' THEN 'CANCELLED'
+           ELSE 'RUNNING'
+         END,
+         0, c.n
+    FROM job_counts c WHERE c.namespace = ANY ($1::text[])
+  UNION ALL
+  SELECT suspended_jobs.namespace, job.status, 0, job.sign * suspended_jobs.n
+    FROM suspended_jobs
+   CROSS JOIN (VALUES ('RUNNING', -1), ('SUSPENDED', 1)) AS job(status, sign)
+  UNION ALL
+  SELECT internal.namespace, coalesce(internal.attention::text, 'RUNNING'), 0, count(*)
+    FROM internal GROUP BY internal.namespace, internal.attention),
+full_namespaces AS (
+  SELECT internal.namespace FROM internal
+   GROUP BY internal.namespace HAVING count(*) >= $2::int)
+SELECT counted.namespace, counted.status::process_status AS status, sum(counted.n)::bigint AS n,
+       sum(counted.internal)::bigint AS internal,
+       (counted.namespace IN (SELECT f.namespace FROM full_namespaces f))::bool AS more
+  FROM counted GROUP BY counted.namespace, counted.status
+ ORDER BY counted.namespace, counted.status
+`
+
+type CountByOwnerParams struct {
+	Namespaces []string
+	Lim        int32
+}
+
+type CountByOwnerRow struct {
+	Namespace string
+	Status    process.Status
+	N         int64
+	Internal  int64
+	More      bool
+}
+
+// CountByOwner returns the number of processes of each namespace in each status, and how many of
+// them are internal: jobs, and processes whose ID begins with ~. job_counts has all jobs except the
+// members of jobs for several workers, and counts suspended jobs as open ones. Members, suspended
+// jobs and the other internal processes are read from the table: at most lim rows of each range of
+// IDs of each namespace. more reports that there may be more of them.
+func (q *Queries) CountByOwner(ctx context.Context, db DBTX, arg CountByOwnerParams) ([]CountByOwnerRow, error) {
+	rows, err := db.Query(ctx, countByOwner, arg.Namespaces, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountByOwnerRow
+	for rows.Next() {
+		var i CountByOwnerRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Status,
+			&i.N,
+			&i.Internal,
+			&i.More,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countNamespaces = `-- name: CountNamespaces :many
 SELECT c.namespace, c.status, sum(c.n)::bigint AS n
   FROM status_counts c WHERE c.namespace = ANY ($1::text[])
@@ -133,99 +248,6 @@ func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsPar
 		arg.Outcomes,
 	)
 	return err
-}
-
-const countUserProcesses = `-- name: CountUserProcesses :many
-WITH internal AS MATERIALIZED (
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = $2
-       AND p.process_id >= '~'
-       AND p.process_id < '~job/'
-       AND p.removed_time IS NULL
-     LIMIT $1::int)
-  UNION ALL
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = $2
-       AND p.process_id >= '~job/~/'
-       AND p.process_id < '~job/~0'
-       AND p.removed_time IS NULL
-     LIMIT $1::int)
-  UNION ALL
-  (
-    SELECT p.attention FROM processes p
-     WHERE p.namespace = $2
-       AND p.process_id >= '~job0'
-       AND p.process_id < chr(127)
-       AND p.removed_time IS NULL
-     LIMIT $1::int)),
-suspended_jobs AS MATERIALIZED (
-  SELECT count(*) AS n FROM (
-    SELECT 1 FROM processes p
-     WHERE p.namespace COLLATE "POSIX" = $2
-       AND p.attention = 'SUSPENDED'
-       AND p.kind = 'job'
-       AND NOT starts_with(p.process_id, '~job/~/')
-       AND p.removed_time IS NULL
-     LIMIT $1::int) job),
-counted AS (
-  SELECT c.status::text AS status, c.n FROM status_counts c WHERE c.namespace = $2
-  UNION ALL
-  SELECT CASE c.state
-           WHEN 'succeeded' THEN 'COMPLETED'
-           WHEN 'failed' THEN 'ERROR'
-           WHEN 'cancelled' THEN 'CANCELLED'
-           ELSE 'RUNNING'
-         END,
-         -c.n
-    FROM job_counts c WHERE c.namespace = $2
-  UNION ALL
-  SELECT job.status, job.sign * suspended_jobs.n
-    FROM suspended_jobs
-   CROSS JOIN (VALUES ('RUNNING', 1), ('SUSPENDED', -1)) AS job(status, sign)
-  UNION ALL
-  SELECT coalesce(internal.attention::text, 'RUNNING'), -count(*)
-    FROM internal GROUP BY internal.attention)
-SELECT counted.status::process_status AS status, sum(counted.n)::bigint AS n,
-       ((SELECT count(*) FROM internal) >= $1::int)::bool AS at_most
-  FROM counted GROUP BY counted.status ORDER BY counted.status
-`
-
-type CountUserProcessesParams struct {
-	Lim       int32
-	Namespace string
-}
-
-type CountUserProcessesRow struct {
-	Status process.Status
-	N      int64
-	AtMost bool
-}
-
-// CountUserProcesses returns the number of processes of users of a namespace in each status: of all
-// processes except jobs and processes whose ID begins with ~. job_counts has all jobs except the
-// members of jobs for several workers, and counts suspended jobs as open ones. Members, suspended
-// jobs and the other internal processes are read from the table: at most lim rows of each range of
-// IDs. at_most reports that there may be more of them.
-func (q *Queries) CountUserProcesses(ctx context.Context, db DBTX, arg CountUserProcessesParams) ([]CountUserProcessesRow, error) {
-	rows, err := db.Query(ctx, countUserProcesses, arg.Lim, arg.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountUserProcessesRow
-	for rows.Next() {
-		var i CountUserProcessesRow
-		if err := rows.Scan(&i.Status, &i.N, &i.AtMost); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const takeLane = `-- name: TakeLane :exec

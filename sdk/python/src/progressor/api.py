@@ -1204,16 +1204,18 @@ class ExplainProcessResponse(TypedDict, total=False):
 class CountProcessesRequest(TypedDict, total=False):
     # Empty: all namespaces.
     namespace: str
-    # Only processes of users, as in ListProcessesRequest. It needs a namespace.
+    # Only processes of users, as in ListProcessesRequest.
     users_only: bool
 
 
 class CountProcessesResponse(TypedDict, total=False):
     # Keys: running (includes INIT), error, suspended, completed, cancelled.
     count_by_status: Dict[str, int]
-    # Only with users_only. If true, the namespace has more than 100,000 internal processes other
-    # than jobs, so the counts may include some of them.
+    # Only with users_only. If true, there are more than 100,000 internal processes other than jobs,
+    # so the counts may include some of them.
     at_most: bool
+    # The internal processes that are not counted above. Only with users_only.
+    internal_by_status: Dict[str, int]
 
 
 class GetOverviewRequest(TypedDict, total=False):
@@ -1224,6 +1226,7 @@ class GetOverviewRequest(TypedDict, total=False):
 
 
 class GetOverviewResponse(TypedDict, total=False):
+    # all processes
     count_by_status: Dict[str, int]
     # keys: time, place, process, operator, constraint
     waiting_by_what: Dict[str, int]
@@ -1245,11 +1248,16 @@ class GetOverviewResponse(TypedDict, total=False):
     processing_p99: Duration
     # the sum of NamespaceOverview.failing_crons
     failing_crons: int
+    # the sums of NamespaceOverview.internal_by_status
+    internal_by_status: Dict[str, int]
+    # a namespace has internal_more
+    internal_more: bool
 
 
 class NamespaceOverview(TypedDict, total=False):
     namespace: str
     paused: bool
+    # all processes
     count_by_status: Dict[str, int]
     # tasks that wait for a slot or a worker; 10,000 means 10,000 or more
     runnable: int
@@ -1266,6 +1274,11 @@ class NamespaceOverview(TypedDict, total=False):
     runs_by_status: Dict[str, int]
     # waits for a person or an external worker; 10,000 means 10,000 or more
     open_waits: int
+    # The part of count_by_status that is internal: jobs, runs, crons and bulks.
+    internal_by_status: Dict[str, int]
+    # More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
+    # are counted, which the namespaces of a response share equally.
+    internal_more: bool
 
 
 class OverviewSample(TypedDict, total=False):
@@ -4720,10 +4733,10 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "ExplainProcessRequest": {},
     "ExplainProcessResponse": {"process": "Process", "spans": "Span"},
     "CountProcessesRequest": {},
-    "CountProcessesResponse": {"count_by_status": "{int64}"},
+    "CountProcessesResponse": {"count_by_status": "{int64}", "internal_by_status": "{int64}"},
     "GetOverviewRequest": {},
-    "GetOverviewResponse": {"count_by_status": "{int64}", "waiting_by_what": "{int64}", "nodes": "Node", "namespaces": "NamespaceOverview", "samples": "OverviewSample", "failing_crons": "int64"},
-    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64", "failing_crons": "int64", "jobs_by_state": "{int64}", "runs_by_status": "{int64}", "open_waits": "int64"},
+    "GetOverviewResponse": {"count_by_status": "{int64}", "waiting_by_what": "{int64}", "nodes": "Node", "namespaces": "NamespaceOverview", "samples": "OverviewSample", "failing_crons": "int64", "internal_by_status": "{int64}"},
+    "NamespaceOverview": {"count_by_status": "{int64}", "runnable": "int64", "workers": "int64", "failing_crons": "int64", "jobs_by_state": "{int64}", "runs_by_status": "{int64}", "open_waits": "int64", "internal_by_status": "{int64}"},
     "OverviewSample": {"runnable": "int64"},
     "ListErrorsRequest": {},
     "ListErrorsResponse": {"groups": "ErrorGroup"},

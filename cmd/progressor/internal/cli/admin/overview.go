@@ -28,7 +28,8 @@ type Commands struct {
 }
 
 type overviewCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+	NS       string      `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+	Internal internalToo `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
 
 	cli.ClientFlags
 }
@@ -36,16 +37,18 @@ type overviewCmd struct {
 func (overviewCmd) Help() string {
 	return `Overview shows the processes by status, the waiting tasks by what they wait for, the age of the
 oldest task that could run, the work of the last minute, the crons whose last run failed, and the
-nodes.
+nodes. Processes of the engine (jobs, runs, crons, bulks) have their own line. --internal adds them
+to the others.
 
     progressor overview
+    progressor overview --internal
     progressor overview demo -o json`
 }
 
 func (c *overviewCmd) Run(a *cli.App) error {
 	return cli.Ask(a, c.OutputFlag, c.Client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS},
 		func(resp *progressorv1.GetOverviewResponse) error {
-			if err := output.PrintFields(a.Stdout, overviewFields(resp)...); err != nil {
+			if err := output.PrintFields(a.Stdout, overviewFields(resp, c.Internal)...); err != nil {
 				return err
 			}
 			fmt.Fprintln(a.Stdout)
@@ -53,7 +56,7 @@ func (c *overviewCmd) Run(a *cli.App) error {
 		})
 }
 
-func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
+func overviewFields(o *progressorv1.GetOverviewResponse, internal internalToo) []output.Field {
 	late, took := "", ""
 	if p99 := o.GetTimerLatenessP99(); p99 != nil {
 		late = durations.Rounded(p99.AsDuration()) + " (p99)"
@@ -63,7 +66,8 @@ func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
 			durations.Rounded(p99.AsDuration()))
 	}
 	return []output.Field{
-		{"processes", showCounts(o.GetCountByStatus())},
+		{"processes", showCounts(internal.counts(o))},
+		{"internal processes", showCounts(o.GetInternalByStatus()) + orMore(o.GetInternalMore())},
 		{"tasks waiting for", showCounts(o.GetWaitingByWhat())},
 		{"oldest runnable task", durations.Rounded(o.GetOldestRunnableAge().AsDuration())},
 		{"tasks per second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
@@ -71,6 +75,44 @@ func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
 		{"timer lateness", late},
 		{"failing crons", strconv.FormatInt(o.GetFailingCrons(), 10)},
 	}
+}
+
+// internalToo reports whether internal processes are counted with those of users.
+type internalToo bool
+
+// counts returns the number of processes in each status.
+func (i internalToo) counts(o interface {
+	GetCountByStatus() map[string]int64
+	GetInternalByStatus() map[string]int64
+},
+) map[string]int64 {
+	counts := maps.Clone(o.GetCountByStatus())
+	for status, n := range o.GetInternalByStatus() {
+		if !i {
+			counts[status] -= n
+		}
+	}
+	return counts
+}
+
+// orMore marks counts that are too low, because there are too many rows to count.
+func orMore(more bool) string {
+	if more {
+		return ", or more"
+	}
+	return ""
+}
+
+// showTotal returns the sum of the counts, and how many are errors.
+func showTotal(counts map[string]int64) string {
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	if broken := counts["error"]; broken != 0 {
+		return fmt.Sprintf("%d (error %d)", total, broken)
+	}
+	return strconv.FormatInt(total, 10)
 }
 
 // showCounts lists the counts that are not zero.

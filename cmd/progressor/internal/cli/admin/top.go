@@ -20,6 +20,7 @@ type topCmd struct {
 	NS       string        `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two updates, at least 200ms. Default: ${default}."`
 	Count    int           `placeholder:"N" help:"Number of updates. Default: until Ctrl-C."`
+	Internal internalToo   `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
 
 	cli.ClientFlags
 }
@@ -27,7 +28,8 @@ type topCmd struct {
 func (topCmd) Help() string {
 	return `Top shows the overview repeatedly, with the namespaces and the most frequent errors. On a terminal,
 it redraws the screen; otherwise, it appends each update. With -o json, each update is the overview
-as one line of JSON.
+as one line of JSON. Processes of the engine (jobs, runs, crons, bulks) are counted separately.
+--internal adds them to the others.
 
     progressor top
     progressor top demo --interval 5s
@@ -96,7 +98,7 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 	if live.Enabled() {
 		style = live.Style
 	}
-	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, failures.GetGroups()); err != nil {
+	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, failures.GetGroups(), c.Internal); err != nil {
 		return err
 	}
 	if live.Enabled() {
@@ -110,12 +112,14 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 // topErrors is the number of groups of errors that are shown, largest first.
 const topErrors = 5
 
-func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progressorv1.ErrorGroup) error {
+func drawTop(
+	w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progressorv1.ErrorGroup, internal internalToo,
+) error {
 	var rates []float64
 	for _, s := range o.GetSamples() {
 		rates = append(rates, s.GetTasksPerSecond())
 	}
-	head := append([]output.Field{{"at", output.Second(time.Now())}}, overviewFields(o)...)
+	head := append([]output.Field{{"at", output.Second(time.Now())}}, overviewFields(o, internal)...)
 	err := output.PrintFields(w, append(head, output.Field{"ten minutes", sparkline(rates)})...)
 	if err != nil {
 		return err
@@ -127,7 +131,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 			paused = "yes"
 		}
 		namespaces = append(namespaces, table.Row{
-			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(),
+			n.GetNamespace(), showCounts(internal.counts(n)), showTotal(n.GetInternalByStatus()), n.GetRunnable(),
 			durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), n.GetFailingCrons(), paused,
 		})
 	}
@@ -140,7 +144,10 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		header table.Row
 		rows   []table.Row
 	}{
-		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "failing crons", "paused"}, namespaces},
+		{
+			table.Row{"namespace", "processes", "internal", "runnable", "oldest", "workers", "failing crons", "paused"},
+			namespaces,
+		},
 		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, failures},
 	} {
 		if len(part.rows) == 0 {

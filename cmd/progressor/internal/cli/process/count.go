@@ -20,9 +20,8 @@ type countCmd struct {
 
 func (countCmd) Help() string {
 	return `Count counts the processes in each status. Processes whose first task has not finished count as
-RUNNING. Jobs and the engine's own processes (runs, crons, bulks) are left out, as in list, unless
---internal is set. Without a namespace, they are included. Count reads counters, so it is fast with
-any number of processes.
+RUNNING. Internal processes (jobs, runs, crons, bulks) have their own column. --internal adds them to
+the others. Count reads counters, so it is fast with any number of processes.
 
     progressor count
     progressor count demo
@@ -31,22 +30,25 @@ any number of processes.
 }
 
 func (c *countCmd) Run(a *cli.App) error {
-	usersOnly := c.NS != "" && !c.Internal
 	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses,
-		&progressorv1.CountProcessesRequest{Namespace: c.NS, UsersOnly: usersOnly},
+		&progressorv1.CountProcessesRequest{Namespace: c.NS, UsersOnly: !c.Internal},
 		func(resp *progressorv1.CountProcessesResponse) error {
 			var rows []table.Row
 			for _, name := range statusNames(resp.GetCountByStatus()) {
-				rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
+				row := table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]}
+				if !c.Internal {
+					row = append(row, resp.GetInternalByStatus()[name])
+				}
+				rows = append(rows, row)
 			}
-			head := "processes"
+			header := table.Row{"status", "processes", "internal"}
 			switch {
+			case c.Internal:
+				header = table.Row{"status", "with internal"}
 			case resp.GetAtMost():
-				head = "at most"
-			case !usersOnly:
-				head = "with internal"
+				header = table.Row{"status", "at most", "at least internal"}
 			}
-			return output.PrintRows(a.Stdout, table.Row{"status", head}, rows)
+			return output.PrintRows(a.Stdout, header, rows)
 		})
 }
 

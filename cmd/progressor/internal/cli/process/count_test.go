@@ -11,10 +11,12 @@ import (
 
 func TestCount(t *testing.T) {
 	f := &clitest.Engine{Insight: &progressorv1.CountProcessesResponse{
-		CountByStatus: map[string]int64{"error": 2, "cancelled": 0, "running": 1_000_000}}}
+		CountByStatus:    map[string]int64{"error": 2, "cancelled": 0, "running": 1_000_000},
+		InternalByStatus: map[string]int64{"running": 7}}}
 	p := clitest.Serve(t, newCommands, f)
 	if out, want := p.OK(t, "count", "demo"),
-		"STATUS     PROCESSES\nRUNNING      1000000\nERROR              2\nCANCELLED          0\n"; out != want {
+		"STATUS     PROCESSES  INTERNAL\nRUNNING      1000000         7\n"+
+			"ERROR              2         0\nCANCELLED          0         0\n"; out != want {
 		t.Errorf("output =\n%s\nwant\n%s", out, want)
 	}
 	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{Namespace: "demo", UsersOnly: true})
@@ -27,5 +29,5 @@ func TestCount(t *testing.T) {
 		counts.CountByStatus["running"] != "1000000" {
 		t.Errorf("got %v, %v", counts, err)
 	}
-	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{}) // users_only needs a namespace
+	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{UsersOnly: true})
 }

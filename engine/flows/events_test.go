@@ -72,6 +72,14 @@ func TestEventsOfRun(t *testing.T) {
 	}
 	same(t, strings.Join(n.runEvents(t, "r"), "\n"), strings.Join(want, "\n"))
 	same(t, strings.Join(n.runEvents(t, "r2"), "\n"), "a step_queued to\nstatus_changed to queued")
+	events, _, err := n.Jobs.ListEvents(t.Context(),
+		&progressorv1.ListJobEventsRequest{Namespace: "pull", Filter: "run_id = r AND to = failed"})
+	if err != nil || len(events) != 3 {
+		t.Fatal(events, err)
+	}
+	for _, e := range events { // those of the run, the step and its job
+		same(t, e.GetMessage(), "broken: as asked")
+	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -79,7 +87,7 @@ func TestEventsOfRun(t *testing.T) {
 	request := &progressorv1.WatchJobEventsRequest{
 		Namespace: "pull", Filter: `type != enqueued AND run_id = r`, Cursor: "0.0",
 	}
-	err := n.Jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
+	err = n.Jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
 		if watched = append(watched, eventText(r.GetEvent())); len(watched) == len(want) {
 			stop()
 		}

@@ -2,8 +2,10 @@ package flows
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/progressor-engine/progressor/flow"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // endReason returns the reason for the steps that end because the run stops, such as the step that
@@ -38,6 +40,11 @@ func shorten(s string) string {
 		return string(text[:maxEndReason]) + "…"
 	}
 	return s
+}
+
+// failureText returns a failure as the message of an event.
+func failureText(f *progressorv1.Failure) string {
+	return shorten(strings.TrimPrefix(strings.TrimSuffix(f.GetReason()+": "+f.GetMessage(), ": "), ": "))
 }
 
 // maxEndReason is the maximum length, in characters, of the failure that each step repeats when it

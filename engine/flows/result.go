@@ -199,6 +199,7 @@ func (t *task) ended(p stepRef, e *flow.Effect) error {
 		}
 	}
 	row.Status, row.Token, row.Reason = statusOf(e.Status), "", e.Reason
+	var failure *progressorv1.Failure
 	if e.Reason == flow.ReasonStopped {
 		reason, err := t.endReason()
 		if err != nil {
@@ -209,11 +210,11 @@ func (t *task) ended(p stepRef, e *flow.Effect) error {
 	if end := e.End; end != nil {
 		row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or(row.WorkerID, end.Worker),
 			cmp.Or(end.Reason, row.Reason)
-		if failure := failureOf(end); failure != nil {
+		if failure = failureOf(end); failure != nil {
 			row.Failure, _ = wire.FailureJSON(failure) // cannot fail: the failure was cleaned or has plain strings
 		}
 	}
-	message := row.Reason
+	message := cmp.Or(row.Reason, failureText(failure))
 	if e.Reason == eventGraceExpired {
 		t.event(eventGraceExpired, p, "", "", "it did not end in time and was cancelled")
 		row.Reason = "it did not end within the grace period of the cancel"

@@ -1,10 +1,12 @@
 package flows
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // maxUnwritten is how long the row of a run may stay unchanged while its steps change. The row is
@@ -61,7 +63,8 @@ func (t *task) statusEvent(now *flows.Change) {
 			from = "running"
 		}
 	}
-	t.event(eventStatus, stepRef{noIndex, noIndex}, from, to, now.BlockedOn)
+	failure, _ := wire.Failure(now.Failure) // it was encoded by finish
+	t.event(eventStatus, stepRef{noIndex, noIndex}, from, to, cmp.Or(now.BlockedOn, failureText(failure)))
 }
 
 // write adds the changes of rows, events and messages to the result of the task.

@@ -347,6 +347,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestEventsOfRun",
 	},
 	{
+		name: "flow-failures-unsaid", breaks: "the event of a step that failed says why",
+		file: "engine/flows/result.go", old: "failureText(failure))", planted: "failureText(nil))",
+		packages: "./engine/flows", run: "TestEventsOfRun",
+	},
+	{
 		name: "run-events-of-others", breaks: "run_id does not find events of another run",
 		file: "storage/search/events.go", old: "substring(a.job_id FROM '^~job/(.*)/[^/]*$')",
 		planted:  "substring(a.job_id FROM '^~job/([^/]*)/')",

@@ -13,7 +13,7 @@ const (
 var cliMutants = []mutant{
 	{
 		name: "cli-wide-tables", breaks: "a row of a table fits the terminal",
-		file: cliTable, old: "over := -limit - columnGap", planted: "over := -limit - 3*columnGap",
+		file: cliTable, old: "over := width(columns) - limit", planted: "over := width(columns) - limit - 2*columnGap",
 		packages: cliOutput, run: "TestTablesFitTheTerminal",
 	},
 	{

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,10 +116,16 @@ func showTotal(counts map[string]int64) string {
 	return strconv.FormatInt(total, 10)
 }
 
+// byUrgency orders statuses by how much they concern an operator, and other names by the alphabet.
+func byUrgency(a, b string) int {
+	order := []string{"error", "running", "suspended", "completed", "cancelled"}
+	return cmp.Or(slices.Index(order, a)-slices.Index(order, b), cmp.Compare(a, b))
+}
+
 // showCounts lists the counts that are not zero.
 func showCounts(counts map[string]int64) string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
+	for _, name := range slices.SortedFunc(maps.Keys(counts), byUrgency) {
 		if counts[name] != 0 {
 			list = append(list, fmt.Sprintf("%s %d", output.OneLine(name), counts[name]))
 		}

@@ -136,7 +136,8 @@ func (c *cronNextCmd) Run(a *cli.App) error {
 		})
 }
 
-// cronState returns active, paused or over, and how many runs failed in a row.
+// cronState returns active, paused or over, and how many runs failed in a row. A cron that fails is
+// not shown as active.
 func cronState(c *progressorv1.Cron) string {
 	state := "active"
 	switch {
@@ -146,7 +147,11 @@ func cronState(c *progressorv1.Cron) string {
 		state = "over"
 	}
 	if c.GetFailures() > 0 {
-		state += fmt.Sprintf(", failing (%d in a row)", c.GetFailures())
+		failing := fmt.Sprintf("failing (%d in a row)", c.GetFailures())
+		if state == "active" {
+			return failing
+		}
+		state += ", " + failing
 	}
 	return state
 }

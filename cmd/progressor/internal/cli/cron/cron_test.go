@@ -289,7 +289,7 @@ func TestCronGetListFires(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "cron", "next", "--page-size", "5"), "NEXT FIRE NAMESPACE CRON TARGET",
 		`2026-11-21T02:00:00.000Z demo nightly start a process with one\ntwo`)
 	clitest.WantRequest(t, f.Last, &progressorv1.ListNextCronsRequest{PageSize: 5})
-	ledger := []string{"FIRE TIME DECIDED AFTER DECISION TIMES MANUAL ATTEMPT STATUS TOOK WHY",
+	ledger := []string{"FIRE TIME DECIDED AFTER DECISION TIMES MANUAL ATTEMPT STATUS TOOK REASON",
 		`2026-11-20T02:00:00.000Z 12ms FIRED yes 2 FAILED 1.5s 503\nbusy`}
 	clitest.WantLines(t, p.OK(t, "cron", "fires", "demo", "nightly"),
 		append(ledger, "2026-11-20T02:00:00.000Z MISSED 1,234 SKIPPED paused")...)

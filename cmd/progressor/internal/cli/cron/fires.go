@@ -61,7 +61,9 @@ func printFires(a *cli.App, fires []*progressorv1.Fire) error {
 			output.Enum(f.GetStatus()), took, output.OneLine(why(f)),
 		})
 	}
-	header := table.Row{"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "why"}
+	header := table.Row{
+		"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "reason",
+	}
 	return output.PrintRows(a.Stdout, header, rows, "times", "attempt")
 }
 

@@ -120,7 +120,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 		output.Field{"run", output.OneLine(name)},
 		output.Field{"template", fmt.Sprintf("%s, version %d", r.GetTemplateType(), r.GetTemplateVersion())},
 		output.Field{"status", output.Enum(r.GetStatus())},
-		output.Field{"blocked on", output.OneLine(r.GetBlockedOn())},
+		output.Field{"blocked on", output.Note(r.GetBlockedOn())},
 		output.Field{"started", started},
 	)
 }
@@ -169,7 +169,7 @@ func (c *flowListCmd) Run(a *cli.App) error {
 				rows = append(rows, table.Row{
 					output.OneLine(r.GetRunId()), r.GetTemplateType(), output.Enum(r.GetStatus()), r.GetPhase(),
 					fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), output.Time(r.GetCreatedTime()),
-					took(r.GetRunningTime(), r.GetFinishedTime()), output.OneLine(runNote(r)),
+					took(r.GetRunningTime(), r.GetFinishedTime()), output.Note(runNote(r)),
 				})
 			}
 			return output.PrintRows(a.Stdout,

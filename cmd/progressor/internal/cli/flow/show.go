@@ -83,7 +83,7 @@ func runFields(r *progressorv1.Run) []output.Field {
 		{"template", fmt.Sprintf("%s, version %d", r.GetTemplateType(), r.GetTemplateVersion())},
 		{"status", output.Enum(r.GetStatus())},
 		{"phase", r.GetPhase()},
-		{"blocked on", output.OneLine(r.GetBlockedOn())},
+		{"blocked on", output.Note(r.GetBlockedOn())},
 		{"progress", output.OneLine(runProgress(r))},
 		{"attempt", attempt},
 		{"scope", output.OneLine(strings.TrimSpace(r.GetScope() + " " + r.GetScopeId()))},

@@ -190,9 +190,9 @@ func (c *constraintListCmd) Run(a *cli.App) error {
 				})
 			}
 			return output.PrintRows(a.Stdout,
-				table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting",
-					"next_free_time"}, rows,
-				"max_running")
+				table.Row{"name", "match", "key", "max running", "rate", "running", "held", "waiting",
+					"next free"}, rows,
+				"max running")
 		})
 }
 

@@ -119,7 +119,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 		output.Field{"job", output.OneLine(j.GetNamespace() + "/" + j.GetJobId())},
 		output.Field{"name", output.OneLine(j.GetName())},
 		output.Field{"state", output.Enum(j.GetState())},
-		output.Field{"blocked on", output.OneLine(j.GetBlockedOn())},
+		output.Field{"blocked on", output.Note(j.GetBlockedOn())},
 		output.Field{"enqueued", enqueued},
 	)
 }

@@ -105,7 +105,7 @@ func (c *jobListCmd) Run(a *cli.App) error {
 				rows = append(rows, table.Row{
 					output.OneLine(j.GetJobId()), output.OneLine(j.GetName()), output.Enum(j.GetState()),
 					j.GetOptions().GetPriority(), j.GetAttempt(), output.Time(j.GetCreatedTime()),
-					output.OneLine(j.GetWorkerId()), output.OneLine(jobNote(j)),
+					output.OneLine(j.GetWorkerId()), output.Note(jobNote(j)),
 				})
 			}
 			return output.PrintRows(a.Stdout,
@@ -123,7 +123,7 @@ func jobNote(j *progressorv1.Job) string {
 		return output.ShowProgress(j.GetProgress())
 	case j.GetCancelReason() != "":
 		return j.GetCancelReason()
-	case j.GetState() == progressorv1.JobState_JOB_STATE_FAILED && len(failures) > 0:
+	case j.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED && len(failures) > 0:
 		return output.ShowFailure(failures[len(failures)-1])
 	}
 	return ""
@@ -243,7 +243,7 @@ func printJob(a *cli.App, j *progressorv1.Job) error {
 		output.Field{"job", output.OneLine(j.GetNamespace() + "/" + j.GetJobId())},
 		output.Field{"name", output.OneLine(j.GetName())},
 		output.Field{"state", output.Enum(j.GetState())},
-		output.Field{"blocked on", output.OneLine(j.GetBlockedOn())},
+		output.Field{"blocked on", output.Note(j.GetBlockedOn())},
 		output.Field{"attempt", output.ID(int64(j.GetAttempt()))},
 		output.Field{"worker", output.OneLine(j.GetWorkerId())},
 		output.Field{"lease", lease},

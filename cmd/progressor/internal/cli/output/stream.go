@@ -25,6 +25,7 @@ type Style struct {
 	Size   func() (columns, lines int) // the terminal; nil if the stream is not one
 	Zone   *time.Location              // for short times; nil for RFC 3339 in UTC
 	Decode bool                        // payloads in JSON documents are JSON or text if possible
+	brief  bool                        // short times have no fractions of seconds
 }
 
 // File returns the underlying writer.
@@ -69,6 +70,18 @@ func Time(t *timestamppb.Timestamp) Moment {
 // Second returns a moment that is shown without fractions of a second.
 func Second(t time.Time) Moment { return Moment{t, time.RFC3339} }
 
+// Note returns a text as a cell. If it ends with a time, as in "time: 2026-11-28T15:37:51Z", the
+// cell shows that time like other times of the stream.
+func Note(text string) any {
+	text = OneLine(text)
+	if what, at, ok := strings.Cut(text, ": "); ok {
+		if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+			return Phrase{what + ": ", Moment{t, time.RFC3339Nano}}
+		}
+	}
+	return text
+}
+
 // String returns the format in a pipe.
 func (m Moment) String() string {
 	if m.t.IsZero() {
@@ -77,8 +90,9 @@ func (m Moment) String() string {
 	return m.t.UTC().Format(m.layout)
 }
 
-// short returns the time of the day, with the date unless it is today.
-func (m Moment) short(now time.Time) string {
+// short returns the time of the day, with the date unless it is today. If brief is set, it has no
+// fraction of a second.
+func (m Moment) short(now time.Time, brief bool) string {
 	t := m.t.In(now.Location())
 	switch {
 	case m.t.IsZero():
@@ -87,7 +101,7 @@ func (m Moment) short(now time.Time) string {
 		return t.Format("2006-01-02 15:04:05")
 	case t.YearDay() != now.YearDay():
 		return t.Format("Jan _2 15:04:05")
-	case m.layout == time.RFC3339:
+	case brief || m.layout == time.RFC3339:
 		return t.Format(time.TimeOnly)
 	}
 	return t.Format("15:04:05.000")
@@ -101,7 +115,7 @@ func (s Style) Text(value any) string {
 	switch value := value.(type) {
 	case Moment:
 		if s.Zone != nil {
-			return value.short(time.Now().In(s.Zone))
+			return value.short(time.Now().In(s.Zone), s.brief)
 		}
 		return value.String()
 	case Phrase:
@@ -154,10 +168,10 @@ func (s Style) Status(name string) string {
 // waiting have no color.
 var statusColors = map[string]Color{
 	"ERROR": Red, "FAILED": Red, "TIMEOUT": Red, "EXPIRED": Red, "DOWN": Red, "BROKEN": Red, "SILENT": Red,
-	"MISSED": Red, "DROPPED": Red, "REVOKED": Red,
+	"MISSED": Red, "DROPPED": Red, "REVOKED": Red, "FAILING": Red,
 
 	"SUSPENDED": Yellow, "PAUSED": Yellow, "RETRYABLE": Yellow, "CANCEL_REQUESTED": Yellow, "CANCELLED": Yellow,
-	"COMPENSATING": Yellow, "BLOCKED": Yellow, "DEGRADED": Yellow, "FAILING": Yellow, "DRAINING": Yellow,
+	"COMPENSATING": Yellow, "BLOCKED": Yellow, "DEGRADED": Yellow, "DRAINING": Yellow,
 	"DISABLED": Yellow, "DELETING": Yellow, "WAITING_WORKER": Yellow, "SKIPPED_FAILURE": Yellow,
 
 	"INIT": Cyan, "RUNNING": Cyan,

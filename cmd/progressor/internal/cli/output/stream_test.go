@@ -27,9 +27,9 @@ func terminal(w io.Writer, columns int) Stream {
 func TestTablesFitTheTerminal(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a long explanation, ", 10)
-	header := table.Row{"process", "status", "since", "events", "detail", "metadata"}
+	header := table.Row{"process", "status", "since", "events", "detail", "metadata", "paused"}
 	rows := []table.Row{
-		{"order-2026-0001", "ERROR", Time(timestamppb.Now()), 12, long, `{"tenant":"acme"}`},
+		{"order-2026-0001", "ERROR", Time(timestamppb.Now()), 12, long, `{"tenant":"acme"}`, ""},
 		{"order-2", "RUNNING", Time(timestamppb.Now()), 3, "", "生命生命生命生命生命生命生命生命"},
 	}
 	for columns := 66; columns <= 300; columns++ {
@@ -45,8 +45,15 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		if !strings.Contains(b.String(), "order-2026-0001") || !strings.Contains(b.String(), "RUNNING") {
 			t.Fatalf("%d columns:\n%s", columns, b.String())
 		}
-		if cut := strings.Contains(b.String(), "…"); cut != (columns < 15+7+12+6+200+32+5*2) {
+		const brief = 15 + 7 + 8 + 6 + 200 + 32 + 5*2
+		if cut := strings.Contains(b.String(), "…"); cut != (columns < brief) {
 			t.Fatalf("%d columns, cut is %v:\n%s", columns, cut, b.String())
+		}
+		if precise := strings.Contains(b.String(), "."); precise != (columns >= brief+4) {
+			t.Fatalf("%d columns, fractions are shown: %v\n%s", columns, precise, b.String())
+		}
+		if empty := strings.Contains(b.String(), "PAUSED"); empty != (columns >= brief+4+2+6) {
+			t.Fatalf("%d columns, the empty column is shown: %v\n%s", columns, empty, b.String())
 		}
 	}
 	var pipe strings.Builder
@@ -84,7 +91,7 @@ func TestTimes(t *testing.T) {
 		time.Date(2026, 3, 8, 21, 10, 5, 7e6, time.UTC):   "Mar  8 23:10:05",
 		time.Date(2025, 12, 31, 12, 10, 5, 7e6, time.UTC): "2025-12-31 14:10:05",
 	} {
-		if got := Time(timestamppb.New(at)).short(now); got != want {
+		if got := Time(timestamppb.New(at)).short(now, false); got != want {
 			t.Errorf("%v: %q, want %q", at, got, want)
 		}
 	}
@@ -100,6 +107,14 @@ func TestTimes(t *testing.T) {
 		"[" + here.Text(Phrase(nil)) + "] []": "[] []",
 	} {
 		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"time: 2025-03-09T10:00:00.5Z": "time: 2025-03-09 12:00:00",
+		"constraint eu: all taken":     "constraint eu: all taken",
+	} {
+		if got := here.Text(Note(text)); got != want || (Style{}).Text(Note(text)) != text {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -25,24 +25,19 @@ func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...strin
 	return err
 }
 
-// Rows returns a table as text. On a terminal, it cuts long cells so that a row fits on a line.
+// Rows returns a table as text. If a row does not fit on a line of the terminal, it omits columns
+// without values, then the fractions of seconds, and then cuts long cells.
 func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
-	columns := make([]column, len(header))
-	shown := make([]table.Row, len(rows))
-	for r := range rows {
-		shown[r] = make(table.Row, len(header))
-	}
-	for n := range header {
-		name := fmt.Sprint(header[n])
-		columns[n] = column{title: text.FormatUpper.Apply(name), numbers: slices.Contains(numbers, name),
-			status: slices.Contains(statusColumns, name), whole: n == 0}
-		for r, row := range rows {
-			if n < len(row) {
-				shown[r][n] = columns[n].add(s, row[n])
-			}
-		}
-	}
 	limit, _ := s.size()
+	columns, shown := s.columns(header, rows, numbers)
+	if limit > 0 && width(columns) > limit {
+		header, rows = withoutEmpty(header, rows)
+		columns, shown = s.columns(header, rows, numbers)
+	}
+	if limit > 0 && width(columns) > limit {
+		s.brief = true
+		columns, shown = s.columns(header, rows, numbers)
+	}
 	fit(columns, limit)
 	t := newTable()
 	var configs []table.ColumnConfig
@@ -61,6 +56,49 @@ func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) strin
 	t.AppendHeader(titles)
 	t.AppendRows(shown)
 	return t.Render()
+}
+
+// columns returns the columns of a table, and its cells before they are cut.
+func (s Style) columns(header table.Row, rows []table.Row, numbers []string) ([]column, []table.Row) {
+	columns := make([]column, len(header))
+	shown := make([]table.Row, len(rows))
+	for r := range rows {
+		shown[r] = make(table.Row, len(header))
+	}
+	for n := range header {
+		name := fmt.Sprint(header[n])
+		columns[n] = column{title: text.FormatUpper.Apply(name), numbers: slices.Contains(numbers, name),
+			status: slices.Contains(statusColumns, name), whole: n == 0}
+		for r, row := range rows {
+			if n < len(row) {
+				shown[r][n] = columns[n].add(s, row[n])
+			}
+		}
+	}
+	return columns, shown
+}
+
+// withoutEmpty returns a table without the columns that have no values. The first column stays.
+func withoutEmpty(header table.Row, rows []table.Row) (table.Row, []table.Row) {
+	filled := make([]bool, len(header))
+	for n := range header {
+		filled[n] = n == 0 || slices.ContainsFunc(rows, func(row table.Row) bool {
+			return n < len(row) && (Style{}).Text(row[n]) != ""
+		})
+	}
+	keep := func(row table.Row) (kept table.Row) {
+		for n, value := range row[:min(len(row), len(header))] {
+			if filled[n] {
+				kept = append(kept, value)
+			}
+		}
+		return kept
+	}
+	kept := make([]table.Row, len(rows))
+	for n, row := range rows {
+		kept[n] = keep(row)
+	}
+	return keep(header), kept
 }
 
 // column is a column of a table.
@@ -108,13 +146,19 @@ const (
 	shortest  = 5 // width to which cells are cut, unless the title is longer
 )
 
+// width returns the width of a row.
+func width(columns []column) int {
+	total := -columnGap
+	for _, c := range columns {
+		total += c.width + columnGap
+	}
+	return total
+}
+
 // fit narrows the columns, beginning with the widest, until a row has at most limit characters. A
 // limit of 0 means no limit. A terminal that is too narrow even for short cells wraps the lines.
 func fit(columns []column, limit int) {
-	over := -limit - columnGap
-	for _, c := range columns {
-		over += c.width + columnGap
-	}
+	over := width(columns) - limit
 	for _, whole := range []bool{false, true} {
 		for limit > 0 && over > 0 {
 			widest := -1

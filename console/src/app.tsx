@@ -1,5 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { allNamespaces, readOnly, refresh, useMe, useRead, version } from "./api";
 import { InboxCount } from "./inbox";
 import { Login, User } from "./login";
@@ -111,6 +111,7 @@ function Shell() {
   const known = useMe() !== undefined;
   const { ns, all, paused, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
   const [palette, setPalette] = useState(false);
+  const early = useRef(""); // what was typed before the palette was there
   const [keys, setKeys] = useState(false);
   const [prefix, setPrefix] = useState(false);
   const theme = useTheme();
@@ -124,7 +125,13 @@ function Shell() {
   useKey((e) => {
     if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k") {
       e.preventDefault();
+      early.current = "";
       setPalette(true);
+      return;
+    }
+    if (palette && !typing(e) && e.key.length === 1 && !e.ctrlKey && !e.metaKey && !e.altKey) {
+      e.preventDefault();
+      early.current += e.key;
       return;
     }
     if (typing(e) || e.ctrlKey || e.metaKey || e.altKey) return;
@@ -152,7 +159,7 @@ function Shell() {
   ];
   useCommands(commands);
   useEffect(() => {
-    const timer = setTimeout(() => void loadPalette().catch(() => undefined), 2000); // later, Ctrl K would lose the first letters
+    const timer = setTimeout(() => void loadPalette().catch(() => undefined), 2000);
     return () => clearTimeout(timer);
   }, []);
   const searched = useMemo(() => (ns ? [ns] : all), [ns, all]);
@@ -197,7 +204,7 @@ function Shell() {
             ))}
           </select>
         </label>
-        <button type="button" className="button search" onClick={() => setPalette(true)}>
+        <button type="button" className="button search" onClick={() => { early.current = ""; setPalette(true); }}>
           <span>Search…</span> <kbd>Ctrl K</kbd>
         </button>
         <select className="times" aria-label="times" title="How times are shown. The exact time is always in the tooltip." value={times} onChange={(e) => chooseTimes(e.target.value as Times)}>
@@ -245,7 +252,7 @@ function Shell() {
         </Boundary>
       </main>
       <Boundary>
-        <Suspense fallback={null}>{palette && <Palette onClose={() => setPalette(false)} namespaces={searched} />}</Suspense>
+        <Suspense fallback={null}>{palette && <Palette onClose={() => setPalette(false)} namespaces={searched} typed={early} />}</Suspense>
       </Boundary>
       {keys && <Shortcuts onClose={() => setKeys(false)} />}
       <Login />

@@ -1,5 +1,5 @@
 // The command palette: pages, namespaces, actions of the page, and objects by the beginning of their ID.
-import { useContext, useEffect, useId, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useContext, useEffect, useId, useMemo, useRef, useState, useSyncExternalStore, type RefObject } from "react";
 import { trouble } from "./api";
 import { mostNamespaces, useFound } from "./find";
 import { destroys, Registered, type Command } from "./palette";
@@ -38,9 +38,10 @@ function useSettled(text: string): string {
   return settled;
 }
 
-export function Palette({ onClose, namespaces }: { onClose: () => void; namespaces: string[] }) {
+/** typed contains what was typed before the palette was loaded. */
+export function Palette({ onClose, namespaces, typed: early }: { onClose: () => void; namespaces: string[]; typed: RefObject<string> }) {
   const registry = useContext(Registered);
-  const [text, setText] = useState("");
+  const [text, setText] = useState(() => early.current);
   const [at, setAt] = useState(0);
   const list = useId();
   const typed = text.trim();

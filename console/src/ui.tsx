@@ -44,12 +44,30 @@ export function When({ at, none = "never", next, relative }: { at?: number; none
   );
 }
 
+/** Says since when something is so: "for 5 min", or "since" and the time if times are not relative. */
+export function Since({ at }: { at?: number }) {
+  const clock = useNow();
+  const times = useTimes();
+  const from = at === undefined ? "" : ago(at, clock);
+  if (at === undefined || times !== "relative" || !from.endsWith(" ago"))
+    return (
+      <>
+        since <When at={at} />
+      </>
+    );
+  return (
+    <time dateTime={new Date(at).toISOString()} title={`since ${exact(at)} (${zoneName()})\n${new Date(at).toISOString()}`}>
+      for {from.slice(0, -" ago".length)}
+    </time>
+  );
+}
+
 const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
 
 /** A text of the engine. UTC times in it are shown like all other times of the page. */
 export function EngineText({ text }: { text: string }) {
-  const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
-  return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
+  const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`((?:\b(?:at|since) )?${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
+  return <>{parts.map((part, n) => (n % 2 === 0 ? part : part.startsWith("since ") ? <Since key={n} at={Date.parse(part.slice(6))} /> : <When key={n} at={Date.parse(part.replace(/^at /, ""))} />))}</>;
 }
 
 /** The same as a tooltip. */

@@ -123,4 +123,11 @@ spec("The list of processes shows those of users, and others only on request", a
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "waits", exact: true }).waitFor();
   assert.equal(await internal.isDisabled(), true);
+  await go("#/overview");
+  const running = page.getByRole("row", { name: /^mail / }).getByRole("link").nth(1);
+  await running.and(page.getByText(/^1$/)).waitFor();
+  await page.getByRole("checkbox", { name: /^[1-9]\d* internal$/ }).click();
+  await running.and(page.getByText(/^([2-9]|\d\d+)$/)).waitFor();
+  await running.click();
+  await page.getByRole("checkbox", { name: "Internal", checked: true }).waitFor();
 });

@@ -257,7 +257,7 @@ spec("The overview counts jobs, runs and waits, shows the next fires, and the ch
   const http = { url: "http://127.0.0.1:9/" };
   await engine.post("CronService/CreateCron", { cron: { namespace: "shop", cronId: "monthly", spec: { expressions: ["0 3 1 * *"] }, target: { http } } });
   await go("#/overview?ns=shop");
-  const work = page.getByRole("group", { name: "jobs and flow runs" });
+  const work = page.getByRole("group", { name: "jobs, flow runs and workers" });
   for (const [name, n] of [["Jobs queued", 1], ["Jobs running", 0], ["Runs active", 1], ["Runs failed", 1], ["Open waits", 1]]) await work.getByRole("link", { name: new RegExp(`${name} ?${n}\\b`) }).waitFor();
   await page.getByRole("region", { name: "next fires" }).getByRole("link", { name: "monthly" }).waitFor();
   await page.getByRole("group", { name: "time range of the charts" }).getByRole("button", { name: "24 h" }).press("Enter");

@@ -29,6 +29,22 @@ const type = async (page, text) => {
   await page.getByRole("combobox", { name: "command" }).fill(text);
 };
 
+spec("What is typed before the palette has been loaded is not lost", async (page, go) => {
+  let load;
+  const typed = new Promise((done) => (load = done));
+  await page.route(/\/search-[^/]*\.js$/, async (route) => {
+    await typed;
+    await route.continue();
+  });
+  await go("#/overview");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("gor"); // also keys of the page
+  load();
+  await page.getByRole("combobox", { name: "command" }).and(page.locator('[value="gor"]')).waitFor();
+  assert.match(page.url(), /#\/overview/);
+});
+
 spec("Objects of each kind are found by the beginning of their ID, in all namespaces or in one", async (page, go) => {
   await go("#/overview");
   await page.getByRole("heading", { name: "Overview" }).waitFor();

@@ -130,7 +130,7 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await dialog.getByLabel("Retries").fill("2");
   await dialog.getByRole("button", { name: "Enqueue" }).click();
   await page.getByRole("heading", { name: "by-hand" }).waitFor();
-  await page.getByText(/has waited for a worker since/).waitFor();
+  await page.getByText(/has waited for a worker for/).waitFor();
   const j = await jobOf("by-hand");
   assert.deepEqual([j.args, j.options.maxRetry], [{ to: "bob" }, 2]);
   await page.getByRole("link", { name: "Timeline" }).click();

@@ -77,7 +77,7 @@ function Row({ e, all }: { e: AuditEntry; all: boolean }) {
           {exact(at, false)} <span className="dim"><When at={at} /></span>
         </td>
         <td className="wrap" title={e.source}>
-          {e.actor || <span className="dim">{e.source || "unknown"}</span>}
+          {e.actor || <span className="dim">{e.source.replace(/:\d+$/, "") || "unknown"}</span>}
         </td>
         <td>
           <code>{e.method}</code>

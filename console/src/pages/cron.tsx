@@ -8,7 +8,7 @@ import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
 import { targetWords } from "../target";
-import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, Took, When } from "../ui";
+import { Act, Button, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Table, Took, When } from "../ui";
 import { DayBar } from "../daybar";
 import { Calendar } from "./calendar";
 import { CronDialog, cronNeeds, overlapNames, wordsOf, type CronAction } from "./cronactions";
@@ -48,9 +48,9 @@ function Ledger({ c }: { c: Cron }) {
               <td>
                 <Status look={lookOfFire(f.status)} />{" "}
                 {may(methods.cancelFire) && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
-                  <button onClick={() => setCancelled(f)}>Cancel…</button>
+                  <Button onClick={() => setCancelled(f)}>Cancel…</Button>
                 )}
-                {may(methods.rerunFire) && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
+                {may(methods.rerunFire) && canRerun(f) && <Button onClick={() => setAgain(f)}>Rerun…</Button>}
               </td>
               <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
               <td className="number" data-label="took">
@@ -131,7 +131,7 @@ export function CronPage({ ns }: { ns: string }) {
             <Status look={lookOfCron(c)} />
             {!c.paused && next && (
               <>
-                <span className="dim">next</span> <When at={next} next />
+                <span className="dim">· next</span> <When at={next} next />
               </>
             )}
             <span className="dim">· {targetWords(c)}</span>

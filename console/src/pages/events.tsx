@@ -84,7 +84,7 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
                 <td className="number dim" data-label={data.events[n + 1] && "after"} title="time since the event before">
                   {data.events[n + 1] && `+${span(timeOf(e) - timeOf(data.events[n + 1]))}`}
                 </td>
-                <td>{e.to ? <Became e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && <span className="dim">{e.type.replaceAll("_", " ")}</span>}</td>
+                <td>{e.to ? <Became e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && e.type !== e.to.toLowerCase() && <span className="dim">{e.type === "compensation_changed" ? "undo" : e.type.replaceAll("_", " ")}</span>}</td>
                 {steps && <td>{e.stepId ? <code>{e.stepId}{e.index !== undefined && ` ${e.index}`}</code> : <span className="dim">the run</span>}</td>}
                 <td className="number" data-label="attempt">{e.attempt || ""}</td>
                 <td data-label="who">

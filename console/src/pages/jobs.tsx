@@ -87,8 +87,9 @@ function why(j: Job): string {
     const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `retry ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  // The progress that a job reported while it ran does not explain why it has ended.
-  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || (ended(j) ? "" : j.progress?.summary) || "";
+  // The progress that a job reported while it ran does not explain why it has ended. A job that waits for its next attempt shows why the last one failed.
+  const last = j.state === JobState.AVAILABLE ? j.failures.at(-1) : undefined;
+  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || (last ? `${last.reason}: ${last.message}` : ended(j) ? "" : j.progress?.summary) || "";
 }
 
 const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;

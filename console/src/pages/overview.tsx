@@ -43,7 +43,6 @@ function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; intern
   const errors = shownCounts(o, internal)["error"] ?? 0n;
   const hidden = internal ? 0n : (o.internalByStatus["error"] ?? 0n);
   const backlog = o.namespaces.reduce((sum, n) => sum + (ns || !n.paused ? n.runnable : 0n), 0n);
-  const workers = o.namespaces.reduce((sum, n) => sum + n.workers, 0n);
   const oldest = durationMillis(o.oldestRunnableAge) ?? 0;
   const [p50, p99] = [durationMillis(o.processingP50), durationMillis(o.processingP99)];
   const late = durationMillis(o.timerLatenessP99);
@@ -56,7 +55,6 @@ function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; intern
       <Tile name="In error" value={count(errors)} hint={hidden ? `and ${count(hidden)} internal, see Errors` : errors ? "need a repair" : "no processes"} bad={errors + hidden > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: internal || (hidden && !errors) ? "1" : undefined }) : undefined} />
       <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
-      <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
     </div>
   );
 }
@@ -69,18 +67,20 @@ function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const jobs = o.namespaces.map((n) => n.jobsByState);
   const runs = o.namespaces.map((n) => n.runsByStatus);
   const waits = o.namespaces.reduce((sum, n) => sum + n.openWaits, 0n);
+  const workers = o.namespaces.reduce((sum, n) => sum + n.workers, 0n);
   const queued = sumOf(jobs, "available");
   const later = sumOf(jobs, "scheduled", "retryable");
   const failed = sumOf(runs, "failed", "expired");
   const list = (page: string, filter: string) => (ns ? href(page, { ns, filter }) : undefined);
   return (
-    <div className="tiles" role="group" aria-label="jobs and flow runs">
+    <div className="tiles" role="group" aria-label="jobs, flow runs and workers">
       <Tile name="Jobs queued" value={count(queued)} hint={later ? `and ${count(later)} for later` : "ready to run"} to={list("jobs", "state = AVAILABLE")} />
-      <Tile name="Jobs running" value={count(sumOf(jobs, "running", "cancel_requested"))} hint="by workers and processors" to={list("jobs", "state = RUNNING")} />
+      <Tile name="Jobs running" value={count(sumOf(jobs, "running", "cancel_requested"))} hint="or being cancelled" to={list("jobs", "state = RUNNING")} />
       <Tile name="Jobs failed" value={count(sumOf(jobs, "failed"))} hint="kept until their retention" bad={sumOf(jobs, "failed") > 0n} to={list("jobs", "state = FAILED")} />
       <Tile name="Runs active" value={orMore(sumOf(runs, "active", "cancel_requested", "compensating"))} hint={`${count(sumOf(runs, "pending"))} pending`} to={list("flows", "status != SUCCEEDED AND status != FAILED AND status != CANCELLED AND status != EXPIRED")} />
       <Tile name="Runs failed" value={orMore(failed)} hint={`${count(sumOf(runs, "cancelled"))} cancelled`} bad={failed > 0n} to={list("flows", "status = FAILED OR status = EXPIRED")} />
       <Tile name="Open waits" value={orMore(waits)} hint="for a person or a system" to={href("waits", { ns, for: "everyone" })} />
+      <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
     </div>
   );
 }

@@ -13,7 +13,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Table, Tabs, EngineText, Took, useNow, When } from "../ui";
+import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Since, Table, Tabs, EngineText, Took, useNow, When } from "../ui";
 import { actionNeeds, ActionDialog, offered, repairs, type Action } from "./actions";
 import { Journal, journalOf } from "./journal";
 
@@ -365,7 +365,7 @@ function One({ ns, id }: { ns: string; id: string }) {
         <h1>
           {p.processId} <Copy text={p.processId} label="copy id" />
           <span className="under">
-            <Status look={lookOfProcess(p.status, p.kind)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
+            <Status look={lookOfProcess(p.status, p.kind)} /> <Since at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
             {p.kind && (home ? <a className="tag" href={home.to}>{p.kind}</a> : <span className="tag">{p.kind}</span>)}
           </span>
         </h1>

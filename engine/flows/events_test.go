@@ -99,6 +99,30 @@ func TestEventsOfRun(t *testing.T) {
 	same(t, strings.Join(watched, "\n"), strings.Join(want, "\n"))
 }
 
+// TestEventsOfFailedRun checks that the events of a run do not repeat the failure of a step while
+// other steps still run.
+func TestEventsOfFailedRun(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "late", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "job": {"options": {"max_retry": 0}}},
+		{"step_id": "z", "depends_on": ["a"], "join_rule": "JOIN_RULE_ALL_ENDED", "job": {}}]}`)
+	n.run(t, "pull", "late", "r", "")
+	n.answer(t, n.lease(t), "", "broken")
+	n.answer(t, n.lease(t, "z"), "1", "")
+	n.ended(t, "pull", "r")
+	events, _, err := n.Jobs.ListEvents(t.Context(),
+		&progressorv1.ListJobEventsRequest{Namespace: "pull", Filter: "run_id = r AND type = status_changed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if failed := e.GetTo() == "failed"; failed != (e.GetMessage() != "") {
+			t.Errorf("%s: %q", e.GetTo(), e.GetMessage())
+		}
+	}
+}
+
 // changesOf returns the changes that a client receives when it watches one kind of changes of
 // namespace "pull".
 func (n *node) changesOf(t *testing.T, kind progressorv1.ChangeKind, processID string) string {

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/progressor-engine/progressor/flow"
@@ -63,8 +62,12 @@ func (t *task) statusEvent(now *flows.Change) {
 			from = "running"
 		}
 	}
-	failure, _ := wire.Failure(now.Failure) // it was encoded by finish
-	t.event(eventStatus, stepRef{noIndex, noIndex}, from, to, cmp.Or(now.BlockedOn, failureText(failure)))
+	message := now.BlockedOn
+	if message == "" && now.Status != flows.Active { // while steps of a failed run still run, it says nothing
+		failure, _ := wire.Failure(now.Failure) // it was encoded by finish
+		message = failureText(failure)
+	}
+	t.event(eventStatus, stepRef{noIndex, noIndex}, from, to, message)
 }
 
 // write adds the changes of rows, events and messages to the result of the task.

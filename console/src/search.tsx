@@ -41,7 +41,8 @@ function useSettled(text: string): string {
 /** typed contains what was typed before the palette was loaded. */
 export function Palette({ onClose, namespaces, typed: early }: { onClose: () => void; namespaces: string[]; typed: RefObject<string> }) {
   const registry = useContext(Registered);
-  const [text, setText] = useState(() => early.current);
+  const [text, setText] = useState("");
+  useEffect(() => setText((now) => early.current + now), [early]); // the dialog is open, and its field has the focus
   const [at, setAt] = useState(0);
   const list = useId();
   const typed = text.trim();

@@ -38,7 +38,7 @@ const pages: Record<string, Page> = {
   workers: { title: "Workers", key: "w", needs: true, nav: true, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.Workers }))) },
   worker: { title: "Worker", needs: true, nav: false, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.WorkerPage }))) },
   namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
-  nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
+  nodes: { title: "Nodes", key: "d", needs: false, nav: true, method: methods.listNodes, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
   audit: { title: "Audit", key: "u", needs: false, nav: true, method: methods.listAudit, show: lazy(() => import("./pages/audit").then((m) => ({ default: m.Audit }))) },
   access: { title: "Access", key: "a", needs: false, nav: true, method: methods.listKeys, show: lazy(() => import("./pages/access").then((m) => ({ default: m.Access }))) },
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },

@@ -177,6 +177,17 @@ spec("Users without the permission do not see the page", async (page, go) => {
   for (const method of ["ListKeys", "ListGrants", "ListConsoleLogins"]) assert.equal((await ask(token, `AccessService/${method}`)).code, "permission_denied");
 });
 
+spec("Users of some namespaces see no rates and no nodes", async (page, go) => {
+  const token = await key("--name", "support-of-one", "--role", "support", "--namespaces", "demo");
+  await open(page, go, "#/overview", token);
+  await page.getByText("Backlog").first().waitFor();
+  for (const text of ["Tasks per second", "Timer lateness", "Processing time", "The first sample arrives"]) {
+    assert.equal(await page.getByText(text).count(), 0, text);
+  }
+  assert.equal(await page.getByRole("link", { name: "Nodes" }).count(), 0);
+  assert.equal(await page.getByRole("heading", { name: "Nodes" }).count(), 0);
+});
+
 spec("Workers show the client to which their ID belongs", async (page, go) => {
   const token = await key("--name", "resizer", "--role", "worker", "--namespaces", "pulled");
   await ask(root, "NamespaceService/PutNamespace", { namespace: { namespace: "pulled", processor: { pull: {} } } });

@@ -4,6 +4,7 @@ import { Chart, type Series } from "../chart";
 import { shownCounts } from "../counts";
 import { count, duration, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
+import { methods, useCan } from "../may";
 import { change, href, useParam } from "../router";
 import { Mark, processLook, Status, type Look } from "../status";
 import { Card, Empty, ErrorBox, Loading, Scroll, Table, useNow, When } from "../ui";
@@ -46,15 +47,16 @@ function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; intern
   const oldest = durationMillis(o.oldestRunnableAge) ?? 0;
   const [p50, p99] = [durationMillis(o.processingP50), durationMillis(o.processingP99)];
   const late = durationMillis(o.timerLatenessP99);
+  const all = useCan()(methods.listNodes);
   return (
     <div className="tiles">
-      <Tile name="Tasks per second" value={rate(o.tasksPerSecond)} hint={ns ? "all namespaces" : "in the last minute"} />
-      <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />
+      {all && <Tile name="Tasks per second" value={rate(o.tasksPerSecond)} hint={ns ? "all namespaces" : "in the last minute"} />}
+      {all && <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />}
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
-      <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />
+      {all && <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />}
       <Tile name="In error" value={count(errors)} hint={hidden ? `and ${count(hidden)} internal, see Errors` : errors ? "need a repair" : "no processes"} bad={errors + hidden > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: internal || (hidden && !errors) ? "1" : undefined }) : undefined} />
       <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : undefined} />
-      <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
+      {all && <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />}
     </div>
   );
 }
@@ -324,7 +326,9 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
   );
 }
 
+// Rates, samples and nodes cover all namespaces, so only users who may see all of them get these.
 export function Overview({ ns }: { ns: string }) {
+  const all = useCan()(methods.listNodes);
   const asked = useParam("range");
   const internal = Boolean(useParam("internal"));
   const range = ranges.find(([name]) => name === asked) ?? ranges[1]!;
@@ -341,16 +345,16 @@ export function Overview({ ns }: { ns: string }) {
           <Tiles o={o} ns={ns} internal={internal} />
           <Work o={o} ns={ns} />
           <Errors ns={ns} />
-          {ns && <p className="dim">Tasks per second, processing time and the charts cover all namespaces.</p>}
-          <Ranges range={range[0]} />
-          <Charts o={o} range={range[0]} />
+          {all && ns && <p className="dim">Tasks per second, processing time and the charts cover all namespaces.</p>}
+          {all && <Ranges range={range[0]} />}
+          {all && <Charts o={o} range={range[0]} />}
           <ByNamespace o={o} internal={internal} />
           <Suspense>
             <NextFires ns={ns} />
           </Suspense>
           <div className="two">
             <Waits o={o} />
-            <Nodes o={o} />
+            {all && <Nodes o={o} />}
           </div>
         </>
       )}

@@ -4,13 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
@@ -49,20 +43,17 @@ answer in time.
 func (c *conformanceRunCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
-	address, err := freeAddress(ctx)
+	program, err := cli.StartProgram(ctx, c.Cmd, a.Stderr)
 	if err != nil {
 		return err
 	}
-	program, err := startProgram(c.Cmd, address, a.Stderr)
-	if err != nil {
+	defer program.Stop()
+	if err := program.Await(ctx, c.StartTimeout); err != nil {
 		return err
 	}
-	defer program.stop()
-	if err := program.await(ctx, c.StartTimeout); err != nil {
-		return err
-	}
+	function := func(name string) processor.Processor { return functionOf(program, name) }
 	report := conformanceReport{Scenarios: []conformance.Result{}}
-	if err := conformance.Run(ctx, c.TaskTimeout, program.function, func(r conformance.Result) {
+	if err := conformance.Run(ctx, c.TaskTimeout, function, func(r conformance.Result) {
 		report.add(r)
 		if !c.JSON() {
 			printScenario(a.Stdout, r)
@@ -109,73 +100,10 @@ func printScenario(w io.Writer, r conformance.Result) {
 	}
 }
 
-// freeAddress returns an address on which a program can listen.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
-// program is a command that serves functions.
-type program struct {
-	address string
-	group   int // the process group
-	ended   chan struct{}
-	err     error // set when ended is closed
-}
-
-func startProgram(command, address string, log io.Writer) (*program, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second // background processes may keep the output open
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &program{address: address, group: cmd.Process.Pid, ended: make(chan struct{})}
-	go func() {
-		defer close(p.ended)
-		p.err = cmd.Wait()
-	}()
-	return p, nil
-}
-
-// await waits until the program listens.
-func (p *program) await(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.address)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-p.ended:
-			return fmt.Errorf("the command ended before it listened on %s: %w", p.address, p.err)
-		case <-ctx.Done():
-			return fmt.Errorf("the command does not listen on %s, the port in PORT: %w", p.address, ctx.Err())
-		case <-time.After(readyPoll):
-		}
-	}
-}
-
-// stop ends the program and all its children.
-func (p *program) stop() {
-	_ = unix.Kill(-p.group, unix.SIGKILL) // it may have ended
-	<-p.ended
-}
-
-// function returns the function with a name, as a processor.
-func (p *program) function(name string) processor.Processor {
+// functionOf returns the function with a name of a program, as a processor.
+func functionOf(p *cli.Program, name string) processor.Processor {
 	dialed, err := remote.Dial("conformance", &progressorv1.ConnectProcessor{
-		Url: "http://" + p.address + "/" + name, Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,
+		Url: "http://" + p.Address + "/" + name, Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,
 	}, 1, nil)
 	if err == nil {
 		return dialed

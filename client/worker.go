@@ -127,14 +127,31 @@ func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = 
 
 // Run runs tasks until ctx ends or an operator stops the worker. Then it takes no new tasks, waits
 // for running handlers until the stop grace ends, and releases the rest. A release uses up no
-// attempt.
+// attempt. If `progressor deploy check` has started the program, Run polls nothing and only answers
+// checks: see processor.CheckAddressVariable.
+//
 // Run returns an error if the worker has no handler, or if the engine refuses its first poll, for
 // example because a namespace does not exist. If the engine cannot be reached, Run retries.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.jobs) == 0 && w.others == nil && w.rest == nil {
 		return errors.New("worker: no handler registered")
 	}
+	if addr, ok := processor.CheckAddress(); ok {
+		return w.serveChecks(ctx, addr)
+	}
 	return newWorkerRun(ctx, w).work()
+}
+
+// serveChecks answers the checks of `progressor deploy check`.
+func (w *Worker) serveChecks(ctx context.Context, addr string) error {
+	if w.rest == nil {
+		return errors.New("worker: progressor deploy check has started the program, but the worker handles only jobs")
+	}
+	var opts []processor.Option
+	if w.client.payloads != nil {
+		opts = append(opts, processor.WithPayloads(w.client.payloads))
+	}
+	return processor.Serve(ctx, addr, w.rest, append(opts, processor.WithLogger(w.options.logger))...)
 }
 
 // names returns the names of the jobs that the worker polls; nil means all.

@@ -21,7 +21,14 @@ const (
 // and HTTP/2, without TLS unless WithTLS is given. When ctx ends, it accepts no new tasks, waits
 // for running ones (WithStopTimeout) and returns nil. It returns an error if it cannot listen, or
 // if tasks still ran after the timeout.
+//
+// If `progressor deploy check` has started the program, Serve only answers checks: see
+// CheckAddressVariable.
 func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error {
+	if checked, ok := CheckAddress(); ok {
+		addr, p = checked, ChecksOnly(p)
+		opts = append(opts, func(o *options) { o.middleware, o.tls = nil, nil })
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("serve processor: %w", err)

@@ -39,8 +39,9 @@ type branch struct {
 // wait describes what a branch waits for.
 type wait struct {
 	ready func() bool
-	step  *stepRun // nil unless it waits for a step
-	flush bool     // it waits until the new entries are stored
+	step  *stepRun   // nil unless it waits for a step
+	until []entryKey // entries of which each may end the wait, other than that of the step
+	flush bool       // it waits until the new entries are stored
 }
 
 func (r *run) newBranch(scope string, body func(*branch)) *branch {
@@ -158,6 +159,9 @@ func (b *branch) name(kind, name string) string {
 	}
 	if b.owner.order != nil {
 		b.owner.order[entryKey{kind, full}] = len(b.owner.order)
+	}
+	if b.owner.check != nil {
+		b.owner.check.begin(entryKey{kind, full})
 	}
 	b.owner.mu.Unlock()
 	if len(full) > maxFullName {

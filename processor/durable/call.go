@@ -85,7 +85,7 @@ func (q *Queue[In]) Next() In {
 	b := q.branch
 	b.enter()
 	var e *entry
-	b.await(&wait{ready: func() (ok bool) {
+	b.await(&wait{until: []entryKey{{kindCall, q.name}}, ready: func() (ok bool) {
 		_, e, ok = b.owner.journal.call(q.name, q.taken)
 		return ok
 	}})
@@ -94,7 +94,8 @@ func (q *Queue[In]) Next() In {
 }
 
 func (q *Queue[In]) source() source {
-	return source{branch: q.branch, id: "call " + q.name, position: func() (int, bool) {
+	until := entryKey{kindCall, q.name}
+	return source{branch: q.branch, id: "call " + q.name, until: until, position: func() (int, bool) {
 		at, _, ok := q.branch.owner.journal.call(q.name, q.taken)
 		return at, ok
 	}}

@@ -69,12 +69,12 @@ func (c childKey) kind() string {
 func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)
-	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, childOf(e)}
-	}
 	var o childOptions
 	for _, opt := range opts {
 		opt.setChild(&o)
+	}
+	if e, ok := b.owner.journal.find(kindChild, full); ok {
+		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, false)}
 	}
 	text, err := encode(args)
 	if err != nil {
@@ -122,7 +122,8 @@ func (f *Future[Out]) Process() process.Key { return f.child.key() }
 func (f *Future[Out]) Get() (Out, error) {
 	b := f.branch
 	b.enter()
-	b.await(&wait{ready: func() bool { return b.owner.journal.has(kindEnded, f.name) }})
+	b.await(&wait{until: []entryKey{{kindEnded, f.name}},
+		ready: func() bool { return b.owner.journal.has(kindEnded, f.name) }})
 	e, _ := b.owner.journal.find(kindEnded, f.name)
 	if e.Error != nil {
 		var zero Out
@@ -144,7 +145,8 @@ func (f *Future[Out]) Cancel(reason string) {
 }
 
 func (f *Future[Out]) source() source {
-	return source{branch: f.branch, id: "child " + f.name, position: func() (int, bool) {
+	until := entryKey{kindEnded, f.name}
+	return source{branch: f.branch, id: "child " + f.name, until: until, position: func() (int, bool) {
 		return f.branch.owner.journal.position(kindEnded, f.name)
 	}}
 }
@@ -152,6 +154,24 @@ func (f *Future[Out]) source() source {
 // childOf returns the child that an entry has started.
 func childOf(e *entry) (child childKey) {
 	_ = json.Unmarshal(e.Value, &child) // this package has written it
+	return child
+}
+
+// recordedChild returns the child in an entry. A check compares it with the one that the function
+// would start.
+func (b *branch) recordedChild(e *entry, namespace string, isJob bool) childKey {
+	child := childOf(e)
+	if b.owner.check == nil {
+		return child
+	}
+	want := childKey{Namespace: cmp.Or(namespace, b.owner.request.GetProcess().GetNamespace()), IsJob: isJob}
+	switch {
+	case child.IsJob != want.IsJob:
+		b.owner.check.differs(kindChild, e.Name, "was started as a %s, and is a %s now", child.kind(), want.kind())
+	case child.Namespace != want.Namespace:
+		b.owner.check.differs(kindChild, e.Name, "was started in the namespace %s, and not in %s", child.Namespace,
+			want.Namespace)
+	}
 	return child
 }
 

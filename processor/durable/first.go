@@ -8,6 +8,7 @@ type Source interface{ source() source }
 type source struct {
 	branch   *branch
 	id       string                   // "timer NAME", "call NAME" or "child NAME"
+	until    entryKey                 // the entry for which it waits
 	position func() (at int, ok bool) // its index in the journal
 }
 
@@ -35,7 +36,11 @@ func First(ctx Ctx, name string, sources ...Source) Source {
 		return b.chosen(full, e, sources)
 	}
 	var first Source
-	b.await(&wait{ready: func() bool {
+	var until []entryKey
+	for _, s := range sources {
+		until = append(until, s.source().until)
+	}
+	b.await(&wait{until: until, ready: func() bool {
 		first = earliest(sources)
 		return first != nil
 	}})

@@ -64,6 +64,9 @@ func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ..
 func (f *Function[In, Out]) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
+	if processor.IsCheck(req) {
+		return check(ctx, &f.program, req)
+	}
 	j, err := readJournal(req.GetProcess())
 	if err != nil {
 		if isRejectable(req.GetType()) {

@@ -45,12 +45,12 @@ func JobOptions(options *progressorv1.JobOptions) JobOption {
 func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)
-	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, childOf(e)}
-	}
 	o := jobOptions{command: &progressorv1.EnqueueCommand{Name: name}}
 	for _, opt := range opts {
 		opt.setJob(&o)
+	}
+	if e, ok := b.owner.journal.find(kindChild, full); ok {
+		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, true)}
 	}
 	text, err := encode(args)
 	if err != nil {

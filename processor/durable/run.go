@@ -31,15 +31,21 @@ type run struct {
 	queues   map[string]*queue
 	due      map[string]bool // steps whose wait before the next try is over
 	effects  effects
+	check    *checking // nil unless the run only checks the journal
 
+	signals
+	wg sync.WaitGroup
+
+	mu     sync.Mutex        // guards err, bodies, undos, order, check, and names of the branches
+	err    error             // the first panic or misuse
+	bodies map[string]string // descriptions of the bodies that run, by goroutine
+}
+
+// signals are the channels of the driver and the branches.
+type signals struct {
 	yield  chan struct{} // the branch that ran waits or has ended
 	over   chan struct{} // closed when the driver ends the run
 	failed chan struct{} // closed when err is set
-	wg     sync.WaitGroup
-
-	mu     sync.Mutex        // guards err, bodies, undos, order, and names of the branches
-	err    error             // the first panic or misuse
-	bodies map[string]string // descriptions of the bodies that run, by goroutine
 }
 
 // outcome contains the results of the function.
@@ -51,7 +57,7 @@ type outcome struct {
 func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j *journal) *run {
 	r := &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
 		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[string]string{},
-		effects: newEffects(), yield: make(chan struct{}), over: make(chan struct{}), failed: make(chan struct{})}
+		effects: newEffects(), signals: signals{make(chan struct{}), make(chan struct{}), make(chan struct{})}}
 	if j.repaired {
 		r.order = beginOrder{}
 	}
@@ -189,11 +195,14 @@ func (r *run) stop(reason, format string, args ...any) {
 
 // recovered records a panic of user code.
 func (r *run) recovered(v any) {
+	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
+	if r.check != nil {
+		return // the report has it
+	}
 	key := r.request.GetProcess()
 	slog.ErrorContext(r.ctx, "durable function panicked", "function", r.program.name,
 		"namespace", key.GetNamespace(), "process_id", key.GetProcessId(), "task_id", r.request.GetTaskId(),
 		"panic", v, "stack", string(debug.Stack()))
-	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
 }
 
 // body runs user code in a goroutine of its own, in which operations are misuse. done is called

@@ -99,6 +99,9 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 		return zero, &failed
 	}
 	value := decode[T](b, "the value of step "+full, e.Value)
+	if b.owner.check != nil && e.Undo && undo.f == nil && !e.Skipped && !b.owner.journal.has(kindUndo, full) {
+		b.owner.check.differs(kindStep, full, "has no Undo any more: if the function fails, it ends in ERROR")
+	}
 	if undo.f != nil {
 		b.owner.setUndo(full, func(ctx context.Context) error { return undo.f(ctx, value) })
 	}
@@ -114,11 +117,17 @@ func Run(ctx Ctx, name string, body func(context.Context) error, opts ...StepOpt
 // decode decodes a value of the journal. Fields that T does not have are ignored.
 func decode[T any](b *branch, what string, text json.RawMessage) T {
 	var value T
+	if b.owner.check != nil && bytes.Equal(text, assumedValue) {
+		return assumed[T](b.owner.check)
+	}
 	if len(text) == 0 || bytes.Equal(text, []byte("null")) {
 		return value
 	}
 	if err := json.Unmarshal(text, &value); err != nil {
 		b.owner.mismatch("%s in the journal cannot be decoded as %T", what, value)
+	}
+	if b.owner.check != nil {
+		b.owner.check.decoded(what, text, new(T))
 	}
 	return value
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -25,7 +26,9 @@ func After(ctx Ctx, name string, d time.Duration) *Timer {
 	if d > process.MaxDuration {
 		b.owner.misuse("timer %s: at most %d days", t.name, process.MaxDuration/(24*time.Hour))
 	}
-	if !b.owner.journal.has(kindTimer, t.name) {
+	if e, ok := b.owner.journal.find(kindTimer, t.name); ok {
+		b.compareTimer(e, d)
+	} else {
 		if len(b.owner.journal.pendingTimers()) >= maxTimers {
 			b.owner.misuse("timer %s: %d timers are pending, and more are not allowed", t.name, maxTimers)
 		}
@@ -36,6 +39,19 @@ func After(ctx Ctx, name string, d time.Duration) *Timer {
 	return t
 }
 
+// compareTimer lets a check compare the duration in an entry with that of the function.
+func (b *branch) compareTimer(e *entry, d time.Duration) {
+	if b.owner.check == nil {
+		return
+	}
+	var seconds float64
+	_ = json.Unmarshal(e.Value, &seconds) // this package has written it
+	if before := time.Duration(seconds * float64(time.Second)); (before - d).Abs() > time.Microsecond {
+		b.owner.check.differs(kindTimer, e.Name, "was set to %s, and not to %s",
+			durations.Exact(before), durations.Exact(d))
+	}
+}
+
 // Sleep waits for d.
 func Sleep(ctx Ctx, name string, d time.Duration) { After(ctx, name, d).Wait() }
 
@@ -43,7 +59,8 @@ func Sleep(ctx Ctx, name string, d time.Duration) { After(ctx, name, d).Wait() }
 func (t *Timer) Wait() {
 	t.branch.enter()
 	j := t.branch.owner.journal
-	t.branch.await(&wait{ready: func() bool { return j.has(kindFired, t.name) || j.has(kindStopped, t.name) }})
+	t.branch.await(&wait{until: []entryKey{{kindFired, t.name}},
+		ready: func() bool { return j.has(kindFired, t.name) || j.has(kindStopped, t.name) }})
 }
 
 // Stop stops the timer. It reports whether the timer had not fired yet.
@@ -62,7 +79,8 @@ func (t *Timer) Stop() bool {
 }
 
 func (t *Timer) source() source {
-	return source{branch: t.branch, id: "timer " + t.name, position: func() (int, bool) {
+	until := entryKey{kindFired, t.name}
+	return source{branch: t.branch, id: "timer " + t.name, until: until, position: func() (int, bool) {
 		return t.branch.owner.journal.position(kindFired, t.name)
 	}}
 }

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" || os.Getenv(programVariable) != "" {
 		main()
 	}
+	if kind := os.Getenv(newBuildVariable); kind != "" {
+		serveNewBuild(kind)
+	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		if err := parallel.Value.Set(strconv.Itoa(max(testsAtOnce, runtime.GOMAXPROCS(0)))); err != nil {

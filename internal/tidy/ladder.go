@@ -43,7 +43,7 @@ var groupLevels = map[string]int{
 	commandLine + "/output": 8, commandLine + "/protoyaml": 9, commandLine + "/configfile": 10,
 	commandLine + "/login": 10,
 	commandLine:            11,
-	commandLine + "/admin": 12, commandLine + "/cron": 12, commandLine + "/flow": 12,
+	commandLine + "/admin": 12, commandLine + "/cron": 12, commandLine + "/deploy": 12, commandLine + "/flow": 12,
 	commandLine + "/job": 12, commandLine + "/process": 12, commandLine + "/sink": 12, commandLine + "/worker": 12,
 	commandLine + "/server":   13,
 	commandLine + "/commands": 14,

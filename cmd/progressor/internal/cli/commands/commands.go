@@ -8,6 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/admin"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/cron"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/deploy"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/flow"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/job"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/process"
@@ -20,6 +21,7 @@ import (
 // and an example. The help lists the groups in this order.
 type tree struct {
 	Process    process.Commands       `embed:""`
+	Deploy     deploy.Commands        `embed:""`
 	Job        job.Commands           `embed:""`
 	Constraint job.ConstraintCommands `embed:""`
 	Worker     worker.Commands        `embed:""`

@@ -1,0 +1,196 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/durable/durablecheck"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// A process whose task runs is read again, because what it waits for is only known afterwards.
+const (
+	maxReads  = 10
+	readPause = 100 * time.Millisecond
+)
+
+// openProcesses is the filter of a check without a filter on the status.
+const openProcesses = "status = RUNNING OR status = SUSPENDED"
+
+var asksStatus = regexp.MustCompile(`\bstatus\b`)
+
+// errHidden is the error for a user who may not read payloads.
+var errHidden = errors.New("the journal of the processes is hidden: your roles must have payload.read")
+
+// checkAll checks all open processes that match.
+func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Processor) (*result, error) {
+	k := &checks{checkCmd: c, build: build, engine: c.Client(), result: newResult(c.NS, c.Ignore),
+		bar: output.NewTerminalLine(a.Stderr, a.Terminal && !c.JSON())}
+	filter := c.Match
+	if !asksStatus.MatchString(filter) {
+		filter = cli.Both(openProcesses, filter)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.Concurrency)
+	req := &progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: filter, OrderBy: "process_id", PageSize: 1000,
+		UsersOnly: true}
+	for ctx.Err() == nil {
+		page, err := k.list(ctx, req)
+		if err != nil {
+			if cause := group.Wait(); cause != nil {
+				err = cause
+			}
+			return nil, err
+		}
+		for _, p := range page.GetProcesses() {
+			group.Go(func() error { return k.check(ctx, p) })
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	err := group.Wait()
+	k.bar.End()
+	return k.result, err
+}
+
+// checks is a check that runs.
+type checks struct {
+	*checkCmd
+	build  processor.Processor
+	engine *client.Client
+
+	mu     sync.Mutex
+	result *result
+	bar    output.TerminalLine
+}
+
+func (k *checks) list(
+	ctx context.Context, req *progressorv1.ListProcessesRequest,
+) (*progressorv1.ListProcessesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
+	defer cancel()
+	return k.engine.Process.ListProcesses(ctx, req)
+}
+
+// check checks one process.
+func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error {
+	p, report, err := k.ask(ctx, listed.GetProcessId())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		return nil // it was removed meanwhile
+	case err != nil:
+		return err
+	case report == nil:
+		k.result.Skipped++
+	default:
+		k.result.add(p, *report)
+	}
+	if k.bar.Enabled() {
+		k.bar.Write(k.result.progress())
+	}
+	return nil
+}
+
+// ask returns the report of the build about a process. It is nil if the process is not that of a
+// durable function.
+func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.RunTimeout)
+	defer cancel()
+	for reads := 1; ; reads++ {
+		resp, err := k.engine.Process.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: k.NS, ProcessId: id})
+		if err != nil {
+			return nil, nil, err
+		}
+		p := resp.GetProcess()
+		isFunction, err := hasJournal(p)
+		if err != nil || !isFunction {
+			return p, nil, err
+		}
+		report, err := k.run(ctx, p)
+		if err != nil || !report.Has(durablecheck.New) {
+			return p, report, err
+		}
+		busy, same, err := k.isBusy(ctx, p)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !busy && same:
+			return p, report, nil
+		case reads == maxReads: // a default timer means that a task runs soon
+			p.Timers = append(p.Timers, &progressorv1.Timer{FireTime: timestamppb.Now()})
+			report, err = k.run(ctx, p)
+			return p, report, err
+		}
+		select {
+		case <-time.After(readPause):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// run asks the build. If only this process cannot be checked, the report says so.
+func (k *checks) run(ctx context.Context, p *progressorv1.Process) (*durablecheck.Report, error) {
+	report, err := durablecheck.Run(ctx, k.build, p)
+	_, failed := errors.AsType[*durablecheck.FailedError](err)
+	switch {
+	case failed:
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("the program did not answer within %s", k.RunTimeout)
+	default:
+		return &report, err
+	}
+	return &durablecheck.Report{Findings: []durablecheck.Finding{{Class: durablecheck.Error, Detail: err.Error()}}}, nil
+}
+
+// isBusy reports whether a task of the process runs or waits, and whether the process is the same
+// as when it was read.
+func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, same bool, err error) {
+	resp, err := k.engine.Insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{
+		Namespace: p.GetNamespace(), ProcessId: p.GetProcessId(),
+	})
+	if err != nil {
+		return false, false, err
+	}
+	for _, span := range resp.GetSpans() {
+		switch {
+		case span.GetToTime() != nil, span.GetWhat() == "idle", span.GetWhat() == "time", span.GetWhat() == "operator":
+		default:
+			busy = true
+		}
+	}
+	return busy, resp.GetProcess().GetLastEventId() == p.GetLastEventId(), nil
+}
+
+// hasJournal reports whether the history of a process can be the journal of a durable function.
+func hasJournal(p *progressorv1.Process) (bool, error) {
+	if len(p.GetHistory()) == 0 {
+		return false, nil
+	}
+	first := p.GetHistory()[0].GetPayload()
+	if len(first) == 0 {
+		return false, errHidden
+	}
+	if !json.Valid(first) {
+		return true, nil // it may be encoded by a codec, which the build has
+	}
+	var entry struct {
+		Kind string `json:"k"`
+	}
+	return json.Unmarshal(first, &entry) == nil && entry.Kind == "start", nil
+}

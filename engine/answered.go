@@ -38,7 +38,7 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 // IsStored reports whether an answer has the outcome that is stored for its attempt.
 func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stored *storage.Answered) bool {
 	end := attemptEnd{kind: e.kinds[stored.Kind], enqueue: e.enqueueMessage, claim: &storage.Claim{
-		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stored.TaskType,
+		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskID: stored.TaskID, TaskType: stored.TaskType,
 		FencingToken: ref.FencingToken,
 		Kind:         stored.Kind, KindName: stored.KindName, KindOptions: stored.KindOptions,
 	}}
@@ -53,6 +53,8 @@ func sameOutcome(c *storage.Completion, stored *storage.Answered) bool {
 	switch {
 	case stored.Finished == (len(c.Failure) > 0):
 		return false
+	case c.DeferResponse: // a reply may have ended the task since
+		return true
 	case c.Kept != nil && stored.Result != nil && !bytes.Equal(c.Kept, stored.Result):
 		return false
 	}

@@ -238,10 +238,15 @@ func (e *Engine) afterSave(
 
 // announce notifies the waiters for the stored result.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
-	// after a lost commit, only the database knows the status of the process
+	// After a lost commit, only the database knows the status of the process.
 	if d.completion.Outcome != storage.Retry && !saved.ResponseLost {
 		e.notices.ended()
-		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, taskEndOf(d, saved))
+		if !d.completion.DeferResponse {
+			e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, taskEndOf(d, saved))
+		}
+	}
+	if len(d.completion.Replies) > 0 {
+		e.waiters.recheck(d.completion.Key) // only the database knows which of the tasks were open
 	}
 	for _, id := range saved.Cancelled {
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: id},

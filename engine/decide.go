@@ -101,6 +101,9 @@ func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 	if c.TaskType == process.TaskCancel && c.Outcome != storage.Removed {
 		c.Cancel() // replaces the status and timers of the result
 	}
+	if c.Rejection != nil { // by a reply to this task
+		d.rejection, _ = wire.Rejection(c.Rejection) // Apply has encoded it
+	}
 }
 
 func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {

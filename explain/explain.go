@@ -126,7 +126,8 @@ type Explanation struct {
 
 // Explain returns the explanation of a process.
 func Explain(s State) Explanation {
-	e := Explanation{Spans: spans(s), TimeByWhat: map[string]time.Duration{}}
+	open := s.takeOpen()
+	e := Explanation{Spans: withOpen(spans(s), open), TimeByWhat: map[string]time.Duration{}}
 	for _, span := range e.Spans {
 		to := span.To
 		if to.IsZero() {
@@ -135,5 +136,6 @@ func Explain(s State) Explanation {
 		e.TimeByWhat[span.What] += to.Sub(span.From)
 	}
 	s.situation(&e)
+	s.replies(&e, open)
 	return e
 }

@@ -37,6 +37,12 @@ func spans(s State) []Span {
 	}
 	slices.SortFunc(tl.busy,
 		func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
+	for n := range tl.busy[:max(0, len(tl.busy)-1)] {
+		// The response was deferred: it ended with the reply of a later task.
+		if t := &tl.busy[n]; t.Finished.After(tl.busy[n+1].Running) {
+			t.Finished = tl.busy[n+1].Running
+		}
+	}
 	for n := range tl.busy {
 		tl.ran(n)
 	}

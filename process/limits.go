@@ -17,6 +17,8 @@ const (
 	MaxCommands       = 100
 	MaxReasonBytes    = 4096 // reason of a request to cancel
 	MaxTimers         = 100  // pending in one process
+	MaxOpenTasks      = 100  // in one process that wait for a reply
+	MaxReplies        = 100
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
 	MaxHeadersBytes   = 64 << 10  // names and values of the headers of a processor together

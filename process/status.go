@@ -88,12 +88,14 @@ const (
 	WaitsForOperator   WaitsFor = "operator"   // its process is suspended
 	WaitsForConstraint WaitsFor = "constraint" // a constraint has reached its limit
 	WaitsForMembers    WaitsFor = "members"    // a job of several workers: until a member ends
+	WaitsForReply      WaitsFor = "reply"      // for the response of a later task of its process
 )
 
 // WaitsFors lists every value, in the order of the SQL type.
 func WaitsFors() []WaitsFor {
 	return []WaitsFor{
 		WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint, WaitsForMembers,
+		WaitsForReply,
 	}
 }
 

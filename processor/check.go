@@ -30,7 +30,7 @@ func check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse, limit
 	var err *process.InvalidError
 	switch outcome := resp.GetOutcome().(type) {
 	case *progressorv1.ProcessResponse_Result:
-		err = checkResult(outcome.Result, limit)
+		err = checkResult(task, outcome.Result, limit)
 	case *progressorv1.ProcessResponse_Rejection:
 		if !rejectable(task) {
 			err = invalid("rejection", "a task of type %s cannot be rejected", task)
@@ -52,7 +52,7 @@ func check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse, limit
 	return nil
 }
 
-func checkResult(result *progressorv1.Result, limit int) *process.InvalidError {
+func checkResult(task progressorv1.TaskType, result *progressorv1.Result, limit int) *process.InvalidError {
 	if size := proto.Size(result); size > process.MaxResultBytes {
 		return tooLarge("result", size, process.MaxResultBytes)
 	}
@@ -77,6 +77,9 @@ func checkResult(result *progressorv1.Result, limit int) *process.InvalidError {
 		return checkJSON("result.job_result", result.GetJobResult(), 0)
 	}
 	if err := checkTimers(result); err != nil {
+		return err
+	}
+	if err := checkReplies(task, result, limit); err != nil {
 		return err
 	}
 	return checkCommands(result.GetCommands())

@@ -76,6 +76,32 @@ func (b *ResultBuilder) Response(response []byte) *ResultBuilder {
 // JSONResponse sets the response to the caller to v, encoded as JSON.
 func (b *ResultBuilder) JSONResponse(v any) *ResultBuilder { return b.Response(b.json("response", v)) }
 
+// DeferResponse leaves the CALL or NOTIFY task of this result open, and its caller waits. The
+// result of a later task of the process ends it with Reply or RejectTask and its
+// ProcessRequest.task_id.
+func (b *ResultBuilder) DeferResponse() *ResultBuilder {
+	b.result.DeferResponse = true
+	return b
+}
+
+// Reply ends a task whose response was deferred, with this response.
+func (b *ResultBuilder) Reply(taskID int64, response []byte) *ResultBuilder {
+	b.result.Replies = append(b.result.Replies, &progressorv1.Reply{TaskId: taskID, Response: response})
+	return b
+}
+
+// JSONReply ends a task whose response was deferred, with v, encoded as JSON, as its response.
+func (b *ResultBuilder) JSONReply(taskID int64, v any) *ResultBuilder {
+	return b.Reply(taskID, b.json("reply", v))
+}
+
+// RejectTask ends a task whose response was deferred: its caller gets err as a rejection. Unlike a
+// processor that returns a rejection, the result keeps the changes of the process.
+func (b *ResultBuilder) RejectTask(taskID int64, err *RejectionError) *ResultBuilder {
+	b.result.Replies = append(b.result.Replies, &progressorv1.Reply{TaskId: taskID, Rejection: err.Rejection})
+	return b
+}
+
 // SetTimerAfter sets the default timer and replaces a pending one. A TIMEOUT task runs after d, or
 // at once if d is 0 or less.
 func (b *ResultBuilder) SetTimerAfter(d time.Duration) *ResultBuilder {

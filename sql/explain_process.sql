@@ -13,10 +13,11 @@ SELECT task_id, task_type, status, attempt, scheduled_time,
    AND process_id = @process_id
  ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
 
--- ExplainWaiting returns the waiting tasks, first those that could run, then those that wait for a
--- time.
+-- ExplainWaiting returns the waiting tasks: first those that could run, then those that wait for a
+-- time, then those that wait for a reply.
 -- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
+       coalesce(running_time, 'epoch')::timestamptz AS running_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
        left(coalesce(failure->>'reason', ''), 256)::text AS reason,
@@ -24,7 +25,8 @@ SELECT task_id, task_type, waits_for, attempt, scheduled_time,
   FROM schedule
  WHERE namespace = @namespace
    AND process_id = @process_id
- ORDER BY CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END,
+ ORDER BY running_time IS NOT NULL,
+          CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END,
           task_id LIMIT @lim::int;
 
 -- name: ExplainRunning :many

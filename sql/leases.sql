@@ -210,11 +210,12 @@ DELETE FROM leases l
         AND r.fencing_token = l.fencing_token);
 
 -- LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
--- tasks of its process, or if the task waits for a retry after the attempt. The caller compares it
--- with a response that may be a duplicate. A released attempt has no failure. For a succeeded job,
--- LeaseAnswered returns the result while it is kept. A result is kept only for the newest task.
+-- tasks of its process, or if the task waits for a retry or a reply after it. The caller compares
+-- it with a response that may be a duplicate. A released attempt has no failure. For a succeeded
+-- job, LeaseAnswered returns the result while it is kept. A result is kept only for the newest
+-- task.
 -- name: LeaseAnswered :one
-SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
+SELECT ended_task.task_id, ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,
        coalesce(process.kind, '')::text AS kind,
        coalesce(job.name, '')::text AS kind_name, job.options AS kind_options,
@@ -236,12 +237,13 @@ SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
          AND t.process_id = @process_id
        ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100)
     UNION ALL
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token, 'ERROR', NULL,
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token,
+           CASE WHEN s.running_time IS NULL THEN 'ERROR' ELSE 'FINISHED' END::task_status, NULL,
            s.failure, NULL
       FROM schedule s
      WHERE s.namespace = @namespace
        AND s.process_id = @process_id
-       AND s.failure IS NOT NULL) ended_task
+       AND (s.failure IS NOT NULL OR s.running_time IS NOT NULL)) ended_task
   LEFT JOIN LATERAL (
     SELECT p.kind FROM processes p
      WHERE p.namespace = ended_task.namespace

@@ -149,6 +149,7 @@ waiting_tasks AS MATERIALIZED (
 prepared_tasks AS (
   UPDATE schedule s
      SET waits_for = CASE
+                       WHEN s.running_time IS NOT NULL THEN 'reply'
                        WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp()
                          THEN 'time'
                        ELSE 'process'

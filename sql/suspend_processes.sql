@@ -158,6 +158,7 @@ WITH input AS MATERIALIZED (
          AND p.status = 'SUSPENDED'
          AND r.task_id IS NULL
          AND s.timer_name IS NULL
+         AND s.running_time IS NULL
          AND s.scheduled_time <= statement_timestamp()
          AND p.previous_status = required_status(s.task_type)
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
@@ -223,6 +224,7 @@ deleted_queue_backlogs AS (
 woken_tasks AS (
   UPDATE schedule s
      SET waits_for = CASE
+                       WHEN s.running_time IS NOT NULL THEN 'reply'
                        WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp()
                          THEN 'time'
                        WHEN s.line IS NOT NULL THEN 'constraint'
@@ -239,6 +241,7 @@ woken_tasks AS (
                                WHERE q.namespace = held.namespace
                                  AND q.process_id = held.process_id
                                  AND q.timer_name IS NULL
+                                 AND q.running_time IS NULL
                                  AND q.scheduled_time <= statement_timestamp()
                                ORDER BY q.namespace, q.process_id, q.task_id LIMIT 2000) first)
                       ELSE coalesce(s.own_priority, s.priority)

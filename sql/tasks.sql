@@ -38,7 +38,7 @@ SELECT task.namespace, task.process_id, task.task_id, task.task_type, task.statu
                THEN 'BLOCKED'
              ELSE 'WAITING'
            END::task_status,
-           s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL,
+           s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, s.running_time, NULL,
            s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure,
            NULL
       FROM schedule s
@@ -103,9 +103,9 @@ SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, su
                          THEN 'BLOCKED'
                        ELSE 'WAITING'
                      END::task_status,
-                     s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL,
-                     s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL,
-                     s.failure, NULL
+                     s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time,
+                     s.running_time, NULL, s.retry_interval, s.timer_name, s.idempotency_key,
+                     s.args, s.context, NULL, s.failure, NULL
                 FROM schedule s
                 LEFT JOIN running r
                   ON r.namespace = s.namespace

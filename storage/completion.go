@@ -84,7 +84,7 @@ type Saved struct {
 // batch.skipFastPath.
 func (c *Completion) plain() bool {
 	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
-		!c.RestartHistory && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+		!c.RestartHistory && !c.DeferResponse && len(c.Replies) == 0 && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
 		len(c.UnsetNames) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 
@@ -95,6 +95,9 @@ func (c *Completion) bytes() int {
 	}
 	for i := range c.Messages {
 		n += c.Messages[i].bytes()
+	}
+	for _, r := range c.Replies {
+		n += 100 + len(r.Response) + len(r.Rejection)
 	}
 	for _, r := range c.Effects {
 		n += r.Bytes()

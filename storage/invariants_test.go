@@ -101,6 +101,10 @@ var planted = []struct{ invariant, process, sql string }{
 	{"events_of_attempt", "fired", `UPDATE events SET attempt = 2 WHERE process_id = $1`},
 	{"events_of_attempt", "fired", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"retry_is_sound", "retries", `UPDATE schedule SET fencing_token = NULL WHERE process_id = $1`},
+	{"retry_is_sound", "open", `UPDATE schedule SET running_time = NULL WHERE process_id = $1`},
+	{"retry_is_sound", "open", `UPDATE schedule SET waits_for = 'process' WHERE process_id = $1`},
+	{"retry_is_sound", "open", `UPDATE schedule SET attempt = 0 WHERE process_id = $1`},
+	{"events_of_attempt", "open", `UPDATE schedule SET running_time = NULL WHERE process_id = $1`},
 	{"one_timer_per_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
 	{"counts_agree", "",
 		`UPDATE status_counts SET n = n + 1 WHERE namespace = 'shop' AND status = 'ERROR' AND $1::text = ''`},
@@ -179,6 +183,8 @@ func (b *bench) fillDatabase() {
 	b.claim("calls", keyed("k", "x"))
 	b.call("calls")
 	b.call("calls")
+	b.process("open")
+	b.save(end(b.claim("open"), storage.Finished, events("a"), deferring))
 	b.process("placed")
 	b.call("placed", withoutSlot)
 	b.call("placed", withoutSlot)

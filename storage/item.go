@@ -183,6 +183,7 @@ func (b *batch) stages(s *Store) []stage {
 	stages = append(stages, b.freeStages(s)...)
 	stages = append(stages, b.audits.stages(s)...)
 	stages = append(stages, b.outgoing.sendStages(s)...)
+	stages = append(stages, deferStages(s, general)...)
 	stages = append(stages, startStepStages(s, b.saves, &b.outgoing)...)
 	stages = append(stages, endStepStages(s, b.saves, &b.outgoing)...)
 	stages = append(stages, b.outgoing.notifyStages(s)...)

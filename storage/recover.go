@@ -152,7 +152,7 @@ func (l *lane) classify(
 		case c != nil:
 			arg.Append(dbsqlc.ReadAppliedItem{
 				Ord: int32(len(completions)), Key: c.Key, TaskID: c.TaskID,
-				FencingToken: c.FencingToken, Outcome: string(c.Outcome),
+				FencingToken: c.FencingToken, Outcome: c.storedOutcome(),
 				Failure: string(c.Failure),
 			})
 			completions = append(completions, op)

@@ -32,6 +32,9 @@ type Result struct {
 	Rejection []byte    // JSON
 	Detail    string    // detail of the process if it fails
 	Messages  []Message // to other processes
+	// DeferResponse leaves the task open until a later result of the process has a reply to it.
+	DeferResponse bool
+	Replies       []Reply // to tasks of the process whose response was deferred
 	// RestartHistory starts a new history with these events.
 	RestartHistory bool
 
@@ -84,6 +87,13 @@ func (r *Result) Retry(failure []byte, after time.Duration) {
 // another node.
 func (r *Result) Release(after time.Duration) {
 	*r = Result{Outcome: Retry, RetryAfter: after, Uncounted: true}
+}
+
+// Reply ends a task whose response was deferred.
+type Reply struct {
+	TaskID    int64
+	Response  []byte
+	Rejection []byte // JSON; nil if the task is not rejected
 }
 
 // NewEvent is an event of an attempt.

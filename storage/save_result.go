@@ -25,8 +25,9 @@ type saveItem struct {
 
 // SaveResult stores the result of an attempt, under its fencing token. It returns when the result
 // is durable. The error is process.ErrFenced if something else has ended the attempt, and a
-// *process.InvalidError if more than process.MaxTimers timers would be pending. In both cases
-// nothing is stored.
+// *process.InvalidError if more than process.MaxTimers timers would be pending, more than
+// process.MaxOpenTasks tasks would wait for a reply, or a reply is to another task. In all these
+// cases nothing is stored.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.removes() {
 		return s.saveRemoval(c)
@@ -46,18 +47,31 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 		outcome.nextTask = it.saved.Next.TaskID
 	}
 	s.callQueues.recordGroup(c.Key, it.group, outcome)
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return it.saved, err
-	}
-	if _, text, ok := strings.Cut(pg.Message, `"`); ok && strings.Contains(text, tooManyTimers) {
-		return it.saved, &process.InvalidError{Field: "result.named_timers", Message: strings.TrimSuffix(text, `"`)}
-	}
-	return it.saved, err
+	return it.saved, resultError(err)
 }
 
-// tooManyTimers is part of the error message of CheckTimers.
-const tooManyTimers = " timers pending, at most "
+// raised lists the errors that statements of results raise. Because plain SQL has no RAISE, they
+// cast a message to a number.
+var raised = []struct{ part, field string }{
+	{" timers pending, at most ", "result.named_timers"},
+	{" is not a task that waits for a reply", "result.replies"},
+	{" calls wait for a reply, at most ", "result.defer_response"},
+}
+
+// resultError converts an error that a statement of results has raised to a *process.InvalidError.
+func resultError(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	_, text, _ := strings.Cut(pg.Message, `"`)
+	for _, r := range raised {
+		if strings.Contains(text, r.part) {
+			return &process.InvalidError{Field: r.field, Message: strings.TrimSuffix(text, `"`)}
+		}
+	}
+	return err
+}
 
 // saveStages returns the general statements for results, and those that record the ends of attempts
 // after them. It omits statements that have no rows.
@@ -66,6 +80,9 @@ func saveStages(s *Store, items []*saveItem) (stages, records []stage) {
 		return nil, nil
 	}
 	b := newSaveBatch(s, items)
+	if len(b.reply.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.ReplyTasks(ctx, db, b.reply) })
+	}
 	if len(b.restore.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RestoreTimers(ctx, db, b.restore) })
 	}
@@ -149,6 +166,7 @@ type saveBatch struct {
 	check   dbsqlc.CheckTimersParams
 	count   dbsqlc.CountResultsParams
 	restart dbsqlc.RestartHistoriesParams
+	reply   dbsqlc.ReplyTasksParams
 	cancel  dbsqlc.CancelScheduledParams
 	records effectBatches
 }
@@ -167,6 +185,7 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	if c.RestartHistory && c.applies() {
 		addRestart(&b.restart, ord, c.Key, c.FencingToken)
 	}
+	b.addReplies(c)
 	if c.changesStatus() {
 		b.count.Append(dbsqlc.CountResultsItem{
 			Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken, Outcome: string(c.Outcome),

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +51,36 @@ func Apply(c *storage.Completion, r *progressorv1.Result, enqueue EnqueueMessage
 	}
 	c.UnsetNames = r.GetUnsetNamedTimers()
 	c.RestartHistory = r.GetRestartHistory()
+	if err = applyReplies(c, r); err != nil {
+		return err
+	}
 	c.Messages, err = messages(c.Key, r.GetCommands(), enqueue)
 	return err
+}
+
+// applyReplies writes the replies of a result to c. A reply to the task of c is its response or its
+// rejection.
+func applyReplies(c *storage.Completion, r *progressorv1.Result) error {
+	c.DeferResponse = r.GetDeferResponse()
+	for _, reply := range r.GetReplies() {
+		to := storage.Reply{TaskID: reply.GetTaskId(), Response: reply.GetResponse()}
+		if reply.GetRejection() != nil {
+			var err error
+			if to.Rejection, err = RejectionJSON(reply.GetRejection()); err != nil {
+				return err
+			}
+		}
+		if to.TaskID == c.TaskID {
+			if c.TaskType != process.TaskCall && c.TaskType != process.TaskNotify {
+				return &process.InvalidError{Field: "result.replies", Message: fmt.Sprintf(
+					"%d is this task, a %s, which takes no reply", to.TaskID, c.TaskType)}
+			}
+			c.DeferResponse, c.Response, c.Rejection = false, to.Response, to.Rejection
+			continue
+		}
+		c.Replies = append(c.Replies, to)
+	}
+	return nil
 }
 
 func newEvents[E interface {

@@ -158,3 +158,37 @@ func TestFailureAgain(t *testing.T) {
 	}
 	n.job(t, "pull", "cancelled", cancelled)
 }
+
+// The answer of a worker that defers the response of a call can be repeated, also after the reply,
+// and so can a reply to the task itself.
+func TestDeferredAnswersAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	k := key("pull", "p")
+	_, err := n.Start(t.Context(), engine.StartParams{Key: k, Accepted: true})
+	must(t, err)
+	must(t, n.CompleteLease(t.Context(), n.one(t, "w").GetLeaseToken(), processGives("")))
+	call := func() *progressorv1.Lease {
+		t.Helper()
+		_, err := n.Call(t.Context(), engine.CallParams{Key: k, Accepted: true})
+		must(t, err)
+		return n.one(t, "w")
+	}
+	defers := resultAnswer(&progressorv1.Result{DeferResponse: true})
+	first := call()
+	for range 2 {
+		must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), defers))
+	}
+	if err := n.CompleteLease(t.Context(), first.GetLeaseToken(), breaks("x", 1)); !errors.Is(err, process.ErrFenced) {
+		t.Error(err)
+	}
+	second := call()
+	replies := resultAnswer(&progressorv1.Result{Replies: []*progressorv1.Reply{
+		{TaskId: first.GetRequest().GetTaskId(), Response: []byte("late")},
+		{TaskId: second.GetRequest().GetTaskId(), Rejection: &progressorv1.Rejection{Reason: "no"}},
+	}})
+	for range 2 {
+		must(t, n.CompleteLease(t.Context(), second.GetLeaseToken(), replies))
+	}
+	must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), defers))
+}

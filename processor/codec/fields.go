@@ -115,6 +115,7 @@ var payloadFields = map[string]payloadField{
 	"CheckpointRequest.aux_state":       {purpose: State},
 	"Result.response":                   message,
 	"Result.job_result":                 message,
+	"Reply.response":                    message,
 	"NewEvent.payload":                  {purpose: Event},
 	"StartCommand.args":                 message,
 	"StartCommand.notify_parent_args":   message,

@@ -138,10 +138,18 @@ func (p *Process) run(ctx context.Context, t *task) ([]byte, error) {
 		return nil, p.fail(t, outcome.Failure)
 	default:
 		result := proto.CloneOf(resp.GetResult())
-		if failure := p.tooManyTimers(result); failure != nil {
+		rejection := takeOwnReply(t, result)
+		failure := p.badReplies(result)
+		if failure == nil {
+			failure = p.tooManyTimers(result)
+		}
+		if failure != nil {
 			return nil, p.fail(t, failure)
 		}
-		p.apply(t, result)
+		p.apply(t, result, rejection)
+		if rejection != nil {
+			return nil, &processor.RejectionError{Rejection: rejection}
+		}
 		return result.GetResponse(), nil
 	}
 }
@@ -162,13 +170,18 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 	return req
 }
 
-// apply applies a result.
-func (p *Process) apply(t *task, result *progressorv1.Result) {
-	events := p.appendState(t, result)
+// apply applies a result. rejection is its reply to the task itself, or nil.
+func (p *Process) apply(t *task, result *progressorv1.Result, rejection *progressorv1.Rejection) {
+	t.stored = append(t.stored, p.appendState(t, result)...)
 	p.commands = append(p.commands, result.GetCommands()...)
-	p.trace(t, progressorv1.TaskStatus_TASK_STATUS_FINISHED, func(ended *progressorv1.Task) {
-		ended.Response, ended.Events = result.GetResponse(), append(ended.Events, events...)
-	})
+	p.reply(result)
+	if result.GetDeferResponse() {
+		p.open = append(p.open, t)
+	} else {
+		p.trace(t, progressorv1.TaskStatus_TASK_STATUS_FINISHED, func(ended *progressorv1.Task) {
+			ended.Response, ended.Rejection = result.GetResponse(), rejection
+		})
+	}
 	if t.kind == progressorv1.TaskType_TASK_TYPE_REPAIR {
 		p.restore(result)
 	}
@@ -314,6 +327,7 @@ func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 			p.broken = append([]*task{t}, p.broken...)
 		}
 		p.timers, p.waiting = nil, nil
+		p.cancelOpen()
 		p.settleStatus(process.StatusError)
 	}
 	return &processor.FailureError{Failure: failure}
@@ -336,6 +350,7 @@ func (p *Process) restore(result *progressorv1.Result) {
 
 func (p *Process) endWith(status process.Status) {
 	p.timers, p.waiting, p.broken, p.ending = nil, nil, nil, nil
+	p.cancelOpen()
 	p.settleStatus(status)
 }
 
@@ -350,6 +365,7 @@ func (p *Process) settleStatus(status process.Status) {
 func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
 	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil
+	p.cancelOpen()
 	clear(p.answers)
 	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(),
 		FirstEventId: 1}

@@ -41,17 +41,15 @@ type Process struct {
 	processor processor.Processor
 	settings  settings
 
-	mu        sync.Mutex
-	now       time.Time
-	exists    bool
-	state     *progressorv1.Process // without history and timers
-	history   []*progressorv1.Event
-	status    process.Status
-	previous  process.Status
-	tasks     []*progressorv1.Task // ended tasks, in the order of their ends
-	waiting   []*task              // NOTIFY tasks
-	timers    []*task
-	broken    []*task // timers cancelled by an error; the one that failed comes first
+	mu       sync.Mutex
+	now      time.Time
+	exists   bool
+	state    *progressorv1.Process // without history and timers
+	history  []*progressorv1.Event
+	status   process.Status
+	previous process.Status
+	tasks    []*progressorv1.Task // ended tasks, in the order of their ends
+	queues
 	lastTask  int64
 	fencing   int64
 	commands  []*progressorv1.Command
@@ -59,6 +57,14 @@ type Process struct {
 	cancelled string    // reason of the cancel
 	ending    *task     // the CANCEL task; no other task runs until it has ended
 	graceEnd  time.Time // when the grace period of the cancel ends
+}
+
+// queues contains the tasks that have not ended.
+type queues struct {
+	waiting []*task // NOTIFY tasks
+	open    []*task // tasks whose response is deferred
+	timers  []*task
+	broken  []*task // timers cancelled by an error; the one that failed comes first
 }
 
 // settings are the rules of the namespace.
@@ -71,6 +77,7 @@ type settings struct {
 // answer is the answer to a request with an idempotency key.
 type answer struct {
 	fingerprint string
+	deferred    int64 // the task whose response was deferred, or 0
 	response    []byte
 	err         error
 }
@@ -157,8 +164,8 @@ func (p *Process) Start(ctx context.Context, args []byte, opts ...RequestOption)
 }
 
 // Call runs a CALL task and returns the processor's response. The error is a
-// *processor.RejectionError, a *processor.FailureError (the process is in ERROR) or a
-// *process.WrongStatusError.
+// *processor.RejectionError, a *processor.FailureError (the process is in ERROR), a
+// *process.WrongStatusError, ErrDeferred or ErrCancelled.
 func (p *Process) Call(ctx context.Context, args []byte, opts ...RequestOption) ([]byte, error) {
 	return p.request(ctx, "Call", args, opts, func(r request) (*task, error) {
 		if err := p.allow(process.StatusRunning); err != nil {
@@ -296,6 +303,9 @@ func (p *Process) request(
 		if first.fingerprint != fingerprint {
 			return nil, fmt.Errorf("%s %s: %w", method, p.key(), process.ErrIdempotencyMismatch)
 		}
+		if first.deferred > 0 {
+			return p.outcome(first.deferred)
+		}
 		return slices.Clone(first.response), first.err
 	}
 	admitted, err := admit(r)
@@ -303,11 +313,19 @@ func (p *Process) request(
 		return nil, err
 	}
 	response, err := p.run(ctx, admitted)
-	if r.idempotencyKey != "" && p.exists { // keys are removed with their process
-		p.answers[r.idempotencyKey] = answer{fingerprint: fingerprint, response: response, err: err}
+	given := answer{fingerprint: fingerprint, response: response, err: err}
+	if slices.Contains(p.open, admitted) {
+		given.deferred = admitted.id
 	}
-	if err != nil {
+	if r.idempotencyKey != "" && p.exists { // keys are removed with their process
+		p.answers[r.idempotencyKey] = given
+	}
+	switch {
+	case err != nil:
+		_ = p.drive(ctx) // a task that rejects itself can set timers
 		return nil, err
+	case given.deferred > 0:
+		return p.deferred(ctx, admitted.id)
 	}
 	return slices.Clone(response), p.drive(ctx)
 }

@@ -171,11 +171,15 @@ func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time
 		return err
 	}
 	for _, r := range waiting {
-		state.Waiting = append(state.Waiting, explain.Task{
+		t := explain.Task{
 			ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusWaiting, WaitsFor: r.WaitsFor, Attempt: r.Attempt,
 			Scheduled:     r.ScheduledTime,
 			RetryInterval: r.RetryInterval, TimerName: r.TimerName, Reason: r.Reason, Message: r.Message,
-		})
+		}
+		if !r.RunningTime.Equal(never) {
+			t.Running = r.RunningTime
+		}
+		state.Waiting = append(state.Waiting, t)
 	}
 	if err := readRunning(ctx, tx, key, zombieAfter, state); err != nil {
 		return err

@@ -35,6 +35,7 @@ const (
 	WaitsFor_WAITS_FOR_PROCESS     WaitsFor = 3 // another task of the process, which runs or is older
 	WaitsFor_WAITS_FOR_OPERATOR    WaitsFor = 4 // the process is suspended
 	WaitsFor_WAITS_FOR_CONSTRAINT  WaitsFor = 5
+	WaitsFor_WAITS_FOR_REPLY       WaitsFor = 6 // the response of a call, which a later task of its process gives
 )
 
 // Enum value maps for WaitsFor.
@@ -46,6 +47,7 @@ var (
 		3: "WAITS_FOR_PROCESS",
 		4: "WAITS_FOR_OPERATOR",
 		5: "WAITS_FOR_CONSTRAINT",
+		6: "WAITS_FOR_REPLY",
 	}
 	WaitsFor_value = map[string]int32{
 		"WAITS_FOR_UNSPECIFIED": 0,
@@ -54,6 +56,7 @@ var (
 		"WAITS_FOR_PROCESS":     3,
 		"WAITS_FOR_OPERATOR":    4,
 		"WAITS_FOR_CONSTRAINT":  5,
+		"WAITS_FOR_REPLY":       6,
 	}
 )
 
@@ -2637,14 +2640,15 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\abulk_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\xc8\x01R\x06bulkId\"=\n" +
 	"\x12CancelBulkResponse\x12'\n" +
-	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk*\x97\x01\n" +
+	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk*\xac\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAITS_FOR_TIME\x10\x01\x12\x13\n" +
 	"\x0fWAITS_FOR_PLACE\x10\x02\x12\x15\n" +
 	"\x11WAITS_FOR_PROCESS\x10\x03\x12\x16\n" +
 	"\x12WAITS_FOR_OPERATOR\x10\x04\x12\x18\n" +
-	"\x14WAITS_FOR_CONSTRAINT\x10\x05*\xc6\x01\n" +
+	"\x14WAITS_FOR_CONSTRAINT\x10\x05\x12\x13\n" +
+	"\x0fWAITS_FOR_REPLY\x10\x06*\xc6\x01\n" +
 	"\bBulkVerb\x12\x19\n" +
 	"\x15BULK_VERB_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17BULK_VERB_SIMPLE_REPAIR\x10\x01\x12\x15\n" +

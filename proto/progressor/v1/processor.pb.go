@@ -391,6 +391,13 @@ type Result struct {
 	// events, and tasks that have ended, are removed soon after, so aux_state must contain everything
 	// that is still needed from them.
 	RestartHistory bool `protobuf:"varint,13,opt,name=restart_history,json=restartHistory,proto3" json:"restart_history,omitempty"`
+	// Only for CALL and NOTIFY tasks: the task stays open, without a response, until the result of a
+	// later task of the process has a reply to it. The caller waits. The task is cancelled if the
+	// process fails, ends or is removed. A process can have 100 open tasks.
+	DeferResponse bool `protobuf:"varint,14,opt,name=defer_response,json=deferResponse,proto3" json:"defer_response,omitempty"`
+	// The responses of open tasks of this process. A reply to a task that has ended does nothing. A
+	// reply to this task is its response, or its rejection.
+	Replies []*Reply `protobuf:"bytes,15,rep,name=replies,proto3" json:"replies,omitempty"`
 	// The result of a job that was pushed. Workers use JobResult instead.
 	JobResult     *structpb.Value `protobuf:"bytes,12,opt,name=job_result,json=jobResult,proto3" json:"job_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -526,6 +533,20 @@ func (x *Result) GetRestartHistory() bool {
 	return false
 }
 
+func (x *Result) GetDeferResponse() bool {
+	if x != nil {
+		return x.DeferResponse
+	}
+	return false
+}
+
+func (x *Result) GetReplies() []*Reply {
+	if x != nil {
+		return x.Replies
+	}
+	return nil
+}
+
 func (x *Result) GetJobResult() *structpb.Value {
 	if x != nil {
 		return x.JobResult
@@ -561,6 +582,68 @@ func (*Result_Remove) isResult_Action() {}
 
 func (*Result_Complete) isResult_Action() {}
 
+// Reply ends a task whose response was deferred.
+type Reply struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TaskId   int64                  `protobuf:"varint,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // ProcessRequest.task_id of that task
+	Response []byte                 `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	// If set, the caller gets it instead of the response. The process keeps its changes.
+	Rejection     *Rejection `protobuf:"bytes,3,opt,name=rejection,proto3" json:"rejection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reply) Reset() {
+	*x = Reply{}
+	mi := &file_progressor_v1_processor_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reply) ProtoMessage() {}
+
+func (x *Reply) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_processor_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reply.ProtoReflect.Descriptor instead.
+func (*Reply) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Reply) GetTaskId() int64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *Reply) GetResponse() []byte {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+func (x *Reply) GetRejection() *Rejection {
+	if x != nil {
+		return x.Rejection
+	}
+	return nil
+}
+
 type NewEvent struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Payload  []byte                 `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
@@ -573,7 +656,7 @@ type NewEvent struct {
 
 func (x *NewEvent) Reset() {
 	*x = NewEvent{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[4]
+	mi := &file_progressor_v1_processor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +668,7 @@ func (x *NewEvent) String() string {
 func (*NewEvent) ProtoMessage() {}
 
 func (x *NewEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[4]
+	mi := &file_progressor_v1_processor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +681,7 @@ func (x *NewEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewEvent.ProtoReflect.Descriptor instead.
 func (*NewEvent) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{4}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NewEvent) GetPayload() []byte {
@@ -637,7 +720,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[5]
+	mi := &file_progressor_v1_processor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +732,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[5]
+	mi := &file_progressor_v1_processor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +745,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{5}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetTimer) GetName() string {
@@ -730,7 +813,7 @@ type UnsetTimer struct {
 
 func (x *UnsetTimer) Reset() {
 	*x = UnsetTimer{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[6]
+	mi := &file_progressor_v1_processor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +825,7 @@ func (x *UnsetTimer) String() string {
 func (*UnsetTimer) ProtoMessage() {}
 
 func (x *UnsetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[6]
+	mi := &file_progressor_v1_processor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +838,7 @@ func (x *UnsetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetTimer.ProtoReflect.Descriptor instead.
 func (*UnsetTimer) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{6}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{7}
 }
 
 type Remove struct {
@@ -766,7 +849,7 @@ type Remove struct {
 
 func (x *Remove) Reset() {
 	*x = Remove{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[7]
+	mi := &file_progressor_v1_processor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +861,7 @@ func (x *Remove) String() string {
 func (*Remove) ProtoMessage() {}
 
 func (x *Remove) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[7]
+	mi := &file_progressor_v1_processor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +874,7 @@ func (x *Remove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remove.ProtoReflect.Descriptor instead.
 func (*Remove) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{8}
 }
 
 type Complete struct {
@@ -802,7 +885,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[8]
+	mi := &file_progressor_v1_processor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +897,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[8]
+	mi := &file_progressor_v1_processor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +910,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{9}
 }
 
 type Command struct {
@@ -845,7 +928,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[9]
+	mi := &file_progressor_v1_processor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +940,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[9]
+	mi := &file_progressor_v1_processor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +953,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Command) GetCommand() isCommand_Command {
@@ -960,7 +1043,7 @@ type StartCommand struct {
 
 func (x *StartCommand) Reset() {
 	*x = StartCommand{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[10]
+	mi := &file_progressor_v1_processor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1055,7 @@ func (x *StartCommand) String() string {
 func (*StartCommand) ProtoMessage() {}
 
 func (x *StartCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[10]
+	mi := &file_progressor_v1_processor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1068,7 @@ func (x *StartCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCommand.ProtoReflect.Descriptor instead.
 func (*StartCommand) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StartCommand) GetNamespace() string {
@@ -1041,7 +1124,7 @@ type NotifyCommand struct {
 
 func (x *NotifyCommand) Reset() {
 	*x = NotifyCommand{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[11]
+	mi := &file_progressor_v1_processor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1136,7 @@ func (x *NotifyCommand) String() string {
 func (*NotifyCommand) ProtoMessage() {}
 
 func (x *NotifyCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[11]
+	mi := &file_progressor_v1_processor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1149,7 @@ func (x *NotifyCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyCommand.ProtoReflect.Descriptor instead.
 func (*NotifyCommand) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NotifyCommand) GetNamespace() string {
@@ -1101,7 +1184,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[12]
+	mi := &file_progressor_v1_processor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1196,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[12]
+	mi := &file_progressor_v1_processor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1209,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelCommand) GetNamespace() string {
@@ -1170,7 +1253,7 @@ type EnqueueCommand struct {
 
 func (x *EnqueueCommand) Reset() {
 	*x = EnqueueCommand{}
-	mi := &file_progressor_v1_processor_proto_msgTypes[13]
+	mi := &file_progressor_v1_processor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1265,7 @@ func (x *EnqueueCommand) String() string {
 func (*EnqueueCommand) ProtoMessage() {}
 
 func (x *EnqueueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_processor_proto_msgTypes[13]
+	mi := &file_progressor_v1_processor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1278,7 @@ func (x *EnqueueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueCommand.ProtoReflect.Descriptor instead.
 func (*EnqueueCommand) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EnqueueCommand) GetNamespace() string {
@@ -1274,7 +1357,7 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x124\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12\x1a\n" +
 	"\bresponse\x18\x04 \x01(\fR\bresponse\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xe8\x05\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xc9\x06\n" +
 	"\x06Result\x12:\n" +
 	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.NewEventB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06events\x12+\n" +
 	"\taux_state\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x01R\bauxState\x88\x01\x01\x123\n" +
@@ -1289,12 +1372,18 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x12unset_named_timers\x18\n" +
 	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x10unsetNamedTimers\x12<\n" +
 	"\bcommands\x18\v \x03(\v2\x16.progressor.v1.CommandB\b\xbaH\x05\x92\x01\x02\x10dR\bcommands\x12'\n" +
-	"\x0frestart_history\x18\r \x01(\bR\x0erestartHistory\x125\n" +
+	"\x0frestart_history\x18\r \x01(\bR\x0erestartHistory\x12%\n" +
+	"\x0edefer_response\x18\x0e \x01(\bR\rdeferResponse\x128\n" +
+	"\areplies\x18\x0f \x03(\v2\x14.progressor.v1.ReplyB\b\xbaH\x05\x92\x01\x02\x10dR\areplies\x125\n" +
 	"\n" +
 	"job_result\x18\f \x01(\v2\x16.google.protobuf.ValueR\tjobResultB\b\n" +
 	"\x06actionB\f\n" +
 	"\n" +
-	"_aux_state\"\xb1\x01\n" +
+	"_aux_state\"\x88\x01\n" +
+	"\x05Reply\x12 \n" +
+	"\atask_id\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x06taskId\x12%\n" +
+	"\bresponse\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\bresponse\x126\n" +
+	"\trejection\x18\x03 \x01(\v2\x18.progressor.v1.RejectionR\trejection\"\xb1\x01\n" +
 	"\bNewEvent\x12#\n" +
 	"\apayload\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\apayload\x123\n" +
 	"\bmetadata\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12K\n" +
@@ -1365,72 +1454,75 @@ func file_progressor_v1_processor_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_processor_proto_rawDescData
 }
 
-var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_progressor_v1_processor_proto_goTypes = []any{
 	(*ProcessRequest)(nil),        // 0: progressor.v1.ProcessRequest
 	(*ProcessResponse)(nil),       // 1: progressor.v1.ProcessResponse
 	(*ChildEnd)(nil),              // 2: progressor.v1.ChildEnd
 	(*Result)(nil),                // 3: progressor.v1.Result
-	(*NewEvent)(nil),              // 4: progressor.v1.NewEvent
-	(*SetTimer)(nil),              // 5: progressor.v1.SetTimer
-	(*UnsetTimer)(nil),            // 6: progressor.v1.UnsetTimer
-	(*Remove)(nil),                // 7: progressor.v1.Remove
-	(*Complete)(nil),              // 8: progressor.v1.Complete
-	(*Command)(nil),               // 9: progressor.v1.Command
-	(*StartCommand)(nil),          // 10: progressor.v1.StartCommand
-	(*NotifyCommand)(nil),         // 11: progressor.v1.NotifyCommand
-	(*CancelCommand)(nil),         // 12: progressor.v1.CancelCommand
-	(*EnqueueCommand)(nil),        // 13: progressor.v1.EnqueueCommand
-	(TaskType)(0),                 // 14: progressor.v1.TaskType
-	(*Process)(nil),               // 15: progressor.v1.Process
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 17: google.protobuf.Value
-	(*Rejection)(nil),             // 18: progressor.v1.Rejection
-	(*Failure)(nil),               // 19: progressor.v1.Failure
-	(ProcessStatus)(0),            // 20: progressor.v1.ProcessStatus
-	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*JobOptions)(nil),            // 23: progressor.v1.JobOptions
+	(*Reply)(nil),                 // 4: progressor.v1.Reply
+	(*NewEvent)(nil),              // 5: progressor.v1.NewEvent
+	(*SetTimer)(nil),              // 6: progressor.v1.SetTimer
+	(*UnsetTimer)(nil),            // 7: progressor.v1.UnsetTimer
+	(*Remove)(nil),                // 8: progressor.v1.Remove
+	(*Complete)(nil),              // 9: progressor.v1.Complete
+	(*Command)(nil),               // 10: progressor.v1.Command
+	(*StartCommand)(nil),          // 11: progressor.v1.StartCommand
+	(*NotifyCommand)(nil),         // 12: progressor.v1.NotifyCommand
+	(*CancelCommand)(nil),         // 13: progressor.v1.CancelCommand
+	(*EnqueueCommand)(nil),        // 14: progressor.v1.EnqueueCommand
+	(TaskType)(0),                 // 15: progressor.v1.TaskType
+	(*Process)(nil),               // 16: progressor.v1.Process
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 18: google.protobuf.Value
+	(*Rejection)(nil),             // 19: progressor.v1.Rejection
+	(*Failure)(nil),               // 20: progressor.v1.Failure
+	(ProcessStatus)(0),            // 21: progressor.v1.ProcessStatus
+	(*structpb.Struct)(nil),       // 22: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*JobOptions)(nil),            // 24: progressor.v1.JobOptions
 }
 var file_progressor_v1_processor_proto_depIdxs = []int32{
-	14, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
-	15, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
-	16, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
-	16, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
-	17, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
+	15, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
+	16, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
+	17, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
+	17, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
+	18, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
 	2,  // 5: progressor.v1.ProcessRequest.child:type_name -> progressor.v1.ChildEnd
 	3,  // 6: progressor.v1.ProcessResponse.result:type_name -> progressor.v1.Result
-	18, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
-	19, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
-	20, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
-	4,  // 10: progressor.v1.Result.events:type_name -> progressor.v1.NewEvent
-	21, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
-	5,  // 12: progressor.v1.Result.set_timer:type_name -> progressor.v1.SetTimer
-	6,  // 13: progressor.v1.Result.unset_timer:type_name -> progressor.v1.UnsetTimer
-	7,  // 14: progressor.v1.Result.remove:type_name -> progressor.v1.Remove
-	8,  // 15: progressor.v1.Result.complete:type_name -> progressor.v1.Complete
-	5,  // 16: progressor.v1.Result.named_timers:type_name -> progressor.v1.SetTimer
-	9,  // 17: progressor.v1.Result.commands:type_name -> progressor.v1.Command
-	17, // 18: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
-	21, // 19: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
-	16, // 20: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
-	16, // 21: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
-	22, // 22: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
-	10, // 23: progressor.v1.Command.start:type_name -> progressor.v1.StartCommand
-	11, // 24: progressor.v1.Command.notify:type_name -> progressor.v1.NotifyCommand
-	12, // 25: progressor.v1.Command.cancel:type_name -> progressor.v1.CancelCommand
-	13, // 26: progressor.v1.Command.enqueue:type_name -> progressor.v1.EnqueueCommand
-	21, // 27: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
-	16, // 28: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
-	17, // 29: progressor.v1.EnqueueCommand.args:type_name -> google.protobuf.Value
-	23, // 30: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
-	0,  // 31: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
-	1,  // 32: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
-	32, // [32:33] is the sub-list for method output_type
-	31, // [31:32] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	19, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
+	20, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
+	21, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
+	5,  // 10: progressor.v1.Result.events:type_name -> progressor.v1.NewEvent
+	22, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
+	6,  // 12: progressor.v1.Result.set_timer:type_name -> progressor.v1.SetTimer
+	7,  // 13: progressor.v1.Result.unset_timer:type_name -> progressor.v1.UnsetTimer
+	8,  // 14: progressor.v1.Result.remove:type_name -> progressor.v1.Remove
+	9,  // 15: progressor.v1.Result.complete:type_name -> progressor.v1.Complete
+	6,  // 16: progressor.v1.Result.named_timers:type_name -> progressor.v1.SetTimer
+	10, // 17: progressor.v1.Result.commands:type_name -> progressor.v1.Command
+	4,  // 18: progressor.v1.Result.replies:type_name -> progressor.v1.Reply
+	18, // 19: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
+	19, // 20: progressor.v1.Reply.rejection:type_name -> progressor.v1.Rejection
+	22, // 21: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
+	17, // 22: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
+	17, // 23: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
+	23, // 24: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
+	11, // 25: progressor.v1.Command.start:type_name -> progressor.v1.StartCommand
+	12, // 26: progressor.v1.Command.notify:type_name -> progressor.v1.NotifyCommand
+	13, // 27: progressor.v1.Command.cancel:type_name -> progressor.v1.CancelCommand
+	14, // 28: progressor.v1.Command.enqueue:type_name -> progressor.v1.EnqueueCommand
+	22, // 29: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
+	17, // 30: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
+	18, // 31: progressor.v1.EnqueueCommand.args:type_name -> google.protobuf.Value
+	24, // 32: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
+	0,  // 33: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
+	1,  // 34: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
+	34, // [34:35] is the sub-list for method output_type
+	33, // [33:34] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_processor_proto_init() }
@@ -1452,25 +1544,25 @@ func file_progressor_v1_processor_proto_init() {
 		(*Result_Remove)(nil),
 		(*Result_Complete)(nil),
 	}
-	file_progressor_v1_processor_proto_msgTypes[5].OneofWrappers = []any{
+	file_progressor_v1_processor_proto_msgTypes[6].OneofWrappers = []any{
 		(*SetTimer_At)(nil),
 		(*SetTimer_After)(nil),
 	}
-	file_progressor_v1_processor_proto_msgTypes[9].OneofWrappers = []any{
+	file_progressor_v1_processor_proto_msgTypes[10].OneofWrappers = []any{
 		(*Command_Start)(nil),
 		(*Command_Notify)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Enqueue)(nil),
 	}
-	file_progressor_v1_processor_proto_msgTypes[10].OneofWrappers = []any{}
-	file_progressor_v1_processor_proto_msgTypes[13].OneofWrappers = []any{}
+	file_progressor_v1_processor_proto_msgTypes[11].OneofWrappers = []any{}
+	file_progressor_v1_processor_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_processor_proto_rawDesc), len(file_progressor_v1_processor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

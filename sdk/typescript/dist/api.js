@@ -935,6 +935,12 @@ export const conversions = {
         auxState: "bytes",
         response: "bytes",
         commands: "Command",
+        replies: "Reply",
+    },
+    Reply: {
+        taskId: "int64",
+        response: "bytes",
+        rejection: "Rejection",
     },
     NewEvent: {
         payload: "bytes",

@@ -955,7 +955,9 @@ export type WaitsFor =
   | "WAITS_FOR_PROCESS"
   /** the process is suspended */
   | "WAITS_FOR_OPERATOR"
-  | "WAITS_FOR_CONSTRAINT";
+  | "WAITS_FOR_CONSTRAINT"
+  /** the response of a call, which a later task of its process gives */
+  | "WAITS_FOR_REPLY";
 
 export type BulkVerb =
   | "BULK_VERB_UNSPECIFIED"
@@ -3047,8 +3049,28 @@ export interface Result {
    * that is still needed from them.
    */
   restartHistory?: boolean;
+  /**
+   * Only for CALL and NOTIFY tasks: the task stays open, without a response, until the result of a
+   * later task of the process has a reply to it. The caller waits. The task is cancelled if the
+   * process fails, ends or is removed. A process can have 100 open tasks.
+   */
+  deferResponse?: boolean;
+  /**
+   * The responses of open tasks of this process. A reply to a task that has ended does nothing. A
+   * reply to this task is its response, or its rejection.
+   */
+  replies?: Reply[];
   /** The result of a job that was pushed. Workers use JobResult instead. */
   jobResult?: Json;
+}
+
+/** Reply ends a task whose response was deferred. */
+export interface Reply {
+  /** ProcessRequest.task_id of that task */
+  taskId?: number;
+  response?: Payload;
+  /** If set, the caller gets it instead of the response. The process keeps its changes. */
+  rejection?: Rejection;
 }
 
 export interface NewEvent {
@@ -5000,6 +5022,12 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     auxState: "bytes",
     response: "bytes",
     commands: "Command",
+    replies: "Reply",
+  },
+  Reply: {
+    taskId: "int64",
+    response: "bytes",
+    rejection: "Rejection",
   },
   NewEvent: {
     payload: "bytes",

@@ -263,7 +263,7 @@ deleted_first AS (
    WHERE s.namespace = ANY (ARRAY[first.namespace])
      AND s.process_id = first.process_id
      AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
 deleted_cancel AS (
   DELETE FROM schedule s
    USING (
@@ -287,11 +287,11 @@ deleted_cancel AS (
             WHERE w.namespace = task.namespace
               AND w.process_id = task.process_id
             ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) waiting)
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
 deleted_schedule AS (
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, ctid FROM deleted_first
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, ctid FROM deleted_first
   UNION ALL
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, ctid FROM deleted_cancel),
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, ctid FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
   SELECT deleted_schedule.namespace, deleted_schedule.process_id

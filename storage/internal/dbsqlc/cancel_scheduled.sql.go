@@ -37,7 +37,7 @@ deleted_schedule AS (
    WHERE s.namespace = ANY (ARRAY[first.namespace])
      AND s.process_id = first.process_id
      AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)
   SELECT deleted_schedule.namespace, deleted_schedule.process_id,

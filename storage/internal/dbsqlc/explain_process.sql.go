@@ -416,6 +416,7 @@ func (q *Queries) ExplainSteps(ctx context.Context, db DBTX, arg ExplainStepsPar
 
 const explainWaiting = `-- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
+       coalesce(running_time, 'epoch')::timestamptz AS running_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
        left(coalesce(failure->>'reason', ''), 256)::text AS reason,
@@ -423,7 +424,8 @@ SELECT task_id, task_type, waits_for, attempt, scheduled_time,
   FROM schedule
  WHERE namespace = $1
    AND process_id = $2
- ORDER BY CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END,
+ ORDER BY running_time IS NOT NULL,
+          CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END,
           task_id LIMIT $3::int
 `
 
@@ -439,14 +441,15 @@ type ExplainWaitingRow struct {
 	WaitsFor      process.WaitsFor
 	Attempt       int32
 	ScheduledTime time.Time
+	RunningTime   time.Time
 	RetryInterval time.Duration
 	TimerName     string
 	Reason        string
 	Message       string
 }
 
-// ExplainWaiting returns the waiting tasks, first those that could run, then those that wait for a
-// time.
+// ExplainWaiting returns the waiting tasks: first those that could run, then those that wait for a
+// time, then those that wait for a reply.
 func (q *Queries) ExplainWaiting(ctx context.Context, db DBTX, arg ExplainWaitingParams) ([]ExplainWaitingRow, error) {
 	rows, err := db.Query(ctx, explainWaiting, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {
@@ -462,6 +465,7 @@ func (q *Queries) ExplainWaiting(ctx context.Context, db DBTX, arg ExplainWaitin
 			&i.WaitsFor,
 			&i.Attempt,
 			&i.ScheduledTime,
+			&i.RunningTime,
 			&i.RetryInterval,
 			&i.TimerName,
 			&i.Reason,

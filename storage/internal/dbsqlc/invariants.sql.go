@@ -13,14 +13,14 @@ const findViolations = `-- name: FindViolations :many
 WITH
 placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'tasks' AS place, attempt, status <> 'CANCELLED' AS ended,
-         task_type IN ('TIMEOUT', 'CANCEL') AS checkpoints
+         status = 'CANCELLED' OR task_type IN ('TIMEOUT', 'CANCEL') AS checkpoints
     FROM tasks
   UNION ALL
   SELECT namespace, process_id, task_id, 'running', attempt - 1, false,
          task_type IN ('TIMEOUT', 'CANCEL') FROM running
   UNION ALL
   SELECT namespace, process_id, task_id, 'schedule', attempt, false,
-         task_type IN ('TIMEOUT', 'CANCEL') FROM schedule
+         task_type IN ('TIMEOUT', 'CANCEL') OR running_time IS NOT NULL FROM schedule
   UNION ALL
   SELECT namespace, process_id, task_id, 'answers', 0, false, false
     FROM answers),
@@ -185,8 +185,8 @@ found AS (
   UNION ALL
   -- events_of_attempt: an event has the attempt that finished its task; an event without a task was
   -- imported. Attempts at a timer or a CANCEL also store checkpoints: their events may have an
-  -- earlier attempt, and the task may be open. Events from before a restart of the history are
-  -- being removed, with their tasks.
+  -- earlier attempt, and the task may be open, as that of a deferred call. Events of before a
+  -- restart are being removed.
   SELECT 'events_of_attempt', e.namespace, e.process_id,
          format('event %s is of task %s, attempt %s; the task ended with attempt %s',
                 e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
@@ -415,12 +415,13 @@ found AS (
       OR (status = 'CANCELLED' AND response IS NOT NULL)
       OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
   UNION ALL
-  -- retry_is_sound: a task that waits for another attempt has the number of its last one.
+  -- retry_is_sound: a task that waits for another attempt or a reply has what its last one had.
   SELECT 'retry_is_sound', namespace, process_id,
-         format('task %s has made %s attempts and has no fencing token', task_id, attempt)
+         format('task %s waits for %s after %s attempts', task_id, waits_for, attempt)
     FROM schedule
-   WHERE attempt > 0
-     AND fencing_token IS NULL
+   WHERE (attempt > 0 AND fencing_token IS NULL)
+      OR (waits_for = 'reply' AND (running_time IS NULL OR attempt = 0))
+      OR (running_time IS NOT NULL AND waits_for NOT IN ('reply', 'operator'))
   UNION ALL
   -- one_timer_per_name: a process has at most one pending timer of each name.
   SELECT 'one_timer_per_name', namespace, process_id,
@@ -428,8 +429,7 @@ found AS (
     FROM schedule WHERE timer_name IS NOT NULL
    GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
   UNION ALL
-  -- request_has_answer: the task of an idempotent request exists in some table. The task ID 0 means
-  -- a repair without a task.
+  -- request_has_answer: the task of a request with a key exists. 0 means a repair without a task.
   SELECT 'request_has_answer', q.namespace, q.process_id,
          format('request %s: there is no task %s', q.request_id, q.task_id)
     FROM requests q

@@ -195,7 +195,7 @@ func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const leaseAnswered = `-- name: LeaseAnswered :one
-SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
+SELECT ended_task.task_id, ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,
        coalesce(process.kind, '')::text AS kind,
        coalesce(job.name, '')::text AS kind_name, job.options AS kind_options,
@@ -217,12 +217,13 @@ SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
          AND t.process_id = $2
        ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100)
     UNION ALL
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token, 'ERROR', NULL,
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token,
+           CASE WHEN s.running_time IS NULL THEN 'ERROR' ELSE 'FINISHED' END::task_status, NULL,
            s.failure, NULL
       FROM schedule s
      WHERE s.namespace = $1
        AND s.process_id = $2
-       AND s.failure IS NOT NULL) ended_task
+       AND (s.failure IS NOT NULL OR s.running_time IS NOT NULL)) ended_task
   LEFT JOIN LATERAL (
     SELECT p.kind FROM processes p
      WHERE p.namespace = ended_task.namespace
@@ -243,6 +244,7 @@ type LeaseAnsweredParams struct {
 }
 
 type LeaseAnsweredRow struct {
+	TaskID      int64
 	TaskType    process.TaskType
 	Finished    bool
 	Response    []byte
@@ -255,13 +257,15 @@ type LeaseAnsweredRow struct {
 }
 
 // LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
-// tasks of its process, or if the task waits for a retry after the attempt. The caller compares it
-// with a response that may be a duplicate. A released attempt has no failure. For a succeeded job,
-// LeaseAnswered returns the result while it is kept. A result is kept only for the newest task.
+// tasks of its process, or if the task waits for a retry or a reply after it. The caller compares
+// it with a response that may be a duplicate. A released attempt has no failure. For a succeeded
+// job, LeaseAnswered returns the result while it is kept. A result is kept only for the newest
+// task.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (LeaseAnsweredRow, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var i LeaseAnsweredRow
 	err := row.Scan(
+		&i.TaskID,
 		&i.TaskType,
 		&i.Finished,
 		&i.Response,

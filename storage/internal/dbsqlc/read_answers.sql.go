@@ -126,6 +126,21 @@ SELECT item.ord::int AS ord,
                 AND s.process_id = item.process_id
                 AND s.task_id = item.task_id
                 AND s.fencing_token = item.fencing_token)
+         WHEN 'defer'
+           THEN EXISTS (
+             SELECT 1 FROM schedule s
+              WHERE s.namespace = item.namespace
+                AND s.process_id = item.process_id
+                AND s.task_id = item.task_id
+                AND s.fencing_token = item.fencing_token
+                AND s.running_time IS NOT NULL)
+                OR EXISTS (
+                  SELECT 1 FROM tasks t
+                   WHERE t.namespace = ANY (ARRAY[item.namespace])
+                     AND t.process_id = item.process_id
+                     AND t.task_id = item.task_id
+                     AND t.fencing_token = item.fencing_token
+                     AND t.status = 'FINISHED')
          ELSE EXISTS (
            SELECT 1 FROM tasks t
             WHERE t.namespace = ANY (ARRAY[item.namespace])
@@ -173,9 +188,10 @@ type ReadAppliedRow struct {
 
 // ReadApplied returns which results were stored, after a commit whose response was lost. If a
 // result was stored, the end of the task is in tasks or answers under its token, or the task is
-// back in schedule. A token that is not in running does not prove that the result was stored:
-// collecting a zombie, releasing a task or removing the process also ends the attempt under its
-// token. If a result was not stored, its token is still in running.
+// back in schedule, for a retry or because its response was deferred. A token that is not in
+// running does not prove that the result was stored: collecting a zombie, releasing a task or
+// removing the process also ends the attempt under its token. If a result was not stored, its token
+// is still in running.
 func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParams) ([]ReadAppliedRow, error) {
 	rows, err := db.Query(ctx, readApplied,
 		arg.Ords,

@@ -2294,6 +2294,40 @@ func (p *RemoveProcessesParams) Grow(n int) {
 	p.OnlyStoppeds = slices.Grow(p.OnlyStoppeds, n)
 }
 
+// DeferTasksItem is a row of DeferTasksParams.
+type DeferTasksItem struct {
+	Key          process.Key
+	TaskID       int64
+	FencingToken int64
+}
+
+// Append appends a row.
+func (p *DeferTasksParams) Append(r DeferTasksItem) {
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.TaskIds = append(p.TaskIds, r.TaskID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
+}
+
+// ReplyTasksItem is a row of ReplyTasksParams.
+type ReplyTasksItem struct {
+	Key          process.Key
+	FencingToken int64
+	TaskID       int64
+	Response     []byte
+	Rejection    string
+}
+
+// Append appends a row.
+func (p *ReplyTasksParams) Append(r ReplyTasksItem) {
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
+	p.TaskIds = append(p.TaskIds, r.TaskID)
+	p.Responses = append(p.Responses, r.Response)
+	p.Rejections = append(p.Rejections, r.Rejection)
+}
+
 // RestartHistoriesItem is a row of RestartHistoriesParams.
 type RestartHistoriesItem struct {
 	Ord          int32

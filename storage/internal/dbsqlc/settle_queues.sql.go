@@ -73,6 +73,7 @@ waiting_tasks AS MATERIALIZED (
 prepared_tasks AS (
   UPDATE schedule s
      SET waits_for = CASE
+                       WHEN s.running_time IS NOT NULL THEN 'reply'
                        WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp()
                          THEN 'time'
                        ELSE 'process'
@@ -174,7 +175,7 @@ deleted_schedule AS (
      AND s.namespace = ANY (ARRAY[waiting_tasks.namespace])
      AND s.process_id = waiting_tasks.process_id
      AND s.task_id = waiting_tasks.task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, cancelled_by, scheduled_time, finished_time, retry_interval,

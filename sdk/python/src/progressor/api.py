@@ -219,6 +219,8 @@ WaitsFor = Literal[
     # the process is suspended
     "WAITS_FOR_OPERATOR",
     "WAITS_FOR_CONSTRAINT",
+    # the response of a call, which a later task of its process gives
+    "WAITS_FOR_REPLY",
 ]
 
 BulkVerb = Literal[
@@ -2189,8 +2191,24 @@ class Result(TypedDict, total=False):
     # events, and tasks that have ended, are removed soon after, so aux_state must contain everything
     # that is still needed from them.
     restart_history: bool
+    # Only for CALL and NOTIFY tasks: the task stays open, without a response, until the result of a
+    # later task of the process has a reply to it. The caller waits. The task is cancelled if the
+    # process fails, ends or is removed. A process can have 100 open tasks.
+    defer_response: bool
+    # The responses of open tasks of this process. A reply to a task that has ended does nothing. A
+    # reply to this task is its response, or its rejection.
+    replies: List[Reply]
     # The result of a job that was pushed. Workers use JobResult instead.
     job_result: Json
+
+
+class Reply(TypedDict, total=False):
+    """Reply ends a task whose response was deferred."""
+    # ProcessRequest.task_id of that task
+    task_id: int
+    response: Payload
+    # If set, the caller gets it instead of the response. The process keeps its changes.
+    rejection: Rejection
 
 
 class NewEvent(TypedDict, total=False):
@@ -4820,7 +4838,8 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "ProcessRequest": {"args": "bytes", "process": "Process", "task_id": "int64", "fencing_token": "int64", "context": "bytes", "child": "ChildEnd"},
     "ProcessResponse": {"result": "Result", "rejection": "Rejection", "failure": "Failure"},
     "ChildEnd": {"response": "bytes"},
-    "Result": {"events": "NewEvent", "aux_state": "bytes", "response": "bytes", "set_timer": "SetTimer", "unset_timer": "UnsetTimer", "remove": "Remove", "complete": "Complete", "named_timers": "SetTimer", "commands": "Command"},
+    "Result": {"events": "NewEvent", "aux_state": "bytes", "response": "bytes", "set_timer": "SetTimer", "unset_timer": "UnsetTimer", "remove": "Remove", "complete": "Complete", "named_timers": "SetTimer", "commands": "Command", "replies": "Reply"},
+    "Reply": {"task_id": "int64", "response": "bytes", "rejection": "Rejection"},
     "NewEvent": {"payload": "bytes"},
     "SetTimer": {},
     "UnsetTimer": {},

@@ -17,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/processor.proto.
  */
 export const file_progressor_v1_processor: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKBAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCSKOBAoGUmVzdWx0EicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuTmV3RXZlbnQSFgoJYXV4X3N0YXRlGAIgASgMSAGIAQESKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHJlc3BvbnNlGAQgASgMEiwKCXNldF90aW1lchgFIAEoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXJIABIwCgt1bnNldF90aW1lchgGIAEoCzIZLnByb2dyZXNzb3IudjEuVW5zZXRUaW1lckgAEicKBnJlbW92ZRgHIAEoCzIVLnByb2dyZXNzb3IudjEuUmVtb3ZlSAASKwoIY29tcGxldGUYCCABKAsyFy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlSAASLQoMbmFtZWRfdGltZXJzGAkgAygLMhcucHJvZ3Jlc3Nvci52MS5TZXRUaW1lchIaChJ1bnNldF9uYW1lZF90aW1lcnMYCiADKAkSKAoIY29tbWFuZHMYCyADKAsyFi5wcm9ncmVzc29yLnYxLkNvbW1hbmQSFwoPcmVzdGFydF9oaXN0b3J5GA0gASgIEioKCmpvYl9yZXN1bHQYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCCAoGYWN0aW9uQgwKCl9hdXhfc3RhdGUidQoITmV3RXZlbnQSDwoHcGF5bG9hZBgBIAEoDBIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLQoJdGltZXN0YW1wGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKGAQoIU2V0VGltZXISDAoEbmFtZRgBIAEoCRIoCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIqCgVhZnRlchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgAEg4KBnJlbW92ZRgEIAEoCEIGCgR3aGVuIgwKClVuc2V0VGltZXIiCAoGUmVtb3ZlIgoKCENvbXBsZXRlItQBCgdDb21tYW5kEiwKBXN0YXJ0GAEgASgLMhsucHJvZ3Jlc3Nvci52MS5TdGFydENvbW1hbmRIABIuCgZub3RpZnkYAiABKAsyHC5wcm9ncmVzc29yLnYxLk5vdGlmeUNvbW1hbmRIABIuCgZjYW5jZWwYAyABKAsyHC5wcm9ncmVzc29yLnYxLkNhbmNlbENvbW1hbmRIABIwCgdlbnF1ZXVlGAQgASgLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlQ29tbWFuZEgAQgkKB2NvbW1hbmQi3AEKDFN0YXJ0Q29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRhcmdzGAMgASgMEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpzdGFydF90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIfChJub3RpZnlfcGFyZW50X2FyZ3MYBiABKAxIAIgBAUIVChNfbm90aWZ5X3BhcmVudF9hcmdzIkoKDU5vdGlmeUNvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEYXJncxgDIAEoDCJMCg1DYW5jZWxDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSLRAQoORW5xdWV1ZUNvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgFEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIfChJub3RpZnlfcGFyZW50X2FyZ3MYBiABKAxIAIgBAUIVChNfbm90aWZ5X3BhcmVudF9hcmdzMlwKEFByb2Nlc3NvclNlcnZpY2USSAoHUHJvY2VzcxIdLnByb2dyZXNzb3IudjEuUHJvY2Vzc1JlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKBAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCSLNBAoGUmVzdWx0EicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuTmV3RXZlbnQSFgoJYXV4X3N0YXRlGAIgASgMSAGIAQESKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHJlc3BvbnNlGAQgASgMEiwKCXNldF90aW1lchgFIAEoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXJIABIwCgt1bnNldF90aW1lchgGIAEoCzIZLnByb2dyZXNzb3IudjEuVW5zZXRUaW1lckgAEicKBnJlbW92ZRgHIAEoCzIVLnByb2dyZXNzb3IudjEuUmVtb3ZlSAASKwoIY29tcGxldGUYCCABKAsyFy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlSAASLQoMbmFtZWRfdGltZXJzGAkgAygLMhcucHJvZ3Jlc3Nvci52MS5TZXRUaW1lchIaChJ1bnNldF9uYW1lZF90aW1lcnMYCiADKAkSKAoIY29tbWFuZHMYCyADKAsyFi5wcm9ncmVzc29yLnYxLkNvbW1hbmQSFwoPcmVzdGFydF9oaXN0b3J5GA0gASgIEhYKDmRlZmVyX3Jlc3BvbnNlGA4gASgIEiUKB3JlcGxpZXMYDyADKAsyFC5wcm9ncmVzc29yLnYxLlJlcGx5EioKCmpvYl9yZXN1bHQYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCCAoGYWN0aW9uQgwKCl9hdXhfc3RhdGUiVwoFUmVwbHkSDwoHdGFza19pZBgBIAEoAxIQCghyZXNwb25zZRgCIAEoDBIrCglyZWplY3Rpb24YAyABKAsyGC5wcm9ncmVzc29yLnYxLlJlamVjdGlvbiJ1CghOZXdFdmVudBIPCgdwYXlsb2FkGAEgASgMEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBItCgl0aW1lc3RhbXAYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoYBCghTZXRUaW1lchIMCgRuYW1lGAEgASgJEigKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAEioKBWFmdGVyGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uSAASDgoGcmVtb3ZlGAQgASgIQgYKBHdoZW4iDAoKVW5zZXRUaW1lciIICgZSZW1vdmUiCgoIQ29tcGxldGUi1AEKB0NvbW1hbmQSLAoFc3RhcnQYASABKAsyGy5wcm9ncmVzc29yLnYxLlN0YXJ0Q29tbWFuZEgAEi4KBm5vdGlmeRgCIAEoCzIcLnByb2dyZXNzb3IudjEuTm90aWZ5Q29tbWFuZEgAEi4KBmNhbmNlbBgDIAEoCzIcLnByb2dyZXNzb3IudjEuQ2FuY2VsQ29tbWFuZEgAEjAKB2VucXVldWUYBCABKAsyHS5wcm9ncmVzc29yLnYxLkVucXVldWVDb21tYW5kSABCCQoHY29tbWFuZCLcAQoMU3RhcnRDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEgwKBGFyZ3MYAyABKAwSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCnN0YXJ0X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MiSgoNTm90aWZ5Q29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRhcmdzGAMgASgMIkwKDUNhbmNlbENvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJItEBCg5FbnF1ZXVlQ29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAUSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSJAoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgdvcHRpb25zGAUgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MyXAoQUHJvY2Vzc29yU2VydmljZRJICgdQcm9jZXNzEh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBoeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process]);
 
 /**
  * @generated from message progressor.v1.ProcessRequest
@@ -299,6 +299,23 @@ export type Result = Message<"progressor.v1.Result"> & {
   restartHistory: boolean;
 
   /**
+   * Only for CALL and NOTIFY tasks: the task stays open, without a response, until the result of a
+   * later task of the process has a reply to it. The caller waits. The task is cancelled if the
+   * process fails, ends or is removed. A process can have 100 open tasks.
+   *
+   * @generated from field: bool defer_response = 14;
+   */
+  deferResponse: boolean;
+
+  /**
+   * The responses of open tasks of this process. A reply to a task that has ended does nothing. A
+   * reply to this task is its response, or its rejection.
+   *
+   * @generated from field: repeated progressor.v1.Reply replies = 15;
+   */
+  replies: Reply[];
+
+  /**
    * The result of a job that was pushed. Workers use JobResult instead.
    *
    * @generated from field: google.protobuf.Value job_result = 12;
@@ -312,6 +329,39 @@ export type Result = Message<"progressor.v1.Result"> & {
  */
 export const ResultSchema: GenMessage<Result> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 3);
+
+/**
+ * Reply ends a task whose response was deferred.
+ *
+ * @generated from message progressor.v1.Reply
+ */
+export type Reply = Message<"progressor.v1.Reply"> & {
+  /**
+   * ProcessRequest.task_id of that task
+   *
+   * @generated from field: int64 task_id = 1;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: bytes response = 2;
+   */
+  response: Uint8Array;
+
+  /**
+   * If set, the caller gets it instead of the response. The process keeps its changes.
+   *
+   * @generated from field: progressor.v1.Rejection rejection = 3;
+   */
+  rejection?: Rejection | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.Reply.
+ * Use `create(ReplySchema)` to create a new message.
+ */
+export const ReplySchema: GenMessage<Reply> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_processor, 4);
 
 /**
  * @generated from message progressor.v1.NewEvent
@@ -340,7 +390,7 @@ export type NewEvent = Message<"progressor.v1.NewEvent"> & {
  * Use `create(NewEventSchema)` to create a new message.
  */
 export const NewEventSchema: GenMessage<NewEvent> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 4);
+  messageDesc(file_progressor_v1_processor, 5);
 
 /**
  * @generated from message progressor.v1.SetTimer
@@ -384,7 +434,7 @@ export type SetTimer = Message<"progressor.v1.SetTimer"> & {
  * Use `create(SetTimerSchema)` to create a new message.
  */
 export const SetTimerSchema: GenMessage<SetTimer> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 5);
+  messageDesc(file_progressor_v1_processor, 6);
 
 /**
  * @generated from message progressor.v1.UnsetTimer
@@ -397,7 +447,7 @@ export type UnsetTimer = Message<"progressor.v1.UnsetTimer"> & {
  * Use `create(UnsetTimerSchema)` to create a new message.
  */
 export const UnsetTimerSchema: GenMessage<UnsetTimer> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 6);
+  messageDesc(file_progressor_v1_processor, 7);
 
 /**
  * @generated from message progressor.v1.Remove
@@ -410,7 +460,7 @@ export type Remove = Message<"progressor.v1.Remove"> & {
  * Use `create(RemoveSchema)` to create a new message.
  */
 export const RemoveSchema: GenMessage<Remove> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 7);
+  messageDesc(file_progressor_v1_processor, 8);
 
 /**
  * @generated from message progressor.v1.Complete
@@ -423,7 +473,7 @@ export type Complete = Message<"progressor.v1.Complete"> & {
  * Use `create(CompleteSchema)` to create a new message.
  */
 export const CompleteSchema: GenMessage<Complete> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 8);
+  messageDesc(file_progressor_v1_processor, 9);
 
 /**
  * @generated from message progressor.v1.Command
@@ -464,7 +514,7 @@ export type Command = Message<"progressor.v1.Command"> & {
  * Use `create(CommandSchema)` to create a new message.
  */
 export const CommandSchema: GenMessage<Command> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 9);
+  messageDesc(file_progressor_v1_processor, 10);
 
 /**
  * @generated from message progressor.v1.StartCommand
@@ -509,7 +559,7 @@ export type StartCommand = Message<"progressor.v1.StartCommand"> & {
  * Use `create(StartCommandSchema)` to create a new message.
  */
 export const StartCommandSchema: GenMessage<StartCommand> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 10);
+  messageDesc(file_progressor_v1_processor, 11);
 
 /**
  * @generated from message progressor.v1.NotifyCommand
@@ -536,7 +586,7 @@ export type NotifyCommand = Message<"progressor.v1.NotifyCommand"> & {
  * Use `create(NotifyCommandSchema)` to create a new message.
  */
 export const NotifyCommandSchema: GenMessage<NotifyCommand> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 11);
+  messageDesc(file_progressor_v1_processor, 12);
 
 /**
  * @generated from message progressor.v1.CancelCommand
@@ -563,7 +613,7 @@ export type CancelCommand = Message<"progressor.v1.CancelCommand"> & {
  * Use `create(CancelCommandSchema)` to create a new message.
  */
 export const CancelCommandSchema: GenMessage<CancelCommand> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 12);
+  messageDesc(file_progressor_v1_processor, 13);
 
 /**
  * EnqueueCommand enqueues a job with this ID. If a process with the ID exists, nothing changes, and
@@ -614,7 +664,7 @@ export type EnqueueCommand = Message<"progressor.v1.EnqueueCommand"> & {
  * Use `create(EnqueueCommandSchema)` to create a new message.
  */
 export const EnqueueCommandSchema: GenMessage<EnqueueCommand> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_processor, 13);
+  messageDesc(file_progressor_v1_processor, 14);
 
 /**
  * ProcessorService is implemented by users and contains their business logic. The engine calls it

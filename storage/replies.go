@@ -1,0 +1,47 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// deferred is the outcome in ReadApplied of a result that leaves its task open.
+const deferred = "defer"
+
+// storedOutcome returns the outcome by which ReadApplied finds a stored completion.
+func (c *Completion) storedOutcome() string {
+	if c.DeferResponse {
+		return deferred
+	}
+	return string(c.Outcome)
+}
+
+// addReplies adds the replies of a completion. They are stored before its result, which may end the
+// process.
+func (b *saveBatch) addReplies(c *Completion) {
+	if !c.applies() {
+		return
+	}
+	for _, r := range c.Replies {
+		b.reply.Append(dbsqlc.ReplyTasksItem{
+			Key: c.Key, FencingToken: c.FencingToken, TaskID: r.TaskID, Response: r.Response,
+			Rejection: string(r.Rejection),
+		})
+	}
+}
+
+// deferStages returns the statement that leaves the tasks open whose response was deferred.
+func deferStages(s *Store, items []*saveItem) []stage {
+	arg := dbsqlc.DeferTasksParams{MaxOpen: process.MaxOpenTasks}
+	for _, it := range items {
+		if c := it.completion; c.DeferResponse && c.applies() {
+			arg.Append(dbsqlc.DeferTasksItem{Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
+		}
+	}
+	if len(arg.Namespaces) == 0 {
+		return nil
+	}
+	return []stage{func(ctx context.Context, db DB) error { return s.q.DeferTasks(ctx, db, arg) }}
+}

@@ -1,0 +1,76 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func deferring(c *storage.Completion) { c.DeferResponse = true }
+
+func replying(taskID int64, response string) func(*storage.Completion) {
+	return func(c *storage.Completion) {
+		c.Replies = append(c.Replies, storage.Reply{TaskID: taskID, Response: []byte(response)})
+	}
+}
+
+// If the response to the commit of a deferred call or of its reply is lost, the results are
+// applied and not sent again.
+func TestConnectionBreaksAfterReplies(t *testing.T) {
+	t.Parallel()
+	c := newCutBench(t)
+	claim := c.claimThroughProxy("p")
+	c.proxy.next(afterCommit)
+	saved := c.saveThroughProxy(end(claim, storage.Finished, deferring, events("a")))
+	equal(t, "lost", saved.ResponseLost, true)
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL waits for reply#1")
+	next := c.claim("p")
+	c.proxy.next(afterCommit)
+	saved = c.saveThroughProxy(end(next, storage.Finished, replying(claim.TaskID, "late")))
+	equal(t, "lost again", saved.ResponseLost, true)
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL FINISHED")
+	if _, err := c.front.SaveResult(end(claim, storage.Finished, deferring)); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("a late duplicate: %v", err)
+	}
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL FINISHED")
+}
+
+// A call is cancelled if its process ends in the transaction that defers its response.
+func TestProcessEndsAsACallIsDeferred(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	claim := b.claim("p")
+	b.cancelFor("p", 0)
+	must(t, 0, b.SaveAndCancel(end(claim, storage.Finished, deferring, withoutPromote), true))
+	b.is("p", "CANCELLED e0: INIT FINISHED, CALL CANCELLED, CANCEL ERROR")
+}
+
+// The replies of a fenced attempt do nothing.
+func TestFencedReplies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	open := b.claim("p")
+	b.save(end(open, storage.Finished, deferring))
+	late := b.claim("p")
+	b.save(end(late, storage.Retry, withoutPromote))
+	_, err := b.SaveResult(end(late, storage.Completed, replying(open.TaskID, "x")))
+	if !errors.Is(err, process.ErrFenced) {
+		t.Errorf("a fenced reply: %v", err)
+	}
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for reply#1, CALL waits for place#1")
+}
+
+// A failure is stored instead of a result that defers or replies.
+func TestFailedReplies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	open := b.claim("p")
+	b.save(end(open, storage.Finished, deferring))
+	b.save(end(b.claim("p"), storage.Failed, broken("x"), deferring, replying(open.TaskID, "x")))
+	b.is("p", "ERROR e0: INIT FINISHED, CALL CANCELLED!, CALL ERROR")
+}

@@ -357,7 +357,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-checkpoints-without-children", breaks: "a checkpoint does not have to start children",
-		file: "processor/durable/checkpoint.go", old: "len(t.effects.commands) > 0:", planted: "false:",
+		file: "processor/durable/checkpoint.go", old: "len(t.effects.commands)+len(t.effects.replies) > 0:",
+		planted:  "false:",
 		packages: "./processor/durable", run: "TestChildBeforeDefect",
 	},
 	{
@@ -375,7 +376,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-responds-with-a-call", breaks: "the last response of a function is its value",
-		file: "processor/durable/task.go", old: "case err == nil && response != nil:", planted: "case false:",
+		file: "processor/durable/task.go", old: "case err == nil && (response != nil || t.defers):",
+		planted:  "case t.defers:",
 		packages: "./processor/durable", run: "TestResponseOfChild",
 	},
 	{
@@ -413,8 +415,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durabletest-overlooks-children", breaks: "KillEverywhere compares the children",
-		file: "processor/durable/durabletest/kill.go", old: "strings.Join(sent(p), \", \"))",
-		planted:  "len(sent(p)) < 0)",
+		file: "processor/durable/durabletest/kill.go", old: "strings.Join(sent(p), \", \"), len",
+		planted:  "len(sent(p)) < 0, len",
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",
 	},
 	{

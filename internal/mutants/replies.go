@@ -49,4 +49,29 @@ var replyMutants = []mutant{
 		planted:  "_, _ = wire.Rejection(c.Rejection)",
 		packages: "./engine", run: "TestReplyToItself",
 	},
+	{
+		name: "durable-repeats-replies", breaks: "a request is answered once",
+		file: "processor/durable/request.go", old: "if owner.journal.hasReply(r.task) {", planted: "if false {",
+		packages: "./processor/durable", run: "TestRequests$",
+	},
+	{
+		name: "durable-loses-replies-by-checkpoint", breaks: "a checkpoint does not have to reply",
+		file: "processor/durable/checkpoint.go", old: "+len(t.effects.replies) > 0:", planted: " > 0:",
+		packages: "./processor/durable", run: "TestRequests$",
+	},
+	{
+		name: "durable-forgets-requests", breaks: "a function that ends rejects its requests",
+		file: "processor/durable/request.go", old: "tasks = append(tasks, e.Task)", planted: "_ = e.Task",
+		packages: "./processor/durable", run: "TestUnansweredRequests",
+	},
+	{
+		name: "durable-rejects-kept-requests", breaks: "a restart keeps the requests that were not taken",
+		file: "processor/durable/request.go", old: "untaken[e.Task] = true", planted: "untaken[e.Task] = false",
+		packages: "./processor/durable", run: "TestUnansweredRequests",
+	},
+	{
+		name: "durable-ends-in-a-deferred-call", breaks: "a call that waits for a reply does not end the function",
+		file: "processor/durable/task.go", old: "(response != nil || t.defers):", planted: "response != nil:",
+		packages: "./processor/durable", run: "TestReplyInTheTaskOfTheCall|TestUnansweredRequests",
+	},
 }

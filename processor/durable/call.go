@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -31,8 +32,9 @@ type Queue[In any] struct {
 
 // queue is a Queue without its type.
 type queue struct {
-	accept func(args json.RawMessage) (response []byte, err error)
-	taken  *int
+	accept   func(args json.RawMessage) (response []byte, err error)
+	deferred bool // the function replies itself
+	taken    *int
 }
 
 // Calls opens a queue of calls. From now on, clients may call the process with the name and the
@@ -82,15 +84,19 @@ func rejection(err error) error {
 
 // Next waits for the next call and returns its args.
 func (q *Queue[In]) Next() In {
+	in, _ := q.next()
+	return in
+}
+
+func (q *Queue[In]) next() (in In, e *entry) {
 	b := q.branch
 	b.enter()
-	var e *entry
 	b.await(&wait{until: []entryKey{{kindCall, q.name}}, ready: func() (ok bool) {
 		_, e, ok = b.owner.journal.call(q.name, q.taken)
 		return ok
 	}})
 	q.taken++
-	return decode[In](b, "the args of call "+q.name, e.Value)
+	return decode[In](b, "the args of call "+q.name, e.Value), e
 }
 
 func (q *Queue[In]) source() source {
@@ -102,8 +108,11 @@ func (q *Queue[In]) source() source {
 }
 
 // tooManyCalls reports whether the function has so many calls to take that a restart could not keep
-// more of them.
-func (r *run) tooManyCalls() bool {
+// more of them, or so many requests to answer that no more can be open.
+func (r *run) tooManyCalls(q *queue) bool {
+	if q.deferred && len(r.openRequests(nil)) >= process.MaxOpenTasks {
+		return true
+	}
 	bytes, calls := 0, r.untakenCalls()
 	for _, e := range calls {
 		bytes += len(e.Value)

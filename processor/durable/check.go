@@ -274,7 +274,7 @@ func (r *run) pretendStored() (waited bool) {
 	}
 	if waited {
 		r.journal.saved, r.journal.bytes = len(r.journal.entries), 0
-		r.effects.commands = nil
+		r.effects.commands, r.effects.replies = nil, nil
 	}
 	return waited && slices.ContainsFunc(r.branches, func(b *branch) bool {
 		return b.wait != nil && b.wait.flush && b.wait.ready()

@@ -35,12 +35,12 @@ func (t *task) checkpoint() (stored bool, err error) {
 }
 
 // mayCheckpoint reports whether this task may store its new entries and run on. A checkpoint cannot
-// set timers or start children. After a failure, each step has a task of its own, so that one that
-// fails again does not use up the attempts of the others.
+// set timers, start children or reply to calls. After a failure, each step has a task of its own,
+// so that one that fails again does not use up the attempts of the others.
 func (t *task) mayCheckpoint() bool {
 	switch {
 	case processor.CheckpointerOf(t.ctx) == nil || len(t.effects.timers)+len(t.effects.unset) > 0,
-		len(t.effects.commands) > 0:
+		len(t.effects.commands)+len(t.effects.replies) > 0:
 		return false
 	case t.request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL:
 		return true // it cannot continue in another task

@@ -30,6 +30,7 @@ type effects struct {
 	published []byte // nil if Publish was not called
 	metadata  map[string]any
 	commands  []*progressorv1.Command // to children
+	replies   []reply
 
 	metadataStored bool // by a checkpoint
 }
@@ -67,5 +68,8 @@ func (e *effects) addTo(result *processor.ResultBuilder) {
 	}
 	for _, command := range e.commands {
 		result.Command(command)
+	}
+	for _, r := range e.replies {
+		r.addTo(result)
 	}
 }

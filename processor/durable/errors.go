@@ -16,7 +16,10 @@ const (
 	ReasonJournal  = "durable_journal" // the journal cannot be used, or does not match the function
 	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
 	ReasonNotOpen  = "not_open"        // the function does not take this call now
-	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes them
+	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes or answers them
+
+	// ReasonNotAnswered is the reason of requests without a reply when the function ends.
+	ReasonNotAnswered = "not_answered"
 
 	// Reasons of the errors that Future.Get returns.
 	ReasonChildFailed    = "child_failed"    // the child is in ERROR, or was not started

@@ -21,6 +21,7 @@ const (
 	kindFired   = "fired"   // a timer fired
 	kindStopped = "stopped" // a timer was stopped
 	kindCall    = "call"    // a call was accepted; the value is its args
+	kindReply   = "reply"   // the function has answered a call; the value is the response
 	kindFirst   = "first"   // First has chosen
 	kindEnd     = "end"     // the function returned a value
 	kindFail    = "fail"    // the function returned an error
@@ -38,6 +39,7 @@ type entry struct {
 	Value    json.RawMessage `json:"v,omitempty"`
 	Error    *StepError      `json:"e,omitempty"`
 	Undo     bool            `json:"u,omitempty"`       // a step has an undo function
+	Task     int64           `json:"t,omitempty"`       // the task of a call that waits for a reply
 	Skipped  bool            `json:"skipped,omitempty"` // an operator has skipped the step
 	Versions Versions        `json:"versions,omitempty"`
 }
@@ -49,6 +51,8 @@ func (e *entry) isValid(index int) bool {
 		return false
 	case kindFail:
 		return e.Error != nil
+	case kindReply:
+		return e.Task > 0
 	case kindRepair:
 		forget, err := e.forgets()
 		return err == nil && !slices.ContainsFunc(forget, func(at int) bool { return at < 1 || at >= index })
@@ -132,6 +136,7 @@ type journal struct {
 	index   map[entryKey]int
 	tries   map[string]int
 	calls   map[string][]int
+	replies map[int64]bool // the tasks of the calls that the function has answered
 	reruns  map[string]int // how often a completed step was forgotten
 
 	// repaired is whether the function was repaired by step. Then steps that the repair has ended,
@@ -173,7 +178,7 @@ type entryKey struct{ kind, name string }
 
 func newJournal(first int64) *journal {
 	return &journal{first: first, index: map[entryKey]int{}, tries: map[string]int{}, calls: map[string][]int{},
-		reruns: map[string]int{}}
+		replies: map[int64]bool{}, reruns: map[string]int{}}
 }
 
 // add appends an entry.
@@ -199,6 +204,8 @@ func (j *journal) register(at int) {
 		j.tries[e.Name]++
 	case kindCall:
 		j.calls[e.Name] = append(j.calls[e.Name], at)
+	case kindReply:
+		j.replies[e.Task] = true
 	default:
 		key := entryKey{e.Kind, e.Name}
 		if _, ok := j.index[key]; !ok {
@@ -221,6 +228,7 @@ func (j *journal) forget(repair *entry) {
 	clear(j.index)
 	clear(j.tries)
 	clear(j.calls)
+	clear(j.replies)
 	for at := range j.entries[:len(j.entries)-1] {
 		if j.entries[at].Kind != "" {
 			j.register(at)

@@ -26,6 +26,7 @@ func (t *task) finishFailed(response []byte) (*progressorv1.ProcessResponse, err
 	}
 	failed := t.journal.ended()
 	if failed.Kind == kindEnd || failed.Error.Rejected {
+		t.rejectOpen(nil)
 		t.result.Complete()
 		return t.done(failed.encode()) // a parent that is a function finds the reason in it
 	}

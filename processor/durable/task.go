@@ -18,6 +18,7 @@ type task struct {
 	result *processor.ResultBuilder
 	began  time.Time
 	yields bool // the engine has asked to end the task soon
+	defers bool // the task is a call that waits for a reply
 }
 
 func (t *task) process() (*progressorv1.ProcessResponse, error) {
@@ -83,7 +84,7 @@ type keptEffects struct {
 func (t *task) keep() keptEffects {
 	kept := t.effects
 	kept.timers, kept.unset = maps.Clone(kept.timers), maps.Clone(kept.unset)
-	kept.commands = slices.Clone(kept.commands)
+	kept.commands, kept.replies = slices.Clone(kept.commands), slices.Clone(kept.replies)
 	for step := range t.due { // its timer has fired
 		if !t.journal.has(kindStep, step) {
 			kept.setTimer(retryTimer+step, 0)
@@ -138,7 +139,7 @@ func (t *task) called() (*progressorv1.ProcessResponse, error) {
 		return nil, processor.Reject(ReasonNotOpen, "the function does not take the call %q now (it takes: %s)",
 			name, strings.Join(slices.Sorted(maps.Keys(t.queues)), ", "))
 	}
-	if t.tooManyCalls() {
+	if t.tooManyCalls(q) {
 		return nil, processor.Reject(ReasonTooMany, "the function has not taken earlier calls yet: try again later")
 	}
 	var response []byte
@@ -148,7 +149,12 @@ func (t *task) called() (*progressorv1.ProcessResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.journal.add(entry{Kind: kindCall, Name: name, Value: args})
+	accepted := entry{Kind: kindCall, Name: name, Value: args}
+	if t.defers = q.deferred; t.defers {
+		accepted.Task = t.request.GetTaskId()
+		t.result.DeferResponse()
+	}
+	t.journal.add(accepted)
 	return t.advanceAndFinish(response)
 }
 
@@ -243,6 +249,7 @@ func (t *task) repair() (*progressorv1.ProcessResponse, error) {
 // restart begins a new history. The function starts in the next task.
 func (t *task) restart(input json.RawMessage) (*progressorv1.ProcessResponse, error) {
 	kept := t.untakenCalls()
+	t.rejectOpen(kept)
 	for _, name := range slices.Concat(t.journal.pendingTimers(), t.journal.pendingRetries()) {
 		t.effects.unsetTimer(name)
 	}
@@ -282,8 +289,9 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 	}
 	name := t.journal.entries[0].Name
 	switch {
-	case err == nil && response != nil: // it answers a call, but the last task responds with the value
+	case err == nil && (response != nil || t.defers): // it answers a call, but the last task responds with the value
 	case err == nil:
+		t.rejectOpen(nil)
 		t.journal.add(entry{Kind: kindEnd, Name: name, Value: t.returned.value})
 		t.result.Complete()
 		return t.done(t.returned.value)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,14 +23,17 @@ import (
 // Action is one step of a script. Its error ends the test.
 type Action func(ctx context.Context, p *processortest.Process) error
 
-// Call calls the process with the name of a call and its args. A rejection ends the test.
+// Call calls the process with the name of a call and its args. A rejection ends the test. Call does
+// not wait for the reply to a request.
 func Call(name string, args any) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		text, err := json.Marshal(map[string]any{name: args})
 		if err != nil {
 			return err
 		}
-		_, err = p.Call(ctx, text)
+		if _, err = p.Call(ctx, text); errors.Is(err, processortest.ErrDeferred) {
+			return nil
+		}
 		return err
 	}
 }
@@ -63,8 +67,8 @@ func Cancel(reason string) Action {
 // attempt that made this result is killed before the result is stored: its steps and undos have
 // run, its entries are lost, and the task is attempted again. The outcome must be the same each
 // time: the status, the state, the metadata, what the function returned, which entries the journal
-// contains, and which children were started and cancelled. Values of Now and UUID may differ, and
-// so may the tries of a step.
+// contains, which children were started and cancelled, and which requests were answered. Values of
+// Now and UUID may differ, and so may the tries of a step.
 //
 // All of this is done twice: as in the engine's program or in a worker, where a task stores
 // checkpoints between steps, and as in a pushed processor, where each step has a task of its own.
@@ -241,15 +245,20 @@ func outcomeOf(p *processortest.Process) string {
 		case "end", "fail":
 			returned = string(e.Value) + string(e.Error)
 		}
-		if e.Kind != "try" {
+		switch e.Kind {
+		case "try":
+		case "reply":
+			names = append(names, "reply "+e.Name+" "+string(e.Value)+string(e.Error))
+		default:
 			names = append(names, e.Kind+" "+e.Name)
 		}
 	}
 	slices.Sort(names)
 	metadata, _ := json.Marshal(p.Metadata()) // was JSON
-	text := fmt.Sprintf("status: %s %s\nstate: %s\nmetadata: %s\nreturned: %s\nentries: %s\ncommands: %s",
+	text := fmt.Sprintf(
+		"status: %s %s\nstate: %s\nmetadata: %s\nreturned: %s\nentries: %s\ncommands: %s\nopen calls: %d",
 		p.Status(), p.Detail(), p.State(), metadata, cmp.Or(returned, "nothing"), strings.Join(names, ", "),
-		strings.Join(sent(p), ", "))
+		strings.Join(sent(p), ", "), len(p.Open()))
 	for _, v := range values {
 		var value string
 		if json.Unmarshal(v.Value, &value) == nil && value != "" { // of Now or UUID

@@ -51,7 +51,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result, enqueue EnqueueMessage
 	}
 	c.UnsetNames = r.GetUnsetNamedTimers()
 	c.RestartHistory = r.GetRestartHistory()
-	if err = applyReplies(c, r); err != nil {
+	if err := applyReplies(c, r); err != nil {
 		return err
 	}
 	c.Messages, err = messages(c.Key, r.GetCommands(), enqueue)

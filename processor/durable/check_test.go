@@ -33,7 +33,7 @@ type build struct {
 }
 
 func (b build) function() processor.Processor {
-	return durable.Func("f", func(ctx durable.Ctx, in order) (string, error) { return b.run(ctx, in) })
+	return durable.Func("f", b.run)
 }
 
 func (b build) step(ctx durable.Ctx, name string, opts ...durable.StepOption) (*order, error) {

@@ -74,7 +74,7 @@ func TestAdviceOfDatabases(t *testing.T) {
 		"28P01": "--db.password-file", "28000": "pg_hba.conf", "3D000": "create the database",
 		"": "check that PostgreSQL runs there",
 	} {
-		var cause error = fmt.Errorf("failed to connect to `x`:\n\t%s\n\th:1 (127.0.0.1): server error", refused)
+		cause := fmt.Errorf("failed to connect to `x`:\n\t%s\n\th:1 (127.0.0.1): server error", refused)
 		if code != "" {
 			cause = fmt.Errorf("%w: %w", cause, &pgconn.PgError{Code: code})
 		}

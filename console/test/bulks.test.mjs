@@ -63,6 +63,7 @@ spec("A selected run is cancelled, and then removed", async (page, go) => {
   await what.getByRole("button", { name: "Cancel" }).click();
   await page.getByLabel("Type cancel to confirm").fill("cancel");
   await page.getByRole("button", { name: "Cancel 1" }).click();
+  await page.locator("h1", { hasText: "Cancel" }).waitFor();
   await eventually("it is cancelled", async () => (await runStatus("letter-2")) === "RUN_STATUS_CANCELLED");
   assert.notEqual(await runStatus("letter-1"), "RUN_STATUS_CANCELLED");
   await go("#/flows?ns=mail&filter=status+%3D+CANCELLED");
@@ -70,6 +71,7 @@ spec("A selected run is cancelled, and then removed", async (page, go) => {
   await what.getByRole("button", { name: "Remove" }).click();
   await page.getByLabel("Type remove to confirm").fill("remove");
   await page.getByRole("button", { name: "Remove 1" }).click();
+  await page.locator("h1", { hasText: "Remove" }).waitFor();
   await eventually("it is removed", () => runStatus("letter-2").then(() => false, () => true));
 });
 

@@ -124,6 +124,7 @@ spec("Only the selected processes are suspended", async (page, go) => {
   await page.getByRole("button", { name: "Act on 1 selected process…" }).click();
   await page.getByText("1 process matches").waitFor();
   await page.getByRole("button", { name: "Suspend 1" }).click();
+  await page.locator("h1", { hasText: "Suspend" }).waitFor();
   await is("chosen-1", "SUSPENDED");
   assert.equal(await statusOf("chosen-2"), "PROCESS_STATUS_RUNNING");
 });

@@ -69,6 +69,7 @@ spec("The failed jobs of an error group are retried together", async (page, go) 
   await page.getByRole("link", { name: "letter-1", exact: true }).waitFor();
   await page.getByRole("button", { name: "Act on all matches…" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Retry 2" }).click();
+  await page.locator("h1", { hasText: "Retry" }).waitFor();
   for (const jobId of ["letter-1", "letter-2"]) await eventually(`${jobId} waits again`, async () => (await engine.post("JobService/GetJob", { namespace: "mail", jobId })).job.state === "JOB_STATE_AVAILABLE");
 });
 

@@ -6,6 +6,17 @@ import (
 	"fmt"
 )
 
+// ErrLocked is an ErrUnavailable of a request that has certainly stored nothing.
+var ErrLocked error = lockedError{}
+
+type lockedError struct{}
+
+func (lockedError) Error() string {
+	return "another session has locked the process for too long: nothing was stored; try again after a while"
+}
+
+func (lockedError) Is(target error) bool { return target == ErrUnavailable }
+
 // The errors of the engine. storage and engine wrap them with the operation and the key. engine/rpc
 // maps each of them to a code and a reason.
 var (
@@ -22,8 +33,6 @@ var (
 	ErrWaitTimeout         = errors.New("the wait timed out; the task continues")
 	ErrUnavailable         = errors.New("database is not available: it is unknown whether the request was stored; " +
 		"repeat it with the same idempotency key")
-	ErrLocked = errors.New("another session has locked the process for too long: nothing was stored; " +
-		"try again after a while")
 	ErrDraining           = errors.New("the node is draining and did not accept the request: use another node")
 	ErrJobNotFound        = errors.New("job not found")
 	ErrConstraintNotFound = errors.New("constraint not found")

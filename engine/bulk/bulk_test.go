@@ -322,7 +322,7 @@ func TestFailures(t *testing.T) {
 	}
 	for _, f := range b.GetFailures() {
 		if !slices.Contains([]string{"p-00003", "p-00011", "p-00017"}, f.GetProcessId()) ||
-			!strings.Contains(f.GetError(), "not available") {
+			!strings.Contains(f.GetError(), "another session has locked") {
 			t.Errorf("%v", f)
 		}
 	}

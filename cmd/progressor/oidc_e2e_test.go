@@ -122,7 +122,7 @@ func TestWrongIssuers(t *testing.T) {
 	const issuer = "--auth.oidc.issuer https://login.example.com "
 	for _, c := range []struct{ args, file, want string }{
 		{"--auth.oidc.issuer http://login.example.com --auth.oidc.audience a", "", "--auth.oidc.issuer: must be the https"},
-		{issuer, "", "--auth.oidc.audience: must have 1 to 500"},
+		{issuer, "", "--auth.oidc.audience: is required with --auth.oidc.issuer"},
 		{issuer + "--auth.oidc.audience a --auth.oidc.groups-claim=", "", "--auth.oidc.groups-claim: must have"},
 		{issuer + "--auth.oidc.audience a --auth.oidc.ca-file /none", "", "--auth.oidc.ca-file: open /none"},
 		{issuer + "--auth.oidc.audience a --auth.mode none", "", "--auth.oidc: is not used with --auth.mode none"},

@@ -18,7 +18,7 @@ func TestTop(t *testing.T) {
 	p.OK(t, "namespace", "put", "demo", "--builtin", "orders")
 	p.OK(t, "put", "demo", "o-2", "--status", "error", "--detail", "moved")
 	out := p.OK(t, "top", "--count", "2", "--interval", "200ms")
-	clitest.WantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  RUNNABLE", "demo  error 1  0",
+	clitest.WantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  INTERNAL  RUNNABLE", "demo  error 1  0  0",
 		"ERRORS  NAMESPACE  REASON", "1  demo", "moved", "here:1")
 	if n := strings.Count(out, "tasks per second"); n != 2 {
 		t.Errorf("%d looks, want 2:\n%s", n, out)

@@ -29,8 +29,8 @@ type Commands struct {
 }
 
 type overviewCmd struct {
-	NS       string      `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
-	Internal internalToo `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
+	NS       string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+	Internal bool   `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
 
 	cli.ClientFlags
 }
@@ -49,7 +49,7 @@ to the others.
 func (c *overviewCmd) Run(a *cli.App) error {
 	return cli.Ask(a, c.OutputFlag, c.Client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS},
 		func(resp *progressorv1.GetOverviewResponse) error {
-			if err := output.PrintFields(a.Stdout, overviewFields(resp, c.Internal)...); err != nil {
+			if err := output.PrintFields(a.Stdout, overviewFields(resp, internalToo(c.Internal))...); err != nil {
 				return err
 			}
 			fmt.Fprintln(a.Stdout)

@@ -20,7 +20,7 @@ type topCmd struct {
 	NS       string        `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two updates, at least 200ms. Default: ${default}."`
 	Count    int           `placeholder:"N" help:"Number of updates. Default: until Ctrl-C."`
-	Internal internalToo   `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
+	Internal bool          `help:"Count internal processes (jobs, runs, crons and bulks) with the others."`
 
 	cli.ClientFlags
 }
@@ -98,7 +98,8 @@ func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) er
 	if live.Enabled() {
 		style = live.Style
 	}
-	if err := drawTop(output.Stream{Writer: &b, Style: style}, overview, failures.GetGroups(), c.Internal); err != nil {
+	to := output.Stream{Writer: &b, Style: style}
+	if err := drawTop(to, overview, failures.GetGroups(), internalToo(c.Internal)); err != nil {
 		return err
 	}
 	if live.Enabled() {

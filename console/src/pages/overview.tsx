@@ -1,6 +1,6 @@
 import { lazy, Suspense, useMemo } from "react";
 import { insight, useRead } from "../api";
-import { Chart, type Series } from "../chart";
+import type { Series } from "../chart";
 import { shownCounts } from "../counts";
 import { count, duration, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
@@ -9,6 +9,7 @@ import { change, href, useParam } from "../router";
 import { Mark, processLook, Status, type Look } from "../status";
 import { Card, Empty, ErrorBox, Loading, Scroll, Table, useNow, When } from "../ui";
 
+const Chart = lazy(() => import("../chart").then((m) => ({ default: m.Chart })));
 const NextFires = lazy(() => import("./nextfires").then((m) => ({ default: m.NextFires })));
 
 const statuses = ["running", "error", "suspended", "completed", "cancelled"];
@@ -127,7 +128,9 @@ function Charts({ o, range }: { o: GetOverviewResponse; range: string }) {
   return (
     <div className="charts">
       {charts.map(([title, show, series]) => (
-        <Chart key={title} over={over} title={title} times={times} series={series} show={show} steps={show === span ? spanSteps : title === "Backlog" ? countSteps : undefined} />
+        <Suspense key={title} fallback={<figure className="chart" aria-hidden />}>
+          <Chart over={over} title={title} times={times} series={series} show={show} steps={show === span ? spanSteps : title === "Backlog" ? countSteps : undefined} />
+        </Suspense>
       ))}
     </div>
   );

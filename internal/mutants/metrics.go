@@ -36,7 +36,7 @@ var metricMutants = []mutant{
 	},
 	{
 		name: "ops-requests-not-logged", breaks: "log.requests applies to the listener for probes, too",
-		file: "cmd/progressor/internal/cli/server/ops.go", old: "rpc.Identify(s.front, n.requests, log)",
+		file: "cmd/progressor/internal/cli/server/ops.go", old: "rpc.Identify(s.front, n.api.requests, log)",
 		planted:  "rpc.Identify(s.front, rpc.LogNoRequests, log)",
 		packages: "./cmd/progressor", run: "TestOpsListener$",
 	},

@@ -101,6 +101,26 @@ var securityMutants = []mutant{
 		packages: "./processor/remote", run: "TestOwnListenerIsDenied",
 	},
 	{
+		name: "private-addresses-reached", breaks: "a cron or sink reaches private addresses only if they are allowed",
+		file: "processor/remote/egress.go", old: "if e.isLimited && isP", planted: "if !e.isLimited && isP",
+		packages: "./processor/remote", run: "TestPrivateAddressesAreDenied",
+	},
+	{
+		name: "any-port-allowed", breaks: "an allowed address with a port allows no other port",
+		file: "processor/remote/egress.go", old: "(n.port == 0 || n.port == to.Port())", planted: "n.port >= 0",
+		packages: "./processor/remote", run: "TestPrivateAddressesAreDenied",
+	},
+	{
+		name: "database-reached", breaks: "a cron or sink does not reach the database by another address",
+		file: "processor/remote/egress.go", old: "addr.IsLoopback() { // the", planted: "addr.IsMulticast() { // the",
+		packages: "./processor/remote", run: "TestDatabaseIsDenied",
+	},
+	{
+		name: "outgoing-not-limited", breaks: "an engine limits the private addresses of crons and sinks",
+		file: "cmd/progressor/internal/cli/server/outgoing.go", old: "e.AllowOnly(networks)", planted: "_ = networks",
+		packages: "./cmd/progressor", run: "TestPrivateTargets",
+	},
+	{
 		name: "banner-in-the-ledger", breaks: "the detail of a fire does not contain the banner of a server",
 		file: "engine/crons/http.go", old: `failed("%s", remote.FailureClass(err))`, planted: `failed("%s", err)`,
 		packages: "./engine/crons", run: "TestBannerIsNotStored",

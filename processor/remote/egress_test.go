@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -48,6 +49,74 @@ func TestOwnListenerIsDenied(t *testing.T) {
 		"169.254.169.254:80": denied, "[fd00:ec2::254]:80": denied, "x": denied,
 	} {
 		if err := everywhere.Control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", to, err, want)
+		}
+	}
+}
+
+// Crons and sinks reach private addresses only if they are allowed.
+func TestPrivateAddressesAreDenied(t *testing.T) {
+	t.Parallel()
+	networks, err := remote.ParseNetworks(" 10.1.0.0/16, 192.168.0.5:8080,[fd00::5]:80 ,fd00::6,")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &remote.Egress{}
+	e.AllowOnly(networks)
+	private := remote.ErrPrivateAddress
+	for to, want := range map[string]error{
+		"10.1.2.3:80": nil, "[::ffff:10.1.2.3]:80": nil, "[64:ff9b::a01:203]:80": nil, "10.2.0.1:80": private,
+		"192.168.0.5:8080": nil, "192.168.0.5:80": private, "[fd00::5]:80": nil, "[fd00::5]:81": private,
+		"[fd00::6]:9": nil, "[fd00::7]:9": private, "127.0.0.1:80": private, "[::1]:80": private, "0.0.0.0:80": private,
+		"[::]:80": private, "172.16.0.1:80": private, "172.32.0.1:80": nil, "100.64.0.1:80": private,
+		"[64:ff9b::7f00:1]:80": private, "192.0.2.1:80": nil, "[2001:db8::1]:443": nil,
+		"169.254.169.254:80": remote.ErrDeniedAddress,
+	} {
+		if err := e.Control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", to, err, want)
+		}
+	}
+	for list, allows := range map[string]string{"loopback": "127.0.0.1:1", "private": "172.16.0.1:1"} {
+		networks, err := remote.ParseNetworks(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &remote.Egress{}
+		e.AllowOnly(networks)
+		for _, to := range []string{"127.0.0.1:1", "172.16.0.1:1"} {
+			if err := e.Control(t.Context(), "tcp", to, nil); (err == nil) != (to == allows) {
+				t.Errorf("%s: %s: %v", list, to, err)
+			}
+		}
+	}
+	for _, list := range []string{
+		"localhost", "10.0.0.0/33", "10.0.0.5:0", "10.0.0.0/8:80", "public", "10.0.0.1 10.0.0.2",
+	} {
+		if got, err := remote.ParseNetworks(list); err == nil || !strings.Contains(err.Error(), list) {
+			t.Errorf("%q: %v, %v", list, got, err)
+		}
+	}
+}
+
+// Crons and sinks never reach the database, even if its address is allowed.
+func TestDatabaseIsDenied(t *testing.T) {
+	t.Parallel()
+	networks, err := remote.ParseNetworks("loopback,private")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &remote.Egress{}
+	e.AllowOnly(networks)
+	e.DenyDatabase("10.0.0.5", 5432)
+	e.DenyDatabase("localhost", 6432)
+	e.DenyDatabase("/var/run/postgresql", 7432)
+	database := remote.ErrDatabaseAddress
+	for to, want := range map[string]error{
+		"10.0.0.5:5432": database, "10.0.0.5:80": nil, "10.0.0.6:5432": nil, "[64:ff9b::a00:5]:5432": database,
+		"127.0.0.1:6432": database, "127.0.0.2:6432": database, "[::1]:6432": database, "127.0.0.1:6433": nil,
+		"127.0.0.1:7432": database, "0.0.0.0:7432": database, "10.0.0.6:7432": nil,
+	} {
+		if err := e.Control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", to, err, want)
 		}
 	}

@@ -17,7 +17,7 @@ const sentFirst = "readLoopPeekFailLocked"
 // namespace. The description contains neither addresses from the engine's network nor parts of a
 // response that is not HTTP.
 func FailureClass(err error) string {
-	for _, own := range []error{ErrDeniedAddress, ErrOwnAddress} {
+	for _, own := range []error{ErrDeniedAddress, ErrOwnAddress, ErrDatabaseAddress, ErrPrivateAddress} {
 		if errors.Is(err, own) {
 			return own.Error()
 		}

@@ -156,14 +156,20 @@ func servesMetadata(addr netip.Addr) bool {
 // address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Allowed returns an error if configuration must not name addr as a processor or HTTP target:
-// link-local, cloud metadata and multicast addresses.
-func Allowed(addr netip.Addr) error {
+// plain returns an address without a zone, and as IPv4 if it is an IPv4 address in IPv6.
+func plain(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {
 		bytes := addr.As16()
 		addr = netip.AddrFrom4([4]byte(bytes[12:]))
 	}
+	return addr
+}
+
+// Allowed returns an error if configuration must not name addr as a processor or HTTP target:
+// link-local, cloud metadata and multicast addresses.
+func Allowed(addr netip.Addr) error {
+	addr = plain(addr)
 	switch {
 	case addr.IsLinkLocalUnicast():
 		return fmt.Errorf("address %s is not allowed: it is link-local", addr)

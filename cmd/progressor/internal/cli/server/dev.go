@@ -44,6 +44,7 @@ type devCmd struct {
 	Engine      engineFlags   `embed:"" prefix:"engine."`
 	Log         logFlags      `embed:"" prefix:"log."`
 	Tracing     tracingFlags  `embed:"" prefix:"tracing."`
+	Outgoing    outgoingFlags `embed:"" prefix:"outgoing."`
 	Debug       debugFlags    `embed:"" prefix:"debug."`
 }
 
@@ -88,7 +89,8 @@ func (c *devCmd) check() error {
 	if err := c.Auth.checkConsole("http", c.Listen, c.Console); err != nil {
 		return err
 	}
-	return errors.Join(c.Kafka.check(c.Auth.Mode), c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
+	return errors.Join(c.Kafka.check(c.Auth.Mode), c.DB.check(), c.Engine.check(), c.Tracing.check(),
+		c.Outgoing.check(), c.Debug.check())
 }
 
 // serve starts PostgreSQL before the engine and stops it after the engine, so that the engine can
@@ -133,9 +135,10 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
 		log: log, listener: listener, db: dbFlags{dsnFlag: dsnFlag{DSN: server.DSN()}, poolFlags: c.DB},
-		engine: c.Engine, tracing: c.Tracing,
-		getenv: a.Getenv, debug: c.Debug, auth: clients, secrets: c.Secrets, hosts: names,
-		console: rpc.Console(c.Console), requests: rpc.RequestLog(c.Log.Requests), file: a.ConfigFile(),
+		engine: c.Engine, tracing: c.Tracing, outgoing: outgoingFlags{Allow: "loopback," + c.Outgoing.Allow},
+		getenv: a.Getenv, debug: c.Debug, auth: clients, secrets: c.Secrets,
+		api:     apiSettings{rpc.RequestLog(c.Log.Requests), names, rpc.Console(c.Console)},
+		file:    a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout,

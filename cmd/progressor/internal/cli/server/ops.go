@@ -80,5 +80,5 @@ func (s *opsServer) serve(ctx context.Context, n *node, log *slog.Logger) error 
 	}
 	log.Info("serving probes and metrics", "url", "http://"+s.listener.Addr().String()+"/metrics")
 	listener := rpc.NewConnections(maxOpsConnections).Limit(s.listener)
-	return rpc.Serve(ctx, listener, rpc.Identify(s.front, n.requests, log), nil, log, n.drainTimeout())
+	return rpc.Serve(ctx, listener, rpc.Identify(s.front, n.api.requests, log), nil, log, n.drainTimeout())
 }

@@ -64,6 +64,13 @@ func builtins() map[string]processor.Processor {
 	return map[string]processor.Processor{"orders": demo.Orders(), "echo": processor.Echo()}
 }
 
+// apiSettings are settings of the API.
+type apiSettings struct {
+	requests rpc.RequestLog
+	hosts    *rpc.Hosts // names by which clients address the API and the profiles
+	console  rpc.Console
+}
+
 // node is an engine with its connections and its listener, shared by serve and dev.
 type node struct {
 	log      *slog.Logger
@@ -72,13 +79,12 @@ type node struct {
 	db       dbFlags
 	engine   engineFlags
 	tracing  tracingFlags
+	outgoing outgoingFlags
 	getenv   func(string) (string, bool)
 	debug    debugFlags
 	auth     authentication
 	secrets  secretsFlags
-	requests rpc.RequestLog
-	hosts    *rpc.Hosts // names by which clients address the API and the profiles
-	console  rpc.Console
+	api      apiSettings
 
 	certificates *rpc.Certificates // certificates of the API; nil without TLS
 
@@ -109,11 +115,11 @@ func (n *node) run(ctx context.Context) error {
 		defer spans.stop(ctx)
 	}
 	group, running := errgroup.WithContext(ctx)
-	front := rpc.NewFront(n.hosts)
+	front := rpc.NewFront(n.api.hosts)
 	connections := rpc.NewConnections(n.engine.maxConnections())
 	registry.MustRegister(connections.Collectors()...)
 	group.Go(func() error {
-		requests := rpc.Identify(front, n.requests, log)
+		requests := rpc.Identify(front, n.api.requests, log)
 		return rpc.Serve(running, connections.Limit(n.listener), requests, n.certificates, log, n.drainTimeout())
 	})
 	group.Go(func() error { return n.ops.serve(running, n, log) })
@@ -161,11 +167,9 @@ func (n *node) start(ctx context.Context, p parts) error {
 	}
 	schedules := crons.New(eng, store, registry)
 	schedules.KeepLedger(n.engine.LedgerRetention)
-	egress := &remote.Egress{}
-	egress.DenyListener(n.listener.Addr())
-	n.ops.denyTo(egress)
-	if profiles, err := net.ResolveTCPAddr("tcp", n.debug.Listen); err == nil {
-		egress.DenyListener(profiles)
+	egress, err := n.egress()
+	if err != nil {
+		return err
 	}
 	schedules.LimitEgress(egress)
 	eng.Add(schedules.Kinds()...)
@@ -184,14 +188,14 @@ func (n *node) start(ctx context.Context, p parts) error {
 	cfg := rpc.Config{
 		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
 		Logger: log, Registerer: registry, Traces: p.traces, Gatherer: registry, Version: cli.BuildVersion(),
-		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.console, Hosts: n.hosts, Auth: clients,
+		Streams: streams.New(eng, store), Sinks: deliveries, Console: n.api.console, Hosts: n.api.hosts, Auth: clients,
 		Ready: n.readiness, Limits: n.engine.limits(), Access: auth.NewAccess(store),
 	}
 	p.front.Use(rpc.NewHandler(cfg))
 	n.ops.use(cfg)
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return insights.Sample(ctx) })
-	group.Go(func() error { return n.debug.serve(ctx, n.hosts, log) })
+	group.Go(func() error { return n.debug.serve(ctx, n.api.hosts, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
 			return nil //nolint:nilerr // the node ends before it is ready

@@ -50,9 +50,10 @@ func (c *serveCmd) Run(a *cli.App) error {
 	n := &node{
 		log: log, listener: listener, ops: ops, db: c.DB, engine: c.Engine,
 		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, auth: c.Auth.authentication(c.TLS.scheme(), c.Listen),
-		secrets: c.Secrets, certificates: certificates, hosts: names, console: rpc.Console(c.Console),
-		requests: rpc.RequestLog(c.Log.Requests),
-		file:     a.ConfigFile(),
+		secrets: c.Secrets, outgoing: c.Outgoing,
+		certificates: certificates,
+		api:          apiSettings{rpc.RequestLog(c.Log.Requests), names, rpc.Console(c.Console)},
+		file:         a.ConfigFile(),
 		ready: func() {
 			log.Info("ready", "version", cli.BuildVersion(), "url", c.TLS.scheme()+"://"+listener.Addr().String())
 		},

@@ -25,18 +25,19 @@ type configFlag struct {
 
 // serveSettings are all settings of serve. docs/configuration.md lists them.
 type serveSettings struct {
-	Listen      string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	ListenHosts string       `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
-	Console     string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
-	Auth        authFlags    `embed:"" prefix:"auth."`
-	Secrets     secretsFlags `embed:"" prefix:"secrets."`
-	TLS         tlsFlags     `embed:"" prefix:"tls."`
-	DB          dbFlags      `embed:"" prefix:"db."`
-	Engine      engineFlags  `embed:"" prefix:"engine."`
-	Log         logFlags     `embed:"" prefix:"log."`
-	Tracing     tracingFlags `embed:"" prefix:"tracing."`
-	Ops         opsFlags     `embed:"" prefix:"ops."`
-	Debug       debugFlags   `embed:"" prefix:"debug."`
+	Listen      string        `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	ListenHosts string        `placeholder:"NAMES" setting:"" help:"Host names, separated by commas, by which clients address the engine, in addition to IP addresses, localhost and the name of --listen. *.example.com means all subdomains."`
+	Console     string        `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	Auth        authFlags     `embed:"" prefix:"auth."`
+	Secrets     secretsFlags  `embed:"" prefix:"secrets."`
+	TLS         tlsFlags      `embed:"" prefix:"tls."`
+	DB          dbFlags       `embed:"" prefix:"db."`
+	Engine      engineFlags   `embed:"" prefix:"engine."`
+	Log         logFlags      `embed:"" prefix:"log."`
+	Tracing     tracingFlags  `embed:"" prefix:"tracing."`
+	Outgoing    outgoingFlags `embed:"" prefix:"outgoing."`
+	Ops         opsFlags      `embed:"" prefix:"ops."`
+	Debug       debugFlags    `embed:"" prefix:"debug."`
 }
 
 // logFlags are the flags of the log of an engine.
@@ -126,7 +127,7 @@ func (s *serveSettings) check(file *configfile.File) error {
 	if _, err := hosts(s.Listen, s.ListenHosts); err != nil {
 		return err
 	}
-	if err := errors.Join(s.Tracing.check(), s.Ops.check(s.Listen), s.Debug.check()); err != nil {
+	if err := errors.Join(s.Tracing.check(), s.Outgoing.check(), s.Ops.check(s.Listen), s.Debug.check()); err != nil {
 		return err
 	}
 	return checkFile(file)

@@ -50,8 +50,7 @@ func signal(c chan struct{}) {
 const minCallGap = time.Millisecond
 
 // After scans have skipped all tasks of a namespace for skipPatience, a scan waits for a lock. It
-// waits longer if they have skipped them for longer, but at most maxLockWait, because it delays the
-// tasks of other namespaces.
+// waits as long again, but at most maxLockWait, because it delays the tasks of other namespaces.
 const (
 	skipPatience = 20 * time.Millisecond
 	maxLockWait  = 100 * time.Millisecond
@@ -178,7 +177,7 @@ func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (c
 		claims, err = p.engine.store.SearchCalls(ctx, limits)
 	} else {
 		first := storage.FirstCall{Namespace: limits[n].Namespace, Pauses: limits[n].Pauses}
-		wait := min(time.Since(p.skipped[first.Namespace])/8, maxLockWait)
+		wait := min(time.Since(p.skipped[first.Namespace]), maxLockWait)
 		claims, err = p.engine.store.SearchLockedCalls(ctx, limits, first, wait)
 	}
 	for n := range claims {

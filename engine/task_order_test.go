@@ -234,7 +234,7 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	for turns := 50; turns <= 200; turns += 50 { // a busy machine may take long for all of them
+	for turns := 25; turns <= 200; turns += 25 { // a busy machine may take long for all of them
 		eventually(t, "each process has run its tasks", func() bool {
 			mu.Lock()
 			defer mu.Unlock()

@@ -162,6 +162,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	}
 	for try := range 50 {
 		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
+		dropped := ask[int](b, "SELECT count(*) FROM dead_letters") // by tries that took too long
 		b.process(old)
 		b.send(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
 		release := hold("first")
@@ -198,7 +199,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		}
 		equal(t, "delivered", got, "1 1 0 ")
 		equal(t, "the next delivery", b.deliver(last), "notify delivered")
-		equal(t, "dropped", ask[int](b, "SELECT count(*) FROM dead_letters"), 0)
+		equal(t, "dropped", ask[int](b, "SELECT count(*) FROM dead_letters"), dropped)
 		return
 	}
 	t.Fatal("never within the lock timeout")

@@ -31,7 +31,7 @@ func replier(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.P
 	case "reply":
 		result.DeferResponse().Reply(id, []byte(words[2]))
 	case "reject":
-		result.RejectTask(id, processor.Reject(words[2], "told by %s", r.GetArgs()))
+		result.RejectTask(id, processor.Reject(words[2], "as %s says", r.GetArgs()))
 	case "complete":
 		result.Reply(id, []byte(words[2])).Complete()
 	case "child":
@@ -39,7 +39,7 @@ func replier(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.P
 	case "restart":
 		result.RestartHistory()
 	case "fail":
-		return nil, processor.Fail("broken", "told to")
+		return nil, processor.Fail("broken", "as asked")
 	}
 	return result.Done()
 }

@@ -125,10 +125,13 @@ type FirstCall struct {
 	Polls     bool // tasks that the engine itself runs do not count
 }
 
-// ScanLocked is Scan, but first locks the process of a task, for which it waits at most for the
-// given time. A scan skips locked rows, so it may never take a process that others lock without a
-// pause. If ScanLocked does not get the lock, it does not execute scan and returns nil.
-func (s *Store) ScanLocked(ctx context.Context, op string, first FirstCall, wait time.Duration, scan stage) error {
+// ScanLocked is Scan, but it first locks the process of a task. It waits for this lock, at most for
+// the given time. A scan skips locked rows, so without the wait it may never claim the tasks of a
+// process that others lock without a pause. If ScanLocked does not get the lock, it returns nil and
+// does not execute scan.
+func (s *Store) ScanLocked(
+	ctx context.Context, op string, first FirstCall, wait time.Duration, scan func(context.Context, DB) error,
+) error {
 	conn, err := s.hot.Acquire(ctx)
 	if err != nil {
 		return mapped(op, err)

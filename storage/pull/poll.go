@@ -28,13 +28,9 @@ const maxLeases = 256
 func Poll(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 ) ([]storage.Lease, error) {
-	a := pollParams(s, workerID, lines, limit)
-	var rows []dbsqlc.PollRow
-	err := s.Scan(ctx, "poll", func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = poll(ctx, db, a, grouped)
-		return err
+	return lease(pollParams(s, workerID, lines, limit), grouped, func(scan statement) error {
+		return s.Scan(ctx, "poll", scan)
 	})
-	return leasesOf(rows, err)
 }
 
 // PollLocked leases like Poll, but first waits for the process of the first task of a namespace, at
@@ -43,13 +39,9 @@ func PollLocked(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 	first storage.FirstCall, wait time.Duration,
 ) ([]storage.Lease, error) {
-	a := pollParams(s, workerID, lines, limit)
-	var rows []dbsqlc.PollRow
-	err := s.ScanLocked(ctx, "poll", first, wait, func(ctx context.Context, db storage.DB) (err error) {
-		rows, err = poll(ctx, db, a, grouped)
-		return err
+	return lease(pollParams(s, workerID, lines, limit), grouped, func(scan statement) error {
+		return s.ScanLocked(ctx, "poll", first, wait, scan)
 	})
-	return leasesOf(rows, err)
 }
 
 func pollParams(s *storage.Store, workerID string, lines []Subscription, limit int) dbsqlc.PollParams {
@@ -64,7 +56,15 @@ func pollParams(s *storage.Store, workerID string, lines []Subscription, limit i
 	return a
 }
 
-func leasesOf(rows []dbsqlc.PollRow, err error) ([]storage.Lease, error) {
+type statement = func(context.Context, storage.DB) error
+
+// lease lets run execute the statement of a poll, and returns the leases.
+func lease(a dbsqlc.PollParams, grouped bool, run func(statement) error) ([]storage.Lease, error) {
+	var rows []dbsqlc.PollRow
+	err := run(func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = poll(ctx, db, a, grouped)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

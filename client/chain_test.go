@@ -73,7 +73,9 @@ func TestChainOverWorkers(t *testing.T) {
 	answers := map[string]map[int]link{} // by process and number
 	for p := range processes {
 		id := fmt.Sprint("chain-", p)
+		mu.Lock()
 		answers[id] = map[int]link{}
+		mu.Unlock()
 		if _, err := h.client.Start(t.Context(),
 			&progressorv1.StartRequest{Namespace: "pull", ProcessId: id, Args: []byte("born")}); err != nil {
 			t.Fatal(err)

@@ -18,10 +18,13 @@ func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",
 		"tokens"}
-	race := hasRaceDetector(t)
+	race, duration := hasRaceDetector(t), "1s"
+	if race {
+		duration = "5s"
+	}
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	r := clitest.Program{Commands: newCommands}.Run(t, "bench", "--dsn", dsn, "--workloads", "attacks",
-		"--attacks", strings.Join(attacks, ","), "--attack-size", "15", "--duration", "300ms", "--warmup", "0s",
+		"--attacks", strings.Join(attacks, ","), "--attack-size", "15", "--duration", duration, "--warmup", "0s",
 		"--rpc-clients", "4", "-o", "json")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(r.Stdout), &report); err != nil || len(report.Rows) != len(attacks) {

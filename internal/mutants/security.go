@@ -112,8 +112,9 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "database-reached", breaks: "a cron or sink does not reach the database by another address",
-		file: "processor/remote/egress.go", old: "addr.IsLoopback() { // the", planted: "addr.IsMulticast() { // the",
-		packages: "./processor/remote", run: "TestDatabaseIsDenied",
+		file: "processor/remote/egress.go", old: "if sameHost(netip.IPv6Unspecified(), addr) {",
+		planted:  "if addr.IsLoopback() {",
+		packages: "./processor/remote", run: "TestDatabaseOnThisMachineIsDenied",
 	},
 	{
 		name: "outgoing-not-limited", breaks: "an engine limits the private addresses of crons and sinks",

@@ -94,7 +94,7 @@ func (d databaseHost) is(ctx context.Context, to netip.AddrPort) bool {
 	}
 	return slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		addr = plain(addr)
-		if addr.IsLoopback() { // the database may also have the other addresses of this machine
+		if sameHost(netip.IPv6Unspecified(), addr) { // the database may have all addresses of this machine
 			addr = netip.IPv6Unspecified()
 		}
 		return sameHost(addr, to.Addr())
@@ -115,13 +115,16 @@ func (n Network) contains(to netip.AddrPort) bool {
 // also goes there.
 var loopbackPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
-	netip.MustParsePrefix("0.0.0.0/32"), netip.MustParsePrefix("::/128"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("::/128"),
 }
 
-// privatePrefixes are the addresses of private networks: RFC 1918, RFC 4193 and RFC 6598.
+// privatePrefixes are the addresses of private networks: RFC 1918, RFC 4193 and RFC 6598. The
+// others are not public, and some networks use them for their machines: 198.18.0.0/15 is for
+// benchmarks, 240.0.0.0/4 is reserved, and fec0::/10 was for sites.
 var privatePrefixes = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
 }
 
 func isPrivate(addr netip.Addr) bool {

@@ -70,21 +70,25 @@ func TestPrivateAddressesAreDenied(t *testing.T) {
 		"[fd00::6]:9": nil, "[fd00::7]:9": private, "127.0.0.1:80": private, "[::1]:80": private, "0.0.0.0:80": private,
 		"[::]:80": private, "172.16.0.1:80": private, "172.32.0.1:80": nil, "100.64.0.1:80": private,
 		"[64:ff9b::7f00:1]:80": private, "192.0.2.1:80": nil, "[2001:db8::1]:443": nil,
-		"169.254.169.254:80": remote.ErrDeniedAddress,
+		"198.18.0.1:80": private, "198.20.0.1:80": nil, "240.0.0.1:80": private, "255.255.255.255:80": private,
+		"0.1.2.3:80": private, "[fec0::1]:80": private, "169.254.169.254:80": remote.ErrDeniedAddress,
+		"[::ffff:0:10.2.0.1]:80": remote.ErrDeniedAddress, "[2002:a02:1::]:80": remote.ErrDeniedAddress,
+		"[64:ff9b:1::a02:1]:80": remote.ErrDeniedAddress, "[::10.2.0.1]:80": remote.ErrDeniedAddress,
 	} {
 		if err := e.Control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", to, err, want)
 		}
 	}
-	for list, allows := range map[string]string{"loopback": "127.0.0.1:1", "private": "172.16.0.1:1"} {
+	for _, list := range []string{"loopback", "private"} {
 		networks, err := remote.ParseNetworks(list)
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := &remote.Egress{}
 		e.AllowOnly(networks)
-		for _, to := range []string{"127.0.0.1:1", "172.16.0.1:1"} {
-			if err := e.Control(t.Context(), "tcp", to, nil); (err == nil) != (to == allows) {
+		for to, of := range map[string]string{"127.0.0.1:1": "loopback", "0.0.0.0:1": "loopback", "[::]:1": "loopback",
+			"172.16.0.1:1": "private", "240.0.0.1:1": "private"} {
+			if err := e.Control(t.Context(), "tcp", to, nil); (err == nil) != (of == list) {
 				t.Errorf("%s: %s: %v", list, to, err)
 			}
 		}
@@ -118,6 +122,33 @@ func TestDatabaseIsDenied(t *testing.T) {
 	} {
 		if err := e.Control(t.Context(), "tcp", to, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", to, err, want)
+		}
+	}
+}
+
+// A database at another address of this machine can be reached by loopback, too.
+func TestDatabaseOnThisMachineIsDenied(t *testing.T) {
+	t.Parallel()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil || prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		e := &remote.Egress{}
+		e.DenyDatabase(prefix.Addr().String(), 5432)
+		for _, other := range addrs {
+			to, err := netip.ParsePrefix(other.String())
+			if err != nil || to.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			address := netip.AddrPortFrom(to.Addr(), 5432).String()
+			if err := e.Control(t.Context(), "tcp", address, nil); !errors.Is(err, remote.ErrDatabaseAddress) {
+				t.Errorf("the database at %s is reached at %s: %v", prefix.Addr(), address, err)
+			}
 		}
 	}
 }

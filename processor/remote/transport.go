@@ -142,6 +142,7 @@ var metadataAddrs = map[netip.Addr]bool{
 var metadataPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("::ffff:0:0:0/96"),
 }
 
 func servesMetadata(addr netip.Addr) bool {

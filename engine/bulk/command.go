@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/progressor-engine/progressor/engine/actor"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/search"
 )
@@ -124,15 +124,19 @@ func commandOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (comm
 	return o, nil
 }
 
-// newer converts the error of a check of a stored command. A node has accepted the command when it
-// was stored. If this node does not, that node has a newer version.
-func (o *command) newer(err error) error {
+// notAccepted converts the error of a check of a stored command. A node has accepted the command
+// when it was stored. If this node does not, that node has another version.
+func (o *command) notAccepted(err error) error {
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok {
 		return err
 	}
-	value := map[string]string{"kind": o.Kind, "verb": o.VerbName, "filter": o.Filter}[invalid.Field]
-	return actor.NewerState(fmt.Sprintf("the %s %q", invalid.Field, value))
+	value := map[string]string{
+		"kind": o.Kind, "verb": o.VerbName, "filter": o.Filter, "args": string(o.Args), "rate": fmt.Sprint(o.Rate),
+	}[invalid.Field]
+	return processor.Fail(process.ReasonNewerState, "a node with another version of the engine has started this bulk: "+
+		"this node does not accept the %s %q (%s), and leaves the task to a node with that version", invalid.Field,
+		value, invalid.Message)
 }
 
 func parsed(text string) search.Filter {

@@ -81,7 +81,7 @@ func (w *work) read() error {
 		w.progress, err = progressOf(p, actor.Decode)
 	}
 	if err == nil {
-		err = o.newer(w.bulks.check(&o))
+		err = o.notAccepted(w.bulks.check(&o))
 	}
 	if err == nil && o.ArgsInInit {
 		if err := w.bulks.readArgs(w.Ctx, w.Key, &o); err != nil {

@@ -252,17 +252,20 @@ func TestCommandOfNewerVersion(t *testing.T) {
 	}
 	p.AuxState = nil
 	metadata := p.GetMetadata()
-	for name, value := range map[string]string{
-		"verb": "polish", "kind": "thing", "filter": "taste = sweet", "novel": "x",
+	for name, c := range map[string]struct{ value, message string }{
+		"verb":   {"polish", `does not accept the verb "polish" (must be one of `},
+		"kind":   {"thing", `does not accept the kind "thing" ("thing" is not a kind of bulk`},
+		"filter": {"taste = sweet", `does not accept the filter "taste = sweet" (`},
+		"novel":  {"x", "a newer version of the engine"},
 	} {
 		p.Metadata = proto.CloneOf(metadata)
-		p.Metadata.Fields[name] = structpb.NewStringValue(value)
+		p.Metadata.Fields[name] = structpb.NewStringValue(c.value)
 		_, err = n.Page(t.Context(), &progressorv1.ProcessRequest{
 			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p,
 			Deadline: timestamppb.New(time.Now().Add(time.Minute)),
 		})
 		if err == nil || processor.FailureOf(err).GetReason() != process.ReasonNewerState ||
-			processor.FailureOf(err).GetNonRetryable() {
+			processor.FailureOf(err).GetNonRetryable() || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

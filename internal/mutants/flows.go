@@ -308,7 +308,7 @@ var flowMutants = []mutant{
 	{
 		name:   "bulk-of-newer-version-ends",
 		breaks: "a bulk with a verb that a node does not know is left to a newer version",
-		file:   "engine/bulk/run.go", old: "err = o.newer(w.bulks.check(&o))",
+		file:   "engine/bulk/run.go", old: "err = o.notAccepted(w.bulks.check(&o))",
 		planted:  "err = w.bulks.check(&o)",
 		packages: "./engine/bulk", run: "TestCommandOfNewerVersion",
 	},

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 )
@@ -20,6 +21,18 @@ func (s *State) takeOpen() (open []Task) {
 	}
 	s.Waiting = waiting
 	return open
+}
+
+// addDeferred adds the span of a task that waited for a reply and has ended. Like those of open
+// tasks, such spans leave the gaps between the other spans as they are.
+func (tl *timeline) addDeferred(t *Task, from time.Time) {
+	detail := string(t.Type)
+	if t.Status == process.TaskStatusCancelled {
+		detail += ", cancelled"
+	}
+	tl.deferred[t.ID] = Span{
+		What: string(process.WaitsForReply), TaskID: t.ID, From: from, To: t.Finished, Detail: detail,
+	}
 }
 
 // withOpen adds the spans of tasks that wait for a reply.

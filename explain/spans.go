@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -18,12 +19,15 @@ type timeline struct {
 	s     State
 	busy  []Task // tasks that have run or run, in that order
 	spans []Span
+	// The spans of tasks whose response was deferred, by task ID. When their attempts ended is not
+	// stored. For such a task in busy, Finished is when the next task began.
+	deferred map[int64]Span
 }
 
 // spans returns where the time went: of each task, and of the process while no task ran or waited
 // to run.
 func spans(s State) []Span {
-	tl := &timeline{s: s}
+	tl := &timeline{s: s, deferred: map[int64]Span{}}
 	for _, t := range s.Ended {
 		if t.Type == process.TaskRepair && t.Attempt == 0 && t.Status == process.TaskStatusFinished {
 			t.Running = t.Finished // a repair without the processor
@@ -38,16 +42,24 @@ func spans(s State) []Span {
 	slices.SortFunc(tl.busy,
 		func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
 	for n := range tl.busy[:max(0, len(tl.busy)-1)] {
-		// The response was deferred: it ended with the reply of a later task.
-		if t := &tl.busy[n]; t.Finished.After(tl.busy[n+1].Running) {
-			t.Finished = tl.busy[n+1].Running
+		t := &tl.busy[n]
+		if !t.Finished.After(tl.busy[n+1].Running) {
+			continue
 		}
+		if t.Type == process.TaskCall || t.Type == process.TaskNotify { // it ended with the reply of a later task
+			tl.addDeferred(t, t.Running)
+		}
+		t.Finished = tl.busy[n+1].Running
 	}
 	for n := range tl.busy {
 		tl.ran(n)
 	}
 	for _, t := range s.Ended {
-		if t.Running.IsZero() && !t.Type.Timer() && t.Status == process.TaskStatusCancelled {
+		switch {
+		case !t.Running.IsZero() || t.Type.Timer() || t.Status != process.TaskStatusCancelled:
+		case t.Attempt > 0 && t.Reason == "":
+			tl.addDeferred(&t, t.Scheduled)
+		default:
 			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: t.Scheduled, To: t.Finished,
 				Detail: string(t.Type) + ", cancelled"})
 		}
@@ -57,6 +69,9 @@ func spans(s State) []Span {
 	}
 	slices.SortStableFunc(tl.spans, oldest)
 	tl.addGaps()
+	for _, id := range slices.Sorted(maps.Keys(tl.deferred)) {
+		tl.add(tl.deferred[id])
+	}
 	slices.SortStableFunc(tl.spans, oldest)
 	return tl.spans
 }
@@ -99,6 +114,9 @@ func (tl *timeline) ran(n int) {
 	}
 	if t.Status == process.TaskStatusError {
 		detail += " failed: " + t.Reason
+	}
+	if _, ok := tl.deferred[t.ID]; ok {
+		return
 	}
 	tl.spans = append(tl.spans, Span{What: Processing, TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail})
 }

@@ -183,6 +183,7 @@ func (c *checker) newRun(ctx context.Context) (*run, error) {
 		return nil, err
 	}
 	r := newRun(ctx, c.program, c.request, j)
+	r.quiet = true // the report has the panics
 	r.check = &checking{recorded: map[entryKey]bool{}, places: map[entryKey]string{}}
 	for i := range j.entries {
 		if key, ok := operationOf(&j.entries[i]); ok {

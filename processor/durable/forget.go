@@ -41,6 +41,7 @@ func (t *task) currentOrder() (beginOrder, error) {
 		return nil, err
 	}
 	r := newRun(t.ctx, t.program, t.request, j)
+	r.quiet = true // the repair runs the function again
 	defer r.close()
 	_ = r.advance()
 	r.mu.Lock()

@@ -1,10 +1,12 @@
 package durable_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -350,6 +352,31 @@ func TestRepairOfRetry(t *testing.T) {
 	if err := json.Unmarshal(p.Events()[5].GetPayload(), &record); err != nil ||
 		fmt.Sprint(record.V.Forget) != "[1 3 4]" {
 		t.Error(err, record)
+	}
+}
+
+// A panic in the run of a repair is logged once, although the function also runs to find the order
+// of its operations.
+func TestPanicOfARepairIsLoggedOnce(t *testing.T) {
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		_ = durable.Run(ctx, "a", func(context.Context) error { return errors.New("no") })
+		_ = durable.Run(ctx, "b", func(context.Context) error { return errors.New("no") })
+		panic("odd")
+	}))
+	_ = p.Advance(t.Context(), time.Hour)
+	if err := repairs(`{"rewind":["b"]}`)(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Advance(t.Context(), time.Hour)
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	if err := repairs(`{"skip":["b"]}`)(t.Context(), p); err == nil {
+		t.Error("the function still fails")
+	}
+	if n := strings.Count(log.String(), "panicked"); n != 1 {
+		t.Errorf("%d lines: %s", n, &log)
 	}
 }
 

@@ -32,6 +32,7 @@ type run struct {
 	due      map[string]bool // steps whose wait before the next try is over
 	effects  effects
 	check    *checking // nil unless the run only checks the journal
+	quiet    bool      // panics are not logged
 
 	signals
 	wg sync.WaitGroup
@@ -196,8 +197,8 @@ func (r *run) stop(reason, format string, args ...any) {
 // recovered records a panic of user code.
 func (r *run) recovered(v any) {
 	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
-	if r.check != nil {
-		return // the report has it
+	if r.quiet {
+		return
 	}
 	key := r.request.GetProcess()
 	slog.ErrorContext(r.ctx, "durable function panicked", "function", r.program.name,

@@ -51,7 +51,8 @@ var replyMutants = []mutant{
 	},
 	{
 		name: "durable-repeats-replies", breaks: "a request is answered once",
-		file: "processor/durable/request.go", old: "if owner.journal.hasReply(r.task) {", planted: "if false {",
+		file: "processor/durable/request.go", old: "if r.task == 0 || owner.journal.hasReply(r.task) {",
+		planted:  "if r.task == 0 {",
 		packages: "./processor/durable", run: "TestRequests$",
 	},
 	{
@@ -73,5 +74,28 @@ var replyMutants = []mutant{
 		name: "durable-ends-in-a-deferred-call", breaks: "a call that waits for a reply does not end the function",
 		file: "processor/durable/task.go", old: "(response != nil || t.defers):", planted: "response != nil:",
 		packages: "./processor/durable", run: "TestReplyInTheTaskOfTheCall|TestUnansweredRequests",
+	},
+	{
+		name: "durable-replies-to-nobody", breaks: "a call that was accepted without a reply gets none",
+		file: "processor/durable/request.go", old: "if r.task == 0 || owner", planted: "if owner",
+		packages: "./processor/durable", run: "TestCallsBecomeRequests",
+	},
+	{
+		name:   "durable-replies-of-an-import",
+		breaks: "an imported process does not reply to the calls of another one",
+		file:   "processor/durable/journal.go", old: "if event.GetTaskId() == 0 && e.Kind",
+		planted:  "if event.GetEventId() == 0 && e.Kind",
+		packages: "./processor/durable", run: "TestRequestsOfAnImportedProcess",
+	},
+	{
+		name:   "open-request-hides-findings",
+		breaks: "a check of a process that waits for a timer and a reply is complete",
+		file:   "cmd/progressor/internal/cli/deploy/check.go", old: `"operator", "reply"}`, planted: `"operator"}`,
+		packages: "./cmd/progressor", run: "TestDeployCheckOfRequests",
+	},
+	{
+		name: "deferred-call-was-busy", breaks: "a process is not busy while a caller waits for its reply",
+		file: "explain/spans.go", old: "if t.Type == process.TaskCall || t.Type", planted: "if t.Type",
+		packages: "./explain", run: "TestSpansOfDeferredCalls",
 	},
 }

@@ -160,6 +160,7 @@ func (c *checker) compare() error {
 		return nil
 	}
 	isSure := r.check.assumed == 0
+	c.findRequests(r, stored)
 	c.findNew(r, r.journal.entries[len(stored):])
 	if failed != nil && isSure {
 		c.found(durablecheck.Error, "", "", messageOf(failed), "")

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ var newDetails = map[string]string{
 	kindFirst:   "the next task waits for it",
 	kindStopped: "the next task stops the timer",
 	kindCancel:  "the next task asks the child to end",
+	kindReply:   "the next task answers the call",
 }
 
 // findNew reports the operations that the process has passed, and that are not in its journal. If a
@@ -44,13 +46,43 @@ func (c *checker) findNew(r *run, made []entry) {
 			c.found(durablecheck.New, key.kind, key.name, detail, r.check.places[key])
 		}
 	}
+	if !c.isIdle() {
+		return
+	}
 	for _, e := range made {
 		switch {
-		case !c.isIdle():
+		case e.Kind != kindStep && bytes.Equal(e.Value, assumedValue):
+			return // the rest follows after a wait
 		case e.Kind == kindStopped && r.check.recorded[entryKey{kindTimer, e.Name}],
-			e.Kind == kindCancel && r.check.recorded[entryKey{kindChild, e.Name}]:
+			e.Kind == kindCancel && r.check.recorded[entryKey{kindChild, e.Name}],
+			e.Kind == kindReply:
 			c.found(durablecheck.New, e.Kind, e.Name, newDetails[e.Kind], "")
 		}
+	}
+}
+
+// findRequests reports the queues whose calls were accepted with a reply in mind that the function
+// does not send, or without one that it does.
+func (c *checker) findRequests(r *run, stored []entry) {
+	seen, reported := map[string]int{}, map[string]bool{}
+	for _, e := range stored {
+		q := r.queues[e.Name]
+		if e.Kind != kindCall || q == nil || reported[e.Name] {
+			continue
+		}
+		isTaken := seen[e.Name] < *q.taken
+		seen[e.Name]++
+		detail := ""
+		switch {
+		case q.deferred && e.Task == 0 && !isTaken:
+			detail = "was accepted without a reply: Reply and Reject have no effect"
+		case !q.deferred && e.Task > 0 && !r.journal.hasReply(e.Task):
+			detail = "its caller waits for a reply, which Calls does not send"
+		default:
+			continue
+		}
+		reported[e.Name] = true
+		c.found(durablecheck.Changed, kindCall, e.Name, detail, "")
 	}
 }
 
@@ -105,7 +137,7 @@ func (c *checker) findOrphans(r *run, stored []entry) error {
 			continue
 		}
 		delete(left, key)
-		detail := c.orphanDetail(r.journal, key)
+		detail := c.orphanDetail(r, key)
 		if blind != nil {
 			detail += "; it may be later, but with guessed values the function fails: " + messageOf(blind)
 		}
@@ -152,8 +184,8 @@ func (c *checker) lookAhead(g guess) ([]entryKey, error) {
 }
 
 // orphanDetail says what happens to an entry for which the function does not ask.
-func (c *checker) orphanDetail(j *journal, key entryKey) string {
-	detail := c.fateOf(j, key)
+func (c *checker) orphanDetail(r *run, key entryKey) string {
+	detail := c.fateOf(r, key)
 	for _, f := range c.report.Findings {
 		if f.Class == durablecheck.New && f.Kind == key.kind && scopeOf(f.Name) == scopeOf(key.name) {
 			return detail + ", perhaps renamed to " + f.Name
@@ -162,7 +194,8 @@ func (c *checker) orphanDetail(j *journal, key entryKey) string {
 	return detail
 }
 
-func (c *checker) fateOf(j *journal, key entryKey) string {
+func (c *checker) fateOf(r *run, key entryKey) string {
+	j := r.journal
 	switch key.kind {
 	case kindStep:
 		e, ok := j.find(kindStep, key.name)
@@ -187,6 +220,9 @@ func (c *checker) fateOf(j *journal, key entryKey) string {
 		}
 		return "has ended"
 	case kindCall:
+		if r.hasOpenRequest(key.name) {
+			return "its caller waits for a reply, and the function does not open this call"
+		}
 		return "was accepted, and the function does not open this call"
 	case kindFirst:
 		return "has chosen"

@@ -164,6 +164,9 @@ func readJournal(p *progressorv1.Process) (*journal, error) {
 		if e.Kind == kindRepair {
 			j.origin = event.GetTaskId()
 		}
+		if event.GetTaskId() == 0 && e.Kind == kindCall { // imported: the caller waited for another process
+			e.Task = 0
+		}
 		j.add(e)
 	}
 	if len(events) > 0 && j.entries[0].Kind != kindStart {

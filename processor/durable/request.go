@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -17,7 +18,7 @@ type Request[In, Out any] struct {
 
 	branch   *branch
 	name     string
-	task     int64
+	task     int64 // 0 if no caller waits: an older build has accepted the call with Calls
 	answered bool
 }
 
@@ -90,7 +91,7 @@ func (r *Request[In, Out]) send(e entry, rejected *processor.RejectionError) {
 	}
 	r.answered = true
 	owner := b.owner
-	if owner.journal.hasReply(r.task) {
+	if r.task == 0 || owner.journal.hasReply(r.task) {
 		return
 	}
 	b.await(&wait{flush: true, ready: func() bool {
@@ -114,6 +115,13 @@ func (r *run) openRequests(kept []entry) (tasks []int64) {
 		}
 	}
 	return tasks
+}
+
+// hasOpenRequest reports whether a call with this name waits for a reply.
+func (r *run) hasOpenRequest(name string) bool {
+	return slices.ContainsFunc(r.journal.entries, func(e entry) bool {
+		return e.Kind == kindCall && e.Name == name && e.Task > 0 && !r.journal.hasReply(e.Task)
+	})
 }
 
 // rejectOpen rejects the requests without a reply when the function ends or restarts, except those

@@ -406,3 +406,45 @@ func TestDeployCheckOfPrograms(t *testing.T) {
 		t.Errorf("without a build: %+v", r)
 	}
 }
+
+// A process that waits for a timer while a caller waits for its reply is not busy: a check reports
+// what its next task would do. A field of the metadata with the name status does not make the check
+// include processes that have ended.
+func TestDeployCheckOfRequests(t *testing.T) {
+	t.Parallel()
+	desk := func(inserted bool) processor.Processor {
+		return durable.Func("desk", func(ctx durable.Ctx, _ struct{}) (string, error) {
+			durable.SetMetadata(ctx, map[string]any{"status": "here"})
+			request := durable.Requests[int, int](ctx, "ask").Next()
+			if inserted {
+				_ = durable.Run(ctx, "inspect", func(context.Context) error { return nil })
+			}
+			durable.Sleep(ctx, "think", time.Hour)
+			request.Reply(1)
+			return "", nil
+		})
+	}
+	url, swap := swapped(t)
+	swap(desk(false))
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", url)
+	for _, id := range []string{"open", "ended"} {
+		d.Client.OK(t, "start", "shop", id, "--args", "{}")
+		d.Client.Run(t, "call", "shop", id, "--args", `{"ask":1}`, "--timeout", "1ms")
+	}
+	d.Client.OK(t, "cancel", "shop", "ended")
+	clitest.Eventually(t, "the process waits", func() error {
+		resp, err := client.New(d.URL).Process.GetProcess(t.Context(), shopProcess("open"))
+		if err == nil && !slices.Contains(kindsOf(t, resp.GetProcess()), "timer think") {
+			err = errors.New("it has not begun to wait")
+		}
+		return err
+	})
+	swap(desk(true))
+	r := d.Client.Run(t, "deploy", "check", "shop", `metadata.status = "here"`, "--url", url, "--fail-on", "new")
+	if r.Code != cli.ExitFailed {
+		t.Errorf("%+v", r)
+	}
+	clitest.WantLines(t, r.Stdout, "1  new  step inspect: the next task runs it  progressor/deploycheck_e2e_test.go:",
+		"open  RUNNING  new step inspect", "1 open process checked: 0 same, 1 affected (new 1)")
+}

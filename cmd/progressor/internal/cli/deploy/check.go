@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,16 @@ const (
 // openProcesses is the filter of a check without a filter on the status.
 const openProcesses = "status = RUNNING OR status = SUSPENDED"
 
-var asksStatus = regexp.MustCompile(`\bstatus\b`)
+var (
+	quoted     = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`)
+	statusName = regexp.MustCompile(`(^|[^.\w])status\b`)
+)
+
+// asksStatus reports whether a filter compares the status of processes. A field of the metadata may
+// have this name, too.
+func asksStatus(filter string) bool {
+	return statusName.MatchString(quoted.ReplaceAllString(filter, `""`))
+}
 
 // errHidden is the error for a user who may not read payloads.
 var errHidden = errors.New("the journal of the processes is hidden: your roles must have payload.read")
@@ -39,7 +49,7 @@ func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Pro
 	k := &checks{checkCmd: c, build: build, engine: c.Client(), result: newResult(c.NS, c.Ignore),
 		bar: output.NewTerminalLine(a.Stderr, a.Terminal && !c.JSON())}
 	filter := c.Match
-	if !asksStatus.MatchString(filter) {
+	if !asksStatus(filter) {
 		filter = cli.Both(openProcesses, filter)
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -158,6 +168,9 @@ func (k *checks) run(ctx context.Context, p *progressorv1.Process) (*durablechec
 	return &durablecheck.Report{Findings: []durablecheck.Finding{{Class: durablecheck.Error, Detail: err.Error()}}}, nil
 }
 
+// quietSpans are the spans of a process that can last while none of its tasks runs or is about to.
+var quietSpans = []string{"idle", "time", "operator", "reply"}
+
 // isBusy reports whether a task of the process runs or waits, and whether the process is the same
 // as when it was read.
 func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, same bool, err error) {
@@ -168,11 +181,7 @@ func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, sam
 		return false, false, err
 	}
 	for _, span := range resp.GetSpans() {
-		switch {
-		case span.GetToTime() != nil, span.GetWhat() == "idle", span.GetWhat() == "time", span.GetWhat() == "operator":
-		default:
-			busy = true
-		}
+		busy = busy || span.GetToTime() == nil && !slices.Contains(quietSpans, span.GetWhat())
 	}
 	return busy, resp.GetProcess().GetLastEventId() == p.GetLastEventId(), nil
 }

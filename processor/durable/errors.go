@@ -16,6 +16,7 @@ const (
 	ReasonJournal  = "durable_journal" // the journal cannot be used, or does not match the function
 	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
 	ReasonNotOpen  = "not_open"        // the function does not take this call now
+	ReasonTx       = "durable_tx"      // it is unknown whether the transaction of a Tx has committed
 	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes or answers them
 
 	// ReasonNotAnswered is the reason of requests without a reply when the function ends.

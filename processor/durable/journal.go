@@ -138,6 +138,7 @@ type journal struct {
 	calls   map[string][]int
 	replies map[int64]bool // the tasks of the calls that the function has answered
 	reruns  map[string]int // how often a completed step was forgotten
+	failed  map[string]int // how often a failed step was forgotten
 
 	// repaired is whether the function was repaired by step. Then steps that the repair has ended,
 	// or that run again, are later in entries than what the function did after them.
@@ -181,7 +182,7 @@ type entryKey struct{ kind, name string }
 
 func newJournal(first int64) *journal {
 	return &journal{first: first, index: map[entryKey]int{}, tries: map[string]int{}, calls: map[string][]int{},
-		replies: map[int64]bool{}, reruns: map[string]int{}}
+		replies: map[int64]bool{}, reruns: map[string]int{}, failed: map[string]int{}}
 }
 
 // add appends an entry.
@@ -223,8 +224,12 @@ func (j *journal) forget(repair *entry) {
 	j.repaired = true
 	forget, _ := repair.forgets() // isValid has checked it
 	for _, at := range forget {
-		if e := &j.entries[at]; e.Kind == kindStep && e.Error == nil && !e.Skipped {
+		switch e := &j.entries[at]; {
+		case e.Kind != kindStep || e.Skipped:
+		case e.Error == nil:
 			j.reruns[e.Name]++
+		default:
+			j.failed[e.Name]++
 		}
 		j.entries[at] = entry{}
 	}

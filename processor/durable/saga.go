@@ -56,6 +56,9 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	}
 	clear(t.effects.timers) // the process ends
 	clear(t.effects.unset)
+	if err := t.settleSteps(); err != nil {
+		return nil, err
+	}
 	for n, name := range t.pendingUndos() {
 		if n > 0 {
 			if _, err := t.checkpoint(); err != nil {
@@ -68,6 +71,29 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	}
 	t.cancelChildren("the parent was cancelled")
 	return t.done(nil)
+}
+
+// settleSteps adds the steps of Tx to the journal that have committed although their attempts were
+// lost, so that they are undone. The others cannot commit any more.
+func (t *task) settleSteps() error {
+	for _, b := range t.branches {
+		if b.wait == nil || b.wait.step == nil || b.wait.step.settle == nil || !b.wait.step.undo {
+			continue
+		}
+		step := b.wait.step
+		if err := t.bodyAlone("Tx of step "+step.name, func() {
+			value, err := step.settle(errCancelled)
+			if err != nil {
+				return
+			}
+			text, _ := encodeValue(value) // was JSON
+			step.adopt(text)
+			t.journal.add(entry{Kind: kindStep, Name: step.name, Value: text, Undo: true})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pendingUndos returns the completed steps that must be undone, newest first. The function must

@@ -61,6 +61,11 @@ type stepRun struct {
 	wait  time.Duration
 	undo  bool
 	body  func(ctx context.Context) (any, error)
+
+	// settle is nil unless the step is a Tx: see txStep.settle.
+	settle func(failed error) (any, error)
+	// adopt makes the undo of a step known whose value the function has not taken.
+	adopt func(value json.RawMessage)
 }
 
 // Step runs body once and returns its value, or a *StepError. Afterwards it returns the same from
@@ -70,6 +75,14 @@ type stepRun struct {
 // run again only if a crash prevents its result from being stored: use StepKey to make its effects
 // idempotent.
 func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), opts ...StepOption) (T, error) {
+	return runStep[T](ctx, name, opts, func(step *stepRun) {
+		step.body = func(ctx context.Context) (any, error) { return body(ctx) }
+	})
+}
+
+// runStep returns the value of a step. If the journal does not have it, setBody sets the body that
+// returns it.
+func runStep[T any](ctx Ctx, name string, opts []StepOption, setBody func(step *stepRun)) (T, error) {
 	b := ctx.branch
 	full := b.name(kindStep, name)
 	o := stepOptions{tries: 1}
@@ -83,13 +96,19 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	if o.tries < 1 || o.wait < 0 {
 		b.owner.misuse("Retry of step %s: at least 1 try and a wait of 0 or more", full)
 	}
+	decoded := func(text json.RawMessage) T {
+		value := decode[T](b, "the value of step "+full, text)
+		if undo.f != nil {
+			b.owner.setUndo(full, func(ctx context.Context) error { return undo.f(ctx, value) })
+		}
+		return value
+	}
 	e, ended := b.owner.journal.find(kindStep, full)
 	if !ended {
-		b.await(&wait{
-			ready: func() bool { return b.owner.journal.has(kindStep, full) },
-			step: &stepRun{name: full, tries: o.tries, wait: o.wait, undo: undo.f != nil,
-				body: func(ctx context.Context) (any, error) { return body(ctx) }},
-		})
+		step := &stepRun{name: full, tries: o.tries, wait: o.wait, undo: undo.f != nil,
+			adopt: func(text json.RawMessage) { decoded(text) }}
+		setBody(step)
+		b.await(&wait{ready: func() bool { return b.owner.journal.has(kindStep, full) }, step: step})
 		e, _ = b.owner.journal.find(kindStep, full)
 	}
 	if e.Error != nil {
@@ -98,12 +117,9 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 		failed.Step = full
 		return zero, &failed
 	}
-	value := decode[T](b, "the value of step "+full, e.Value)
+	value := decoded(e.Value)
 	if b.owner.check != nil && e.Undo && undo.f == nil && !e.Skipped && !b.owner.journal.has(kindUndo, full) {
 		b.owner.check.differs(kindStep, full, "has no Undo any more: if the function fails, it ends in ERROR")
-	}
-	if undo.f != nil {
-		b.owner.setUndo(full, func(ctx context.Context) error { return undo.f(ctx, value) })
 	}
 	return value, nil
 }
@@ -132,7 +148,14 @@ func decode[T any](b *branch, what string, text json.RawMessage) T {
 	return value
 }
 
+// stepKey is the key of the stepBody in the context of a body.
 type stepKey struct{}
+
+// stepBody is the body of a step or undo that runs.
+type stepBody struct {
+	key string
+	run *run
+}
 
 // StepKey returns a key for the effects of the step or undo whose body has this context. It is the
 // same each time the body runs, and differs from the keys of all other steps and processes,
@@ -143,20 +166,24 @@ type stepKey struct{}
 //
 // It returns the empty string for another context.
 func StepKey(ctx context.Context) string {
-	key, _ := ctx.Value(stepKey{}).(string)
-	return key
+	body, _ := ctx.Value(stepKey{}).(stepBody)
+	return body.key
 }
 
-// stepContext returns the context of a body. The prefix of the step's name in its key is empty or
-// "undo:".
-func (r *run) stepContext(prefix, name string) (context.Context, context.CancelFunc) {
+// keyOf returns the key of a step. The prefix of its name is empty or "undo:".
+func (r *run) keyOf(prefix, name string) string {
 	p := r.request.GetProcess()
 	key := fmt.Sprintf("%s/%s/%d.%d/%s%s", p.GetNamespace(), p.GetProcessId(), p.GetCreatedTime().AsTime().UnixMicro(),
 		r.journal.first, prefix, name) // a removed process may be created again, with the same event numbers
 	if n := r.journal.reruns[name]; n > 0 { // otherwise services would return the result of the forgotten run
 		key += "~" + strconv.Itoa(n+1)
 	}
-	ctx := context.WithValue(r.ctx, stepKey{}, key)
+	return key
+}
+
+// stepContext returns the context of a body. The prefix is that of keyOf.
+func (r *run) stepContext(prefix, name string) (context.Context, context.CancelFunc) {
+	ctx := context.WithValue(r.ctx, stepKey{}, stepBody{r.keyOf(prefix, name), r})
 	deadline, ok := r.ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
@@ -198,12 +225,12 @@ func (r *run) runSteps(steps []*stepRun) error {
 func (r *run) stepEnded(step *stepRun, value any, err error) {
 	var text json.RawMessage
 	if err == nil {
-		text, err = encode(value)
-		if err != nil { // trying again would repeat the effect
-			err = processor.Fail(ReasonBadValue, "the value %w", err).NonRetryable()
-		}
+		text, err = encodeValue(value)
 	}
 	if r.journal.bytes+len(text) > maxStepBytes {
+		if step.settle != nil {
+			return // the next task finds its result in the table
+		}
 		err = processor.Fail(ReasonBadValue, "the values of the steps of one task have more than %d bytes together",
 			maxStepBytes).NonRetryable()
 	}
@@ -211,16 +238,30 @@ func (r *run) stepEnded(step *stepRun, value any, err error) {
 		r.journal.add(entry{Kind: kindStep, Name: step.name, Value: text, Undo: step.undo})
 		return
 	}
-	tries := r.journal.tries[step.name] + 1
-	if tries >= step.tries || isFinal(err) {
+	if r.isLast(step, err) {
 		r.journal.add(entry{Kind: kindStep, Name: step.name, Error: recorded(err)})
 		return
 	}
 	wait := step.wait
-	for range tries - 1 {
+	for range r.journal.tries[step.name] {
 		wait = min(2*wait, maxBackoff*step.wait)
 	}
 	r.journal.add(entry{Kind: kindTry, Name: step.name, Error: recorded(err)})
 	delete(r.due, step.name)
 	r.effects.setTimer(retryTimer+step.name, wait)
+}
+
+// encodeValue encodes the value of a step. Its error is final, because another try would repeat the
+// effect.
+func encodeValue(value any) (json.RawMessage, error) {
+	text, err := encode(value)
+	if err != nil {
+		return nil, processor.Fail(ReasonBadValue, "the value %w", err).NonRetryable()
+	}
+	return text, nil
+}
+
+// isLast reports whether a step that returned err has no more tries.
+func (r *run) isLast(step *stepRun, err error) bool {
+	return r.journal.tries[step.name]+1 >= step.tries || isFinal(err)
 }

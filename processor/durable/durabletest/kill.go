@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -77,7 +79,8 @@ func Cancel(reason string) Action {
 // function makes the processor of one repetition, with new fakes of the services that it uses. Its
 // t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a
 // card was charged once. Each repetition is a bubble of testing/synctest: time.Now and time.Sleep
-// follow the clock of the script.
+// follow the clock of the script. It has other keys (durable.StepKey) than the others, so they can
+// share the database of durable.Tx. function must open its connections, and t.Cleanup close them.
 func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processor, input any, script ...Action) {
 	t.Helper()
 	var first *repetition
@@ -119,7 +122,8 @@ var places = []place{
 // repetition is one run of the script.
 type repetition struct {
 	inner   processor.Processor
-	kill    int      // the number of the result to lose, or 0
+	kill    int // the number of the result to lose, or 0
+	created *timestamppb.Timestamp
 	results []string // the entries of each result and checkpoint
 	outcome string
 }
@@ -134,7 +138,7 @@ func (r *repetition) compare(t *testing.T, first *repetition) {
 func repeat(
 	t *testing.T, at place, function func(t *testing.T) processor.Processor, input any, script []Action, kill int,
 ) *repetition {
-	r := &repetition{kill: kill}
+	r := &repetition{kill: kill, created: timestamppb.New(time.UnixMicro(rand.Int64N(1 << 50)))}
 	synctest.Test(t, func(t *testing.T) {
 		r.inner = function(t)
 		p := processortest.New(r, append(at.options, processortest.WithTime(time.Now()))...)
@@ -159,6 +163,7 @@ func repeat(
 func (r *repetition) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
+	req.GetProcess().CreatedTime = r.created
 	a := &attempt{repetition: r, inner: processor.CheckpointerOf(ctx), again: proto.CloneOf(req)}
 	a.again.Attempt++
 	watched := ctx

@@ -56,4 +56,9 @@ var txMutants = []mutant{
 		file: "processor/durable/durabletest/kill.go", old: "req.GetProcess().CreatedTime = r.created", planted: "",
 		packages: "./processor/durable", run: "TestVisit",
 	},
+	{
+		name: "vet-ignores-transactions", breaks: "progressor-vet reads the body of Tx",
+		file: "processor/durable/durablevet/scan.go", old: "roles[3] = roleStep", planted: "roles[3] = roleUnknown",
+		packages: "./processor/durable/durablevet", run: "TestTraps",
+	},
 }

@@ -147,8 +147,12 @@ func (s *scan) call(call *ast.CallExpr) {
 	switch {
 	case isObject(callee, durablePath, "Step", "Run"):
 		roles[2] = roleStep
+	case isObject(callee, durablePath, "Tx", "RunTx"):
+		roles[3] = roleStep
 	case isObject(callee, durablePath, "Undo"):
 		roles[0] = roleUndo
+	case isObject(callee, durablePath, "UndoTx"):
+		roles[1] = roleUndo
 	case isObject(callee, durablePath, "Accept"):
 		roles[0] = roleAccept
 	case isObject(callee, durablePath, "Each"):

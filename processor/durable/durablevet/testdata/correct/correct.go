@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/processor/durable"
 )
@@ -95,6 +96,18 @@ func (s *shop) logged(ctx durable.Ctx, name string, body func(context.Context) e
 
 func (s *shop) timed(ctx durable.Ctx, f func()) error {
 	return durable.Run(ctx, "timed", func(context.Context) error { f(); return nil })
+}
+
+func (s *shop) book(ctx durable.Ctx, db durable.TxBeginner) (int, error) {
+	return durable.Tx(ctx, "book", db, func(c context.Context, tx pgx.Tx) (seat int, err error) {
+		at := time.Now()
+		s.count++
+		err = tx.QueryRow(c, "SELECT seat WHERE day = $1", at).Scan(&seat)
+		return seat, err
+	}, durable.UndoTx(db, func(c context.Context, tx pgx.Tx, seat int) error {
+		_, err := tx.Exec(c, "DELETE", time.Now(), seat)
+		return err
+	}))
 }
 
 func (s *shop) loops(ctx durable.Ctx, in order) error {

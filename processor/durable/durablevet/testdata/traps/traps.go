@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/processor/durable"
@@ -116,6 +117,21 @@ func bodies(ctx durable.Ctx, in order) error {
 	_ = calls.Next()
 	_, _ = id, name
 	return err
+}
+
+func transactions(ctx durable.Ctx, db durable.TxBeginner) (seat int, err error) {
+	err = durable.RunTx(ctx, "a", db, func(context.Context, pgx.Tx) error {
+		seat = 7 // want `the body of a step assigns seat, but a replay does not run it: return the value instead`
+		return nil
+	})
+	_, err = durable.Tx(ctx, "b", db, func(c context.Context, tx pgx.Tx) (int, error) {
+		durable.Sleep(ctx, "c", 1)                          // want `durable.Sleep fails in the body of a step`
+		return 1, tx.QueryRow(c, "SELECT seat").Scan(&seat) // want `the body of a step assigns seat`
+	}, durable.UndoTx(db, func(context.Context, pgx.Tx, int) error {
+		durable.Publish(ctx, seat) // want `durable.Publish fails in an undo`
+		return nil
+	}))
+	return seat, err
 }
 
 func branches(ctx durable.Ctx, in order) error {

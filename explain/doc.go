@@ -7,6 +7,6 @@
 // concurrent use.
 //
 // Start with explain.go (the types) and situation.go (what a process waits for). spans.go computes
-// where the time went. blocked.go, cron.go, job.go, replies.go, run.go and worker.go describe what
-// only some processes have.
+// where the time went. blocked.go, cron.go, function.go, job.go, replies.go, run.go and worker.go
+// describe what only some processes have. journal.go reads the journal of a durable function.
 package explain

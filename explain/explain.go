@@ -11,13 +11,14 @@ type State struct {
 	Now       time.Time // by the database's clock
 	Process   Process
 	Namespace Namespace
-	Running   *Running // nil if no task runs
-	Waiting   []Task   // tasks in schedule
-	Ended     []Task   // the newest ended tasks, by task ID
-	Truncated bool     // more tasks have ended
-	Job       *Job     // nil if the process is not a job
-	Run       *Run     // nil if the process is not a run
-	Cron      *Cron    // nil if the process is not a cron
+	Running   *Running  // nil if no task runs
+	Waiting   []Task    // tasks in schedule
+	Ended     []Task    // the newest ended tasks, by task ID
+	Truncated bool      // more tasks have ended
+	Job       *Job      // nil if the process is not a job
+	Run       *Run      // nil if the process is not a run
+	Cron      *Cron     // nil if the process is not a cron
+	Function  *Function // nil if the process is not a durable function, or its journal was not read
 }
 
 // Process contains the facts about a process that an explanation needs.
@@ -71,6 +72,8 @@ type Task struct {
 	Reason        string // reason of its failure
 	Message       string
 	Failures      []Failure // recorded attempts before the current or next one, oldest first
+
+	title string // what the task of a durable function runs; "" if it is not known
 }
 
 // Failure is an attempt of a task that failed and was repeated.
@@ -126,6 +129,7 @@ type Explanation struct {
 
 // Explain returns the explanation of a process.
 func Explain(s State) Explanation {
+	s = s.titled()
 	open := s.takeOpen()
 	e := Explanation{Spans: withOpen(spans(s), open), TimeByWhat: map[string]time.Duration{}}
 	for _, span := range e.Spans {

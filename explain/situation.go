@@ -15,6 +15,9 @@ import (
 func (s State) situation(e *Explanation) {
 	head, behind := s.head()
 	s.describe(e, head, behind)
+	if s.Function != nil {
+		s.function(e, head)
+	}
 	if s.Namespace.Paused && (e.WaitsFor == process.WaitsForTime || e.WaitsFor == process.WaitsForConstraint) {
 		e.Detail += fmt.Sprintf(
 			" Namespace %s is also paused: nothing begins before it is resumed (progressor namespace resume %s).",
@@ -341,6 +344,8 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 // name returns the name of a task for the beginning of a sentence.
 func (t *Task) name() string {
 	switch {
+	case t.title != "":
+		return fmt.Sprintf("%s (task %d, %s)", t.title, t.ID, t.Type)
 	case t.Type.Timer() && t.TimerName != "":
 		return fmt.Sprintf("Timer %q (task %d, %s)", t.TimerName, t.ID, t.Type)
 	case t.Type.Timer():

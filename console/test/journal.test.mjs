@@ -42,12 +42,15 @@ spec("a durable function shows its journal, and what a repair has forgotten", as
   await go("#/process?ns=orders-ts&id=A-7&tab=journal");
   const waits = page.getByRole("list", { name: "what the function waits for" });
   await waits.getByText("Timer pay-within fires").waitFor();
+  await page.getByText('The function "order" waits for timer "pay-within"').waitFor();
   const row = (text) => page.getByRole("row").filter({ hasText: text });
   assert.match(await row("step done").innerText(), /reserve\s+\{"item":"tea","price":7\}/);
 
   await engine.post("ProcessService/Call", { namespace: "orders-ts", processId: "A-7", args: bytes({ pay: { card: "bad" } }) });
   await row("function failed").getByText("the bank declined the card").waitFor();
   await row("step failed").getByText("the bank declined the card").waitFor();
+  await page.getByText('The function "order" ended with the error: step charge: the bank declined the card.').waitFor();
+  await page.getByText("progressor repair orders-ts A-7 --rewind charge").waitFor();
   await page.getByText("ERROR").or(page.getByText("Error")).first().waitFor();
 
   await engine.post("ProcessService/Repair", { namespace: "orders-ts", processId: "A-7", processor: { args: bytes({ durable_repair: { set: { charge: "by hand" } } }) } });

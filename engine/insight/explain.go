@@ -18,8 +18,23 @@ import (
 )
 
 // ExplainProcess reports how long a process spent in each state, what it waits for, what comes next
-// and what would let it continue.
+// and what would let it continue. It describes a durable function by its journal.
 func (i *Insight) ExplainProcess(ctx context.Context, key process.Key) (*progressorv1.ExplainProcessResponse, error) {
+	return i.explainProcess(ctx, insight.ExplainedRequest{Key: key, Journal: true})
+}
+
+// ExplainWithoutPayloads is ExplainProcess for a client that may not see payloads. It does not read
+// the journal.
+func (i *Insight) ExplainWithoutPayloads(
+	ctx context.Context, key process.Key,
+) (*progressorv1.ExplainProcessResponse, error) {
+	return i.explainProcess(ctx, insight.ExplainedRequest{Key: key})
+}
+
+func (i *Insight) explainProcess(
+	ctx context.Context, request insight.ExplainedRequest,
+) (*progressorv1.ExplainProcessResponse, error) {
+	key := request.Key
 	_, leave, err := i.engine.Enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
@@ -29,7 +44,8 @@ func (i *Insight) ExplainProcess(ctx context.Context, key process.Key) (*progres
 	if err != nil {
 		return nil, err
 	}
-	read, err := insight.ReadExplained(ctx, i.store, key, i.engine.Config().ZombieAfter, ns.Zombie)
+	request.ZombieAfter, request.Policy = i.engine.Config().ZombieAfter, ns.Zombie
+	read, err := insight.ReadExplained(ctx, i.store, request)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

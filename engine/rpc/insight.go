@@ -18,7 +18,11 @@ type insights struct {
 func (s *insights) ExplainProcess(
 	ctx context.Context, r *progressorv1.ExplainProcessRequest,
 ) (*progressorv1.ExplainProcessResponse, error) {
-	return s.insight.ExplainProcess(ctx, keyOf(r))
+	key := keyOf(r)
+	if !showsPayloads(ctx, key) {
+		return s.insight.ExplainWithoutPayloads(ctx, key)
+	}
+	return s.insight.ExplainProcess(ctx, key)
 }
 
 // ListNodes lists the nodes.

@@ -103,6 +103,12 @@ func (at part) mayShow(p *auth.Principal, needs progressorv1.Permission) bool {
 	return own == 0 || needs != progressorv1.Permission_PERMISSION_PAYLOAD_READ || p.Can(own, at.namespace)
 }
 
+// showsPayloads reports whether the client of a request may see the payloads of a process.
+func showsPayloads(ctx context.Context, key process.Key) bool {
+	p := principalOf(ctx)
+	return p == nil || part{key.Namespace, key.ProcessID}.mayShow(p, progressorv1.Permission_PERMISSION_PAYLOAD_READ)
+}
+
 // each calls hidden for each field that a principal may not see and that is set, until hidden
 // returns false. at is the part of the message around m.
 func (s *shown) each(

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine/auth"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -121,6 +123,21 @@ func TestHiddenInProcessesOfTheEngine(t *testing.T) {
 					t.Errorf("%s of %s as %s: %s", method, id, role, got)
 				}
 			}
+		}
+	}
+}
+
+// The journal of a function consists of payloads. ExplainProcess reads it only for those who see
+// payloads.
+func TestExplainShowsPayloads(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]bool{"": true, "support": false, "viewer": true, "client": true} {
+		ctx := t.Context()
+		if role != "" {
+			ctx = context.WithValue(ctx, principalKey{}, roleOf(role))
+		}
+		if got := showsPayloads(ctx, process.Key{Namespace: "own", ProcessID: "p"}); got != want {
+			t.Errorf("%q sees payloads: %t", role, got)
 		}
 	}
 }

@@ -41,4 +41,14 @@ var accessMutants = []mutant{
 		planted:  "\thash := Hash(token)\n\ta.noteUse(ctx, id, s)\n\tif subtle",
 		packages: "./engine/auth", run: "TestUseIsNoted",
 	},
+	{
+		name: "explain-counts-forgotten-entries", breaks: "explain ignores what a repair has forgotten",
+		file: "explain/journal.go", old: "if !forgotten[events[n].ID] {", planted: "if n >= 0 {",
+		packages: "./explain", run: "TestReadJournal",
+	},
+	{
+		name: "explain-shows-journals-to-all", breaks: "explain reads a journal only for those who see payloads",
+		file: "engine/rpc/shown.go", old: "return p == nil || part{", planted: "return p != nil || part{",
+		packages: "./engine/rpc", run: "TestExplainShowsPayloads",
+	},
 }

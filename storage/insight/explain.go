@@ -31,13 +31,19 @@ type Explained struct {
 	State   explain.State
 }
 
+// ExplainedRequest selects what ReadExplained reads.
+type ExplainedRequest struct {
+	Key         process.Key
+	ZombieAfter time.Duration        // a node without a heartbeat for this long is dead
+	Policy      process.ZombiePolicy // the policy of the namespace
+	Journal     bool                 // also read the journal of a durable function
+}
+
 // ReadExplained reads a process and its tasks. It returns process.ErrProcessNotFound if there is
-// none. A node without a heartbeat for zombieAfter is dead, and policy is the zombie policy of the
-// namespace.
-func ReadExplained(
-	ctx context.Context, s *storage.Store, key process.Key, zombieAfter time.Duration, policy process.ZombiePolicy,
-) (Explained, error) {
+// none.
+func ReadExplained(ctx context.Context, s *storage.Store, r ExplainedRequest) (Explained, error) {
 	var e Explained
+	key := r.Key
 	err := s.Read(ctx, "explain "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		e = Explained{}
 		if e.Process, err = dbsqlc.New().GetProcess(ctx, tx, dbsqlc.GetProcessParams{
@@ -51,7 +57,7 @@ func ReadExplained(
 			return err
 		}
 		if e.Process.Kind == process.JobKind {
-			if e.State.Job, err = readJob(ctx, tx, key, policy); err != nil {
+			if e.State.Job, err = readJob(ctx, tx, key, r.Policy); err != nil {
 				return err
 			}
 		}
@@ -60,7 +66,12 @@ func ReadExplained(
 				return err
 			}
 		}
-		return readTasks(ctx, tx, key, zombieAfter, &e.State)
+		if r.Journal && e.Process.Kind == "" {
+			if e.State.Function, err = readFunction(ctx, tx, &e.Process); err != nil {
+				return err
+			}
+		}
+		return readTasks(ctx, tx, key, r.ZombieAfter, &e.State)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return e, process.ErrProcessNotFound
@@ -129,6 +140,28 @@ func readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, err
 		r.Steps = r.Steps[:explain.OpenSteps]
 	}
 	return r, err
+}
+
+// readFunction reads the journal of a durable function. It returns nil for another process.
+func readFunction(ctx context.Context, tx pgx.Tx, p *storage.Process) (*explain.Function, error) {
+	first, err := dbsqlc.New().ExplainFirstEvent(ctx, tx, dbsqlc.ExplainFirstEventParams{
+		Namespace: p.Namespace, ProcessID: p.ProcessID, EventID: p.FirstEventID,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil || !explain.IsFunction(first) {
+		return nil, err
+	}
+	rows, err := dbsqlc.New().ExplainEvents(ctx, tx, dbsqlc.ExplainEventsParams{
+		Namespace: p.Namespace, ProcessID: p.ProcessID, AfterID: p.FirstEventID,
+		Lim: explain.MaxEvents, MaxBytes: explain.MaxEventBytes,
+	})
+	events := []explain.Event{{ID: p.FirstEventID, Payload: first}}
+	for _, row := range slices.Backward(rows) {
+		events = append(events, explain.Event{ID: row.EventID, Payload: row.Payload})
+	}
+	return explain.ReadJournal(events), err
 }
 
 func readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {

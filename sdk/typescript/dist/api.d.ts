@@ -112,7 +112,7 @@ export declare class InsightService {
     constructor(send: Send);
     /**
      * ExplainProcess returns where the time of a process went, what it waits for, and what comes
-     * next.
+     * next. It describes a durable function by its journal, if the client has payload.read.
      */
     explainProcess(request: ExplainProcessRequest, options?: CallOptions): Promise<ExplainProcessResponse>;
     countProcesses(request: CountProcessesRequest, options?: CallOptions): Promise<CountProcessesResponse>;

@@ -137,7 +137,7 @@ export class InsightService {
     }
     /**
      * ExplainProcess returns where the time of a process went, what it waits for, and what comes
-     * next.
+     * next. It describes a durable function by its journal, if the client has payload.read.
      */
     explainProcess(request, options) {
         return this.send({ path: "InsightService/ExplainProcess", request: "ExplainProcessRequest", response: "ExplainProcessResponse", repeat: "always" }, request, options);

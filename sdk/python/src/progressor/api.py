@@ -3962,7 +3962,7 @@ class InsightService:
         self, request: ExplainProcessRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ExplainProcessResponse:
         """ExplainProcess returns where the time of a process went, what it waits for, and what comes
-        next.
+        next. It describes a durable function by its journal, if the client has payload.read.
         """
         method = Method("InsightService/ExplainProcess", "ExplainProcessRequest", "ExplainProcessResponse", "always")
         return self._send(method, request, timeout, max_attempts)

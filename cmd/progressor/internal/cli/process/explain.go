@@ -31,7 +31,8 @@ type explainProcessCmd struct {
 
 func (explainProcessCmd) Help() string {
 	return `Explain shows what a process waits for, what happens next, what would unblock it, and where its time
-went: running, waiting for another task, for a slot or for a retry, or idle.
+went: running, waiting for another task, for a slot or for a retry, or idle. It describes a durable function
+by its journal: the timers, children and failed steps, and how to repair it.
 
     progressor explain demo order-1
     progressor explain demo order-1 --all

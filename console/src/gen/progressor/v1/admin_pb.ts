@@ -1363,7 +1363,7 @@ export const BulkVerbSchema: GenEnum<BulkVerb> = /*@__PURE__*/
 export const InsightService: GenService<{
   /**
    * ExplainProcess returns where the time of a process went, what it waits for, and what comes
-   * next.
+   * next. It describes a durable function by its journal, if the client has payload.read.
    *
    * @generated from rpc progressor.v1.InsightService.ExplainProcess
    */

@@ -77,7 +77,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// docs/api.md has a section for each service, and names each method and every reason of an error.
+// docs/api.md has a section for each service, and names each method and every error reason.
 func TestAPIPageIsComplete(t *testing.T) {
 	text, err := os.ReadFile("api.md")
 	if err != nil {

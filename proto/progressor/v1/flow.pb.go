@@ -1227,9 +1227,9 @@ type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// Templates of those who may complete or report a HUMAN wait, if the engine authenticates
-	// clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-	// process.operate may, too. If empty, anyone may.
+	// Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+	// template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+	// with process.operate may, too. If empty, anyone may.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
 	// The time limit of the wait. 0 means no limit.
@@ -1493,7 +1493,7 @@ type Run struct {
 	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started, see attempt
 	FinishedTime        *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	// When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
+	// When the run or one of its steps last changed. For a step, it may be up to a minute too early.
 	UpdatedTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"`
 	// Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
 	// namespace.
@@ -3984,7 +3984,7 @@ type ListOpenWaitsRequest struct {
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Answerable    bool   `protobuf:"varint,5,opt,name=answerable,proto3" json:"answerable,omitempty"` // only waits that are answerable
+	Answerable    bool   `protobuf:"varint,5,opt,name=answerable,proto3" json:"answerable,omitempty"` // only waits that the client may answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

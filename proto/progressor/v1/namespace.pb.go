@@ -246,7 +246,7 @@ type HealthStatus int32
 const (
 	HealthStatus_HEALTH_STATUS_UNSPECIFIED HealthStatus = 0
 	HealthStatus_HEALTH_STATUS_OK          HealthStatus = 1
-	HealthStatus_HEALTH_STATUS_DEGRADED    HealthStatus = 2 // tasks run, but wait long, fail, or do not run on every node
+	HealthStatus_HEALTH_STATUS_DEGRADED    HealthStatus = 2 // tasks run, but wait a long time, fail, or do not run on every node
 	HealthStatus_HEALTH_STATUS_DOWN        HealthStatus = 3 // no task starts
 )
 

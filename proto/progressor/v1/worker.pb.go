@@ -857,7 +857,7 @@ type CheckpointResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	LastEventId int64                  `protobuf:"varint,1,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"` // of the process, for the next Checkpoint or the result
 	// Whether the worker should send the result soon: the process is being cancelled or suspended, or
-	// another task of it waits.
+	// another of its tasks waits.
 	Yield         bool `protobuf:"varint,2,opt,name=yield,proto3" json:"yield,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -237,7 +237,7 @@ export declare class WorkerService {
     listWorkers(request: ListWorkersRequest, options?: CallOptions): Promise<ListWorkersResponse>;
     /**
      * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-     * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+     * within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
      */
     getWorker(request: GetWorkerRequest, options?: CallOptions): Promise<GetWorkerResponse>;
     /**
@@ -633,7 +633,7 @@ export type HistoryMode =
  | "HISTORY_MODE_LAST";
 /** HealthStatus says whether the tasks of a namespace run. */
 export type HealthStatus = "HEALTH_STATUS_UNSPECIFIED" | "HEALTH_STATUS_OK"
-/** tasks run, but wait long, fail, or do not run on every node */
+/** tasks run, but wait a long time, fail, or do not run on every node */
  | "HEALTH_STATUS_DEGRADED"
 /** no task starts */
  | "HEALTH_STATUS_DOWN";
@@ -2644,7 +2644,7 @@ export interface CheckpointResponse {
     lastEventId?: number;
     /**
      * Whether the worker should send the result soon: the process is being cancelled or suspended, or
-     * another task of it waits.
+     * another of its tasks waits.
      */
     yield?: boolean;
 }
@@ -2989,9 +2989,9 @@ export interface WaitAction {
     /** template */
     title?: string;
     /**
-     * Templates of those who may complete or report a HUMAN wait, if the engine authenticates
-     * clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-     * process.operate may, too. If empty, anyone may.
+     * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+     * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+     * with process.operate may, too. If empty, anyone may.
      */
     assignees?: string[];
     /** JSON Schema of the result; the console shows a form */
@@ -3053,7 +3053,7 @@ export interface Run {
     runningTime?: Timestamp;
     finishedTime?: Timestamp;
     createdTime?: Timestamp;
-    /** When the run, or a step of it, last changed. For a step, it may be up to a minute too early. */
+    /** When the run or one of its steps last changed. For a step, it may be up to a minute too early. */
     updatedTime?: Timestamp;
     /**
      * Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
@@ -3344,7 +3344,7 @@ export interface ListOpenWaitsRequest {
     filter?: string;
     pageSize?: number;
     pageToken?: string;
-    /** only waits that are answerable */
+    /** only waits that the client may answer */
     answerable?: boolean;
 }
 export interface ListOpenWaitsResponse {

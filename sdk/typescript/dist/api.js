@@ -338,7 +338,7 @@ export class WorkerService {
     }
     /**
      * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-     * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+     * within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
      */
     getWorker(request, options) {
         return this.send({ path: "WorkerService/GetWorker", request: "GetWorkerRequest", response: "GetWorkerResponse", repeat: "always" }, request, options);

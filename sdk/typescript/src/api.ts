@@ -416,7 +416,7 @@ export class WorkerService {
 
   /**
    * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-   * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+   * within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
    */
   getWorker(request: GetWorkerRequest, options?: CallOptions): Promise<GetWorkerResponse> {
     return this.send({ path: "WorkerService/GetWorker", request: "GetWorkerRequest", response: "GetWorkerResponse", repeat: "always" }, request, options);
@@ -1020,7 +1020,7 @@ export type HistoryMode =
 export type HealthStatus =
   | "HEALTH_STATUS_UNSPECIFIED"
   | "HEALTH_STATUS_OK"
-  /** tasks run, but wait long, fail, or do not run on every node */
+  /** tasks run, but wait a long time, fail, or do not run on every node */
   | "HEALTH_STATUS_DEGRADED"
   /** no task starts */
   | "HEALTH_STATUS_DOWN";
@@ -3253,7 +3253,7 @@ export interface CheckpointResponse {
   lastEventId?: number;
   /**
    * Whether the worker should send the result soon: the process is being cancelled or suspended, or
-   * another task of it waits.
+   * another of its tasks waits.
    */
   yield?: boolean;
 }
@@ -3627,9 +3627,9 @@ export interface WaitAction {
   /** template */
   title?: string;
   /**
-   * Templates of those who may complete or report a HUMAN wait, if the engine authenticates
-   * clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-   * process.operate may, too. If empty, anyone may.
+   * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+   * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+   * with process.operate may, too. If empty, anyone may.
    */
   assignees?: string[];
   /** JSON Schema of the result; the console shows a form */
@@ -3694,7 +3694,7 @@ export interface Run {
   runningTime?: Timestamp;
   finishedTime?: Timestamp;
   createdTime?: Timestamp;
-  /** When the run, or a step of it, last changed. For a step, it may be up to a minute too early. */
+  /** When the run or one of its steps last changed. For a step, it may be up to a minute too early. */
   updatedTime?: Timestamp;
   /**
    * Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
@@ -4017,7 +4017,7 @@ export interface ListOpenWaitsRequest {
   filter?: string;
   pageSize?: number;
   pageToken?: string;
-  /** only waits that are answerable */
+  /** only waits that the client may answer */
   answerable?: boolean;
 }
 

@@ -79,7 +79,7 @@ type WorkerServiceClient interface {
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-	// within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+	// within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
 	GetWorker(context.Context, *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error)
 	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
 	// Heartbeat.
@@ -270,7 +270,7 @@ type WorkerServiceHandler interface {
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-	// within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+	// within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
 	GetWorker(context.Context, *v1.GetWorkerRequest) (*v1.GetWorkerResponse, error)
 	// StopWorker asks a worker to stop. The worker receives the command with its next Poll or
 	// Heartbeat.

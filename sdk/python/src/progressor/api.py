@@ -287,7 +287,7 @@ HistoryMode = Literal[
 HealthStatus = Literal[
     "HEALTH_STATUS_UNSPECIFIED",
     "HEALTH_STATUS_OK",
-    # tasks run, but wait long, fail, or do not run on every node
+    # tasks run, but wait a long time, fail, or do not run on every node
     "HEALTH_STATUS_DEGRADED",
     # no task starts
     "HEALTH_STATUS_DOWN",
@@ -2376,7 +2376,7 @@ CheckpointResponse = TypedDict("CheckpointResponse", {
     # of the process, for the next Checkpoint or the result
     "last_event_id": "int",
     # Whether the worker should send the result soon: the process is being cancelled or suspended, or
-    # another task of it waits.
+    # another of its tasks waits.
     "yield": "bool",
 }, total=False)
 
@@ -2713,9 +2713,9 @@ class WaitAction(TypedDict, total=False):
     kind: WaitActionKind
     # template
     title: str
-    # Templates of those who may complete or report a HUMAN wait, if the engine authenticates
-    # clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-    # process.operate may, too. If empty, anyone may.
+    # Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+    # template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+    # with process.operate may, too. If empty, anyone may.
     assignees: List[str]
     # JSON Schema of the result; the console shows a form
     result_schema: JsonObject
@@ -2777,7 +2777,7 @@ class Run(TypedDict, total=False):
     running_time: Timestamp
     finished_time: Timestamp
     created_time: Timestamp
-    # When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
+    # When the run or one of its steps last changed. For a step, it may be up to a minute too early.
     updated_time: Timestamp
     # Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
     # namespace.
@@ -3082,7 +3082,7 @@ class ListOpenWaitsRequest(TypedDict, total=False):
     filter: str
     page_size: int
     page_token: str
-    # only waits that are answerable
+    # only waits that the client may answer
     answerable: bool
 
 
@@ -4250,7 +4250,7 @@ class WorkerService:
         self, request: GetWorkerRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> GetWorkerResponse:
         """GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-        within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+        within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
         """
         method = Method("WorkerService/GetWorker", "GetWorkerRequest", "GetWorkerResponse", "always")
         return self._send(method, request, timeout, max_attempts)

@@ -26,7 +26,7 @@ func TestFires(t *testing.T) {
 	c.Policy.ConcurrencyPolicy, c.Spec.MaxFires = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE, 3
 	made := n.create(t, c)
 	if made.GetEtag() == "" || len(made.GetNextFireTimes()) != 3 || made.GetCreatedTime() == nil {
-		t.Errorf("made: %v", made)
+		t.Errorf("created: %v", made)
 	}
 	fires := n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1")
 	for i, f := range fires {
@@ -59,7 +59,8 @@ func TestFires(t *testing.T) {
 	}
 }
 
-// A trigger obeys the overlap action that it names, and the concurrency policy.
+// A manual trigger follows the overlap action in its request, and the concurrency policy of the
+// cron.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -122,7 +123,7 @@ func TestUpdate(t *testing.T) {
 	}
 	if _, err = n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: change}, kim); !errors.Is(err,
 		process.ErrCronExists) {
-		t.Errorf("it is there: %v", err)
+		t.Errorf("a cron that exists: %v", err)
 	}
 }
 
@@ -188,8 +189,8 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	eventually(t, "it continues", func() bool { return len(n.fires(t, "c")) > len(fires) })
 }
 
-// A paused cron fires only if it is triggered. A resume catches up the pause only if the request
-// asks for it.
+// A paused cron fires only if it is triggered. When it is resumed, it makes up for the fires missed
+// during the pause only if the request asks for it.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -199,7 +200,7 @@ func TestPauseAndResume(t *testing.T) {
 		c.Policy.MaxConcurrency, c.Paused, c.PauseNote = 100, true, "not yet"
 		made := n.create(t, c)
 		if !made.GetPaused() || made.GetPauseNote() != "not yet" || len(made.GetNextFireTimes()) != 10 {
-			t.Errorf("made: %v", made)
+			t.Errorf("created: %v", made)
 		}
 		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{
 			Namespace: "ns", CronId: id,
@@ -239,7 +240,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// A deleted cron leaves only its runs, and its ID is free.
+// After a cron is deleted, only its runs remain, and its ID can be used again.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -258,7 +259,7 @@ func TestDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.Get(t.Context(), "ns", "c"); !errors.Is(err, process.ErrCronNotFound) {
-		t.Errorf("it is there: %v", err)
+		t.Errorf("the deleted cron still exists: %v", err)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
 		t.Errorf("its ledger still has %d rows", k)
@@ -276,7 +277,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// Lists are ordered by ID, have pages, and can be filtered.
+// Lists are ordered by ID, are paged, and can be filtered.
 func TestList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -321,10 +322,10 @@ func TestList(t *testing.T) {
 		"process_id = x": `there is no field "process_id": ` +
 			`use cron_id, paused, failing, status, created_time or metadata.KEY`,
 		"target = http":     `there is no field "target"`,
-		"paused = yes":      `at character 10: paused is true or false, not "yes"`,
-		`paused = "true"`:   "at character 10: paused is true or false",
-		"paused > false":    "paused takes = !=, not >",
-		"paused:*":          "paused takes = !=, not :",
+		"paused = yes":      `at character 10: paused must be true or false (got "yes")`,
+		`paused = "true"`:   "at character 10: paused must be true or false",
+		"paused > false":    "paused supports only = != (got >)",
+		"paused:*":          "paused supports only = != (got :)",
 		"paused.note = x":   "paused has no parts",
 		"cron_id = a-1 OR ": "the filter ends where a comparison is expected",
 		"paused":            "write = != < <= > >= or : after paused",

@@ -298,7 +298,7 @@ func TestListRunsByFields(t *testing.T) {
 	} {
 		if strings.HasPrefix(filter, "NOT scope_id:") {
 			_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: filter})
-			refusedField(t, err, "filter", "scope_id takes = !=, not :")
+			refusedField(t, err, "filter", "scope_id supports only = != (got :)")
 			continue
 		}
 		n.finds(t, filter, strings.Fields(want))

@@ -26,7 +26,7 @@ func (p *parser) check(r restriction) (node, error) {
 		return nil, p.errorf(r.at, "%s has no parts%s", r.name, hint)
 	}
 	if known := f.operators(); !slices.Contains(known, r.operator) {
-		return nil, p.errorf(r.at, "%s takes %s, not %s", r.name, strings.Join(known, " "), r.operator)
+		return nil, p.errorf(r.at, "%s supports only %s (got %s)", r.name, strings.Join(known, " "), r.operator)
 	}
 	c := &comparison{field: f, path: r.path, operator: r.operator}
 	var err error
@@ -114,7 +114,7 @@ func (p *parser) integerValue(r restriction) (value, error) {
 func (p *parser) truthValue(r restriction) (value, error) {
 	l := r.literal
 	if l.quoted || l.stars > 0 || l.text != "true" && l.text != "false" {
-		return value{}, p.errorf(l.at, "%s is true or false, not %q", r.name, clip(l.text))
+		return value{}, p.errorf(l.at, "%s must be true or false (got %q)", r.name, clip(l.text))
 	}
 	return value{kind: isTruth, truth: l.text == "true"}, nil
 }

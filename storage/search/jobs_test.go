@@ -232,7 +232,7 @@ func TestListJobsRefuses(t *testing.T) {
 				`reason, fingerprint, metadata.KEY or args.KEY`},
 		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: use one of SCHEDULED, AVAILABLE,`},
 		{JobQuery{Filter: "priority = high"}, "filter", `"high" is not a whole number`},
-		{JobQuery{Filter: "tags = x"}, "filter", "tags takes != :"},
+		{JobQuery{Filter: "tags = x"}, "filter", "tags supports only != :"},
 		{JobQuery{Filter: "args = 5"}, "filter", "write args.KEY = VALUE"},
 		{JobQuery{OrderBy: "priority"}, "order_by", "must be created_time desc"},
 		{JobQuery{OrderBy: "finished_time desc", Filter: "state = RUNNING"}, "order_by",

@@ -45,7 +45,7 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// The functions of this package pass the kit over HTTP, as those of an SDK have to.
+// The functions of this package pass the kit over HTTP, as the functions of an SDK must.
 func TestGoPasses(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(Handler(Functions()))

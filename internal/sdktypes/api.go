@@ -56,7 +56,7 @@ func methods(service *protogen.Service) []*protogen.Method {
 	})
 }
 
-// Whether a request may be sent again after its response was lost.
+// These values state whether a request may be sent again after its response was lost.
 const (
 	sentOnce  = "once"
 	sentByKey = "key"    // if it has an idempotency key

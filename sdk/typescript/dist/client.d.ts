@@ -2,7 +2,7 @@ import { BulkService, ChangeService, CronService, FlowService, InsightService, J
 import { type Payloads } from "./json.js";
 /**
  * How requests are sent again after "unavailable", an overloaded engine or a broken connection. The
- * wait before attempt n is random between half of and the whole of min(initial * 2^(n-2), max).
+ * wait before attempt n is random, between half of min(initial * 2^(n-2), max) and all of it.
  */
 export interface Retry {
     /** Includes the first attempt. */
@@ -24,14 +24,14 @@ export interface ClientOptions {
     timeout?: number;
     /** The default is 10 attempts, 50 ms to 2 s apart. They take about 9 s. */
     retry?: Partial<Retry>;
-    /** false: requests without an idempotency key get none, and are not sent again. */
+    /** If false, requests without an idempotency key do not get one, and are not sent again. */
     autoKeys?: boolean;
-    /** "bytes" does not decode the bytes of processes, for payloads that are not JSON. */
+    /** With "bytes", payloads of processes are not decoded. Use it for payloads that are not JSON. */
     payloads?: Payloads;
     /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
     fetch?: typeof fetch;
 }
-/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
 export declare const maxTimer: number;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an

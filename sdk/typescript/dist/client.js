@@ -5,10 +5,10 @@ import { BulkService, ChangeService, CronService, FlowService, InsightService, J
 import { errorOf, messageOf, ProgressorError } from "./errors.js";
 import { decode, encode, jsonOf } from "./json.js";
 import { version } from "./version.js";
-// How much longer than its timeout a request waits for a response that says how it ended.
+// How much longer than its timeout a request waits for a response that reports its outcome.
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
-/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
 export const maxTimer = 2 ** 31 - 1;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an

@@ -4,9 +4,9 @@ import { type Entry, type Journal } from "./journal.js";
 import { Child, Queue, Timer, type ProcessKey, type Source } from "./sources.js";
 export declare const maxName = 200;
 export declare const maxCommands = 100;
-/** What the body of a step gets. */
+/** The argument of the body of a step. */
 export interface StepContext {
-    /** The same each time the body runs, and different from all other steps: a key for idempotent requests. */
+    /** A key for idempotent requests. It is the same each time the body runs, and differs from those of all other steps. */
     readonly key: string;
     /** Aborted when the attempt is over. */
     readonly signal: AbortSignal;
@@ -27,7 +27,7 @@ export type StepRun = {
     undo: boolean;
     body: (step: StepContext) => unknown;
 };
-/** What a branch waits for. flush: that the new entries are stored. */
+/** What a branch waits for. flush means that the new entries are stored. */
 type Wait = {
     ready: () => boolean;
     step?: StepRun;
@@ -75,9 +75,9 @@ export declare class Run {
     /** Runs the branches until each of them waits for something that the journal does not contain. */
     advance(): Promise<void>;
     private resume;
-    /** Records an operation at a wrong place. It fails the task. */
+    /** Records an operation in the wrong place. It fails the task. */
     misuse(message: string, at?: string, reason?: string): Failure;
-    /** Records an error that says that the program is wrong. Returns any other one. */
+    /** Records an error that reports a mistake in the program. Returns any other error. */
     caught(error: unknown): unknown;
     /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
     body(what: string, run: () => unknown): Promise<Ended>;

@@ -104,11 +104,11 @@ export class Run {
         if (this.failure)
             throw this.failure;
     }
-    /** Records an operation at a wrong place. It fails the task. */
+    /** Records an operation in the wrong place. It fails the task. */
     misuse(message, at = `${caller()}: `, reason = "durable_misuse") {
         return (this.failure ??= new Failure(reason, at + message, { nonRetryable: true }));
     }
-    /** Records an error that says that the program is wrong. Returns any other one. */
+    /** Records an error that reports a mistake in the program. Returns any other error. */
     caught(error) {
         if (![TypeError, ReferenceError, RangeError, SyntaxError].some((type) => error instanceof type))
             return error;

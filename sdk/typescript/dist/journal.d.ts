@@ -21,7 +21,7 @@ export declare const maxValueBytes: number;
 export declare const maxNewBytes: number;
 /**
  * An error that the journal contains: of a step, a child or the function. The function gets it
- * instead of the original error, so that the first run and a replay get the same.
+ * instead of the original error, so that the first run and a replay get the same error.
  */
 export declare class StepError extends Error {
     name: string;
@@ -32,13 +32,13 @@ export declare class StepError extends Error {
 }
 /** Converts an error of the program for the journal. */
 export declare function recorded(error: unknown): RecordedError;
-/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+/** Returns the error whose reason applies to several errors together: the first one that is not a rejection. */
 export declare function causeOf(error: unknown): unknown;
 /** Reports whether an error of a step is final, without a retry. */
 export declare const isFinal: (error: unknown) => boolean;
 /** Shortens a text to what an entry may contain. */
 export declare function cut(text: string): string;
-/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+/** Returns a copy of a value, as a replay would get it. The error describes what is wrong. */
 export declare function copyOf(value: unknown): any;
 /** Returns the size of a value as JSON. */
 export declare const sizeOf: (value: unknown) => number;

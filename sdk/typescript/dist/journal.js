@@ -6,7 +6,7 @@ export const maxNewBytes = 2 << 20; // new entries after which a result is store
 const maxNewEntries = 500;
 /**
  * An error that the journal contains: of a step, a child or the function. The function gets it
- * instead of the original error, so that the first run and a replay get the same.
+ * instead of the original error, so that the first run and a replay get the same error.
  */
 export class StepError extends Error {
     name = "StepError";
@@ -29,7 +29,7 @@ export function recorded(error) {
         return { reason: cut(failureOf(cause).reason), message };
     return cause.rejected ? { reason: cause.reason, message, rejected: true } : { reason: cause.reason, message };
 }
-/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+/** Returns the error whose reason applies to several errors together: the first one that is not a rejection. */
 export function causeOf(error) {
     if (!(error instanceof AggregateError) || error.errors.length === 0)
         return error;
@@ -43,7 +43,7 @@ export function cut(text) {
     const bytes = Buffer.from(text);
     return bytes.length <= maxMessage ? text : `${bytes.subarray(0, maxMessage).toString().replace(/\ufffd$/, "")}…`;
 }
-/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+/** Returns a copy of a value, as a replay would get it. The error describes what is wrong. */
 export function copyOf(value) {
     let text;
     try {

@@ -1,6 +1,6 @@
-/** Whether bytes of processes are shown as the JSON that they contain. */
+/** How the payloads of processes are represented: as the JSON that they contain, or as bytes. */
 export type Payloads = "json" | "bytes";
-/** Returns what a JSON text contains, or undefined if it is not JSON. */
+/** Parses JSON. Returns undefined if the text is not JSON. */
 export declare function jsonOf(text: string): any;
 /** Converts a request or a response of a processor to the JSON of the API. */
 export declare function encode(message: string, value: object): any;

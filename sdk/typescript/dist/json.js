@@ -1,5 +1,5 @@
 import { conversions } from "./api.js";
-/** Returns what a JSON text contains, or undefined if it is not JSON. */
+/** Parses JSON. Returns undefined if the text is not JSON. */
 export function jsonOf(text) {
     try {
         return JSON.parse(text);
@@ -62,8 +62,8 @@ function payload(base64, payloads) {
 const maybeInexact = /\d{16}|[eE]\+?\d{3}/;
 const number = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 /**
- * Reports whether JSON has only integers below 2^53, and no number that would become infinite.
- * Other numbers would lose precision if the value were stored again.
+ * Reports whether JSON.parse keeps every number of a text: all integers are below 2^53, and no
+ * number becomes infinite. Otherwise, the numbers would change if the value were stored again.
  */
 function isExact(json) {
     if (!maybeInexact.test(json))

@@ -20,7 +20,7 @@ export interface TaskContext {
 }
 /** What a checkpoint stores. It has at least one event. */
 export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
-/** Returns what changes. Nothing, for a result that changes nothing. */
+/** Returns what the task changes. Without a return value, it changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
 /**
  * The functions of a processor by type of task. Without notify, call handles notifications. Without
@@ -40,7 +40,7 @@ export interface ProcessorOptions {
  * `--encoding json`.
  */
 export declare function processor(handlers: TaskHandlers, options?: ProcessorOptions): RequestListener;
-/** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
+/** Wraps a callback. If the callback throws or rejects, the error is written to the console. */
 export declare function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void;
 /** Calls the function for a task, and returns the response. Throws only errors that the aborted signal has caused. */
 export declare function runTask(handlers: TaskHandlers, task: Task, context: TaskContext, log: (error: unknown) => void): Promise<ProcessResponse>;

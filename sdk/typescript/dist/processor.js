@@ -46,7 +46,7 @@ export function processor(handlers, options = {}) {
         });
     };
 }
-/** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
+/** Wraps a callback. If the callback throws or rejects, the error is written to the console. */
 export function harmless(call) {
     const guarded = async (...args) => call(...args);
     return (...args) => void guarded(...args).catch((error) => console.error(error));

@@ -6,7 +6,7 @@ export type StepRepair = {
     set: Map<string, any>;
     rewind: string[];
 };
-/** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
+/** Reports whether args request a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
 export declare const isByStep: (args: any) => boolean;
 /** Decodes the request of a repair by step. */
 export declare function repairOf(request: any): StepRepair;

@@ -5,7 +5,7 @@ const maxRepaired = 100; // names in a repair, and in its response
 const rewindable = ["step", "try", "value", "timer", "child", "first"];
 const isObject = (value) => value instanceof Object && !Array.isArray(value);
 const areNames = (value) => Array.isArray(value) && value.every((name) => typeof name === "string");
-/** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
+/** Reports whether args request a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
 export const isByStep = (args) => isObject(args) && Object.keys(args).join() === "durable_repair";
 /** Decodes the request of a repair by step. */
 export function repairOf(request) {

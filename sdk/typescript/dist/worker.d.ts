@@ -7,7 +7,7 @@ export interface Job {
     readonly id: string;
     readonly name: string;
     readonly args: Json;
-    /** From 1. */
+    /** The number of the attempt, counted from 1. */
     readonly attempt: number;
     /** Grows with every attempt, so that other systems can reject late ones. */
     readonly fencingToken: number;
@@ -43,11 +43,11 @@ export interface WorkerOptions {
     concurrency?: number;
     /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
     stopGrace?: number;
-    /** Milliseconds of silence after which tasks go to another worker. The default is that of the namespace. */
+    /** Milliseconds without a heartbeat after which tasks go to another worker. The default is that of the namespace. */
     leaseDuration?: number;
     /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
     signals?: NodeJS.Signals[];
-    /** Receives what an operator should know. The default is console.error. */
+    /** Receives messages for the operator. The default is console.error. */
     log?: (message: string, fields: object) => void;
     /** Called after every attempt. */
     ended?: (attempt: Attempt) => void;

@@ -218,7 +218,7 @@ export class Worker {
         if (held.progress && !held.lost && outcome !== "done")
             await this.sendProgress(held);
         if (held.uncertain)
-            await this.release([held.lease.leaseToken]); // an answer may not fit to what is stored
+            await this.release([held.lease.leaseToken]); // an answer may not match what is stored
         if (held.lost)
             outcome = "lost";
         else if (!this.held.has(held.lease.leaseToken))

@@ -11,7 +11,7 @@ import { version } from "./version.js";
 
 /**
  * How requests are sent again after "unavailable", an overloaded engine or a broken connection. The
- * wait before attempt n is random between half of and the whole of min(initial * 2^(n-2), max).
+ * wait before attempt n is random, between half of min(initial * 2^(n-2), max) and all of it.
  */
 export interface Retry {
   /** Includes the first attempt. */
@@ -34,19 +34,19 @@ export interface ClientOptions {
   timeout?: number;
   /** The default is 10 attempts, 50 ms to 2 s apart. They take about 9 s. */
   retry?: Partial<Retry>;
-  /** false: requests without an idempotency key get none, and are not sent again. */
+  /** If false, requests without an idempotency key do not get one, and are not sent again. */
   autoKeys?: boolean;
-  /** "bytes" does not decode the bytes of processes, for payloads that are not JSON. */
+  /** With "bytes", payloads of processes are not decoded. Use it for payloads that are not JSON. */
   payloads?: Payloads;
   /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
   fetch?: typeof fetch;
 }
 
-// How much longer than its timeout a request waits for a response that says how it ended.
+// How much longer than its timeout a request waits for a response that reports its outcome.
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
 
-/** The longest time of setTimeout, in milliseconds. It does not wait for a longer one. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
 export const maxTimer = 2 ** 31 - 1;
 
 /**

@@ -10,9 +10,9 @@ const maxWait = 100 * 365 * 24 * 3600_000;
 export const maxName = 200; // bytes, with scope and number
 export const maxCommands = 100; // of one result
 
-/** What the body of a step gets. */
+/** The argument of the body of a step. */
 export interface StepContext {
-  /** The same each time the body runs, and different from all other steps: a key for idempotent requests. */
+  /** A key for idempotent requests. It is the same each time the body runs, and differs from those of all other steps. */
   readonly key: string;
   /** Aborted when the attempt is over. */
   readonly signal: AbortSignal;
@@ -30,7 +30,7 @@ export interface StepOptions<T> {
 /** A step that is not in the journal yet. */
 export type StepRun = { name: string; tries: number; wait: number; undo: boolean; body: (step: StepContext) => unknown };
 
-/** What a branch waits for. flush: that the new entries are stored. */
+/** What a branch waits for. flush means that the new entries are stored. */
 type Wait = { ready: () => boolean; step?: StepRun; flush?: boolean; resolve: () => void };
 
 /** How a body ended. */
@@ -136,12 +136,12 @@ export class Run {
     if (this.failure) throw this.failure;
   }
 
-  /** Records an operation at a wrong place. It fails the task. */
+  /** Records an operation in the wrong place. It fails the task. */
   misuse(message: string, at = `${caller()}: `, reason = "durable_misuse"): Failure {
     return (this.failure ??= new Failure(reason, at + message, { nonRetryable: true }));
   }
 
-  /** Records an error that says that the program is wrong. Returns any other one. */
+  /** Records an error that reports a mistake in the program. Returns any other error. */
   caught(error: unknown): unknown {
     if (![TypeError, ReferenceError, RangeError, SyntaxError].some((type) => error instanceof type)) return error;
     return (this.failure ??= new Failure("panic", `the function threw ${(error as Error).stack}`, { cause: error }));

@@ -26,7 +26,7 @@ const maxNewEntries = 500;
 
 /**
  * An error that the journal contains: of a step, a child or the function. The function gets it
- * instead of the original error, so that the first run and a replay get the same.
+ * instead of the original error, so that the first run and a replay get the same error.
  */
 export class StepError extends Error {
   override name = "StepError";
@@ -50,7 +50,7 @@ export function recorded(error: unknown): RecordedError {
   return cause.rejected ? { reason: cause.reason, message, rejected: true } : { reason: cause.reason, message };
 }
 
-/** Returns the error that determines the reason of several ones: the first that is not a rejection. */
+/** Returns the error whose reason applies to several errors together: the first one that is not a rejection. */
 export function causeOf(error: unknown): unknown {
   if (!(error instanceof AggregateError) || error.errors.length === 0) return error;
   const causes = error.errors.map(causeOf);
@@ -66,7 +66,7 @@ export function cut(text: string): string {
   return bytes.length <= maxMessage ? text : `${bytes.subarray(0, maxMessage).toString().replace(/\ufffd$/, "")}…`;
 }
 
-/** Returns a copy of a value, as a replay would get it. The error says what is wrong. */
+/** Returns a copy of a value, as a replay would get it. The error describes what is wrong. */
 export function copyOf(value: unknown): any {
   let text: string | undefined;
   try {

@@ -2,10 +2,10 @@ import { conversions } from "./api.js";
 
 type Leaf = (how: string, value: any) => any;
 
-/** Whether bytes of processes are shown as the JSON that they contain. */
+/** How the payloads of processes are represented: as the JSON that they contain, or as bytes. */
 export type Payloads = "json" | "bytes";
 
-/** Returns what a JSON text contains, or undefined if it is not JSON. */
+/** Parses JSON. Returns undefined if the text is not JSON. */
 export function jsonOf(text: string): any {
   try {
     return JSON.parse(text);
@@ -67,8 +67,8 @@ const maybeInexact = /\d{16}|[eE]\+?\d{3}/;
 const number = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 
 /**
- * Reports whether JSON has only integers below 2^53, and no number that would become infinite.
- * Other numbers would lose precision if the value were stored again.
+ * Reports whether JSON.parse keeps every number of a text: all integers are below 2^53, and no
+ * number becomes infinite. Otherwise, the numbers would change if the value were stored again.
  */
 function isExact(json: string): boolean {
   if (!maybeInexact.test(json)) return true;

@@ -23,7 +23,7 @@ export interface TaskContext {
 /** What a checkpoint stores. It has at least one event. */
 export type Checkpoint = Pick<Result, "events" | "auxState" | "metadata">;
 
-/** Returns what changes. Nothing, for a result that changes nothing. */
+/** Returns what the task changes. Without a return value, it changes nothing. */
 export type TaskHandler = (task: Task, context: TaskContext) => Result | void | Promise<Result | void>;
 
 /**
@@ -81,7 +81,7 @@ export function processor(handlers: TaskHandlers, options: ProcessorOptions = {}
   };
 }
 
-/** Returns a function that calls another one. If that throws or rejects, the error goes to the console. */
+/** Wraps a callback. If the callback throws or rejects, the error is written to the console. */
 export function harmless<Args extends unknown[]>(call: (...args: Args) => unknown): (...args: Args) => void {
   const guarded = async (...args: Args) => call(...args);
   return (...args) => void guarded(...args).catch((error) => console.error(error));

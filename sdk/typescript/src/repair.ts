@@ -11,7 +11,7 @@ export type StepRepair = { skip: string[]; set: Map<string, any>; rewind: string
 const isObject = (value: any) => value instanceof Object && !Array.isArray(value);
 const areNames = (value: any) => Array.isArray(value) && value.every((name) => typeof name === "string");
 
-/** Reports whether args are those of a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
+/** Reports whether args request a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
 export const isByStep = (args: any) => isObject(args) && Object.keys(args).join() === "durable_repair";
 
 /** Decodes the request of a repair by step. */

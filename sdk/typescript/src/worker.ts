@@ -18,7 +18,7 @@ export interface Job {
   readonly id: string;
   readonly name: string;
   readonly args: Json;
-  /** From 1. */
+  /** The number of the attempt, counted from 1. */
   readonly attempt: number;
   /** Grows with every attempt, so that other systems can reject late ones. */
   readonly fencingToken: number;
@@ -58,11 +58,11 @@ export interface WorkerOptions {
   concurrency?: number;
   /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
   stopGrace?: number;
-  /** Milliseconds of silence after which tasks go to another worker. The default is that of the namespace. */
+  /** Milliseconds without a heartbeat after which tasks go to another worker. The default is that of the namespace. */
   leaseDuration?: number;
   /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
   signals?: NodeJS.Signals[];
-  /** Receives what an operator should know. The default is console.error. */
+  /** Receives messages for the operator. The default is console.error. */
   log?: (message: string, fields: object) => void;
   /** Called after every attempt. */
   ended?: (attempt: Attempt) => void;
@@ -269,7 +269,7 @@ export class Worker {
     clearTimeout(timer);
     held.answering = true;
     if (held.progress && !held.lost && outcome !== "done") await this.sendProgress(held);
-    if (held.uncertain) await this.release([held.lease.leaseToken!]); // an answer may not fit to what is stored
+    if (held.uncertain) await this.release([held.lease.leaseToken!]); // an answer may not match what is stored
     if (held.lost) outcome = "lost";
     else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // by drain
     else if (answer) outcome = await this.complete(held, answer, outcome);

@@ -1,4 +1,4 @@
-"""Converts between the JSON of the API and what users see.
+"""Converts between the JSON of the API and the values that users see.
 
 There, names of fields are in camelCase, bytes are base64, and 64-bit integers are strings.
 """

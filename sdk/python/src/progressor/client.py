@@ -23,7 +23,7 @@ from ._json import decode, dump, encode
 from ._version import VERSION
 from .errors import ProgressorError, error_of, message_of
 
-TIMEOUT_MARGIN = 0.5  # how much longer a request waits for a response that says how it ended
+TIMEOUT_MARGIN = 0.5  # how much longer a request waits for a response that reports its outcome
 LONGEST = 2_000_000.0  # seconds; sockets and the engine have limits for the time that a request takes
 IDLE_TIME = 30  # seconds that an unused connection is kept
 TOKEN_FILE_TIME = 10
@@ -57,7 +57,7 @@ class Client:
         PROGRESSOR_ADDRESS (default: http://127.0.0.1:8080), PROGRESSOR_TOKEN and
         PROGRESSOR_TOKEN_FILE.
     :param token: sent as Authorization: Bearer. A function is called for each request, and must not
-        block for long. If it raises an error, the request fails with the code "unauthenticated".
+        block for a long time. If it raises an error, the request fails with the code "unauthenticated".
     :param token_file: a file with the token. It is read again every 10 s.
     :param timeout: seconds, for a request and its repetitions.
     :param auto_keys: False: requests without an idempotency key get none.
@@ -258,7 +258,7 @@ class _Connections:
 
 
 def _is_readable(sock: Any) -> bool:
-    """Reports whether a socket without a request has something to read: that it was closed."""
+    """Reports whether a socket without a request is readable, which means that it was closed."""
     if not hasattr(select, "poll"):
         return bool(select.select([sock], [], [], 0)[0])
     poller = select.poll()

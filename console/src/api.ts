@@ -58,7 +58,7 @@ export function forgetToken(): void {
   sessionStorage.removeItem(tokenName);
 }
 
-/** Ends the login in the cookie of the browser, if there is one. It reports whether it is over. */
+/** Ends the login in the cookie of the browser, if there is one. Reports whether the login has ended. */
 export const endLogin = (): Promise<boolean> => ask("logout").then((answer) => answer.ok).catch(() => false);
 
 /** Who uses the console, and what it may do. */
@@ -77,7 +77,7 @@ async function readMe(): Promise<Me | null> {
   return (await answer.json()) as Me;
 }
 
-/** Returns who uses the console: undefined while that is unknown, null if the engine does not say it. */
+/** Returns who uses the console: undefined while that is unknown, null if the engine does not report it. */
 export function useMe(): Me | null | undefined {
   return useQuery({ queryKey: ["me"], queryFn: readMe, refetchInterval: 30_000, retry: 2 }).data;
 }
@@ -144,7 +144,7 @@ export function refresh(): void {
 }
 
 interface ReadOptions {
-  every?: number; // milliseconds between two reads; 0: read once
+  every?: number; // milliseconds between two reads; 0 means to read once
   enabled?: boolean;
   age?: number; // maximum age of a shared response in seconds; default: every
   keep?: boolean; // shows the previous response until the next one arrives

@@ -111,7 +111,7 @@ function Shell() {
   const known = useMe() !== undefined;
   const { ns, all, paused, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
   const [palette, setPalette] = useState(false);
-  const early = useRef(""); // what was typed before the palette was there
+  const early = useRef(""); // what was typed before the palette was loaded
   const [keys, setKeys] = useState(false);
   const [prefix, setPrefix] = useState(false);
   const theme = useTheme();
@@ -260,7 +260,7 @@ function Shell() {
   );
 }
 
-/** If no namespace was chosen, shows which one the page shows, and the others. */
+/** Names the namespace that the page shows if the user has chosen none, and lists the others. */
 function NamespaceNotice({ title, ns, others }: { title: string; ns: string; others: string[] }) {
   return (
     <p className="notice only" role="status">

@@ -1,4 +1,4 @@
-// The metadata of objects: what a filter offers, what a bare word searches, and columns of lists.
+// The metadata of objects: the values that a filter suggests, the keys that a word without an operator searches, and the columns of lists.
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { CallOptions } from "@connectrpc/connect";
 import { useMemo, useState } from "react";
@@ -9,12 +9,12 @@ import { quote, type FieldHelp } from "./filter";
 export type Attributes = Map<string, Map<string, "text" | "number" | "truth" | "list">>;
 
 const mostValues = 20;
-const mostSearched = 12; // keys that a bare word searches
+const mostSearched = 12; // keys that a word without an operator searches
 
 export const quoted = (text: string): string => `"${text.replace(/[\\"*]/g, "\\$&")}"`;
 const fieldOf = (key: string): string => `metadata.${quote(key)}`;
 
-/** Returns the metadata of some objects. Objects in it are left out. */
+/** Collects the metadata of some objects. Nested objects are left out. */
 export function attributesOf(rows: { metadata?: JsonObject }[]): Attributes {
   const all: Attributes = new Map();
   for (const row of rows)
@@ -57,8 +57,8 @@ interface Has {
 }
 
 /**
- * Returns the metadata of the rows of a list. After a call of want, it also has the metadata of the newest objects, because a filtered list
- * may have no rows. read waits for these objects. If they cannot be read, it returns the metadata that is known.
+ * Returns the metadata of the rows of a list. After want is called, it also returns the metadata of the newest objects, because a filtered
+ * list may have no rows. read waits for these objects. If they cannot be read, it returns the metadata that is known.
  */
 export function useSample<T extends Has>(list: string, ns: string, rows: T[], newest: (o?: CallOptions) => Promise<T[]>) {
   const [wanted, setWanted] = useState(false);

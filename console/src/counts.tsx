@@ -6,7 +6,7 @@ import { count } from "./format";
 import { change } from "./router";
 import { Mark, type Look } from "./status";
 
-/** A number of matches. more: there may be more. */
+/** A number of matches. If more is set, there may be more. */
 export interface Counted {
   n: bigint | number;
   more?: boolean;

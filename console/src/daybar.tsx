@@ -17,7 +17,7 @@ interface Part {
   other: number;
 }
 
-/** fires: newest first. whole: there are no older ones. */
+/** The fires are sorted, newest first. If whole is set, there are no older ones. */
 export function DayBar({ fires, whole }: { fires: Fire[]; whole: boolean }) {
   const now = Math.floor(useNow() / 10_000) * 10_000;
   const { list, length, begin } = useMemo(() => {

@@ -14,7 +14,7 @@ export interface Found {
   look?: Look;
 }
 
-/** Without a chosen namespace, this many are searched. */
+/** The maximum number of namespaces to search if none is chosen. */
 export const mostNamespaces = 6;
 const mostOfKind = 8;
 
@@ -49,7 +49,7 @@ async function findWorkers(ns: string, typed: string): Promise<Found[]> {
   return matching.map((id) => ({ kind: "worker", id, ns, to: href("worker", { ns, id }) }));
 }
 
-/** Finds objects in some namespaces. What the user may not read is left out. */
+/** Finds objects in some namespaces. Objects that the user may not read are left out. */
 async function find(namespaces: string[], typed: string, options: CallOptions): Promise<Found[]> {
   const searches = namespaces.flatMap((ns) => [
     findProcesses(ns, "", typed, options),

@@ -15,7 +15,7 @@ export const useForm = () => useContext(FormContext);
 /** Reports whether an error of the engine is about a field or a part of it, such as options.tags[1] of options.tags. */
 export const isAbout = (field: string, name: string): boolean => field === name || field.startsWith(`${name}.`) || field.startsWith(`${name}[`);
 
-/** Returns the field that the engine refused, and why. */
+/** Returns the field that the engine refused, and the reason. */
 function refusal(error: unknown): Entered["refused"] {
   if (!error) return undefined;
   const failure = ConnectError.from(error);

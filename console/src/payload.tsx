@@ -151,7 +151,7 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
   );
 }
 
-/** An input for payloads. JSON is checked while typing; other text is sent as it is. json: only JSON is allowed, and the field shows errors. */
+/** An input for payloads. JSON is checked while typing; other text is sent as it is. If json is set, only JSON is allowed, and the field shows errors. */
 export function PayloadInput({ value, onChange, json, ...rest }: { value: string; onChange: (text: string) => void; json?: boolean; id?: string }) {
   let wrong = "";
   if (!json && value.trim() && /^[\s]*[[{"]/.test(value)) {

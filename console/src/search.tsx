@@ -6,7 +6,7 @@ import { destroys, Registered, type Command } from "./palette";
 import { Mark, type Look } from "./status";
 import { Dialog } from "./ui";
 
-/** Scores how well a name matches what was typed: all letters in their order, best at the beginnings of words. 0: not at all. */
+/** Scores how well a name matches what was typed: all letters in their order, best at the beginnings of words. A score of 0 means that the name does not match. */
 function fits(name: string, typed: string): number {
   const text = name.toLowerCase();
   let at = 0;

@@ -66,7 +66,7 @@ export function ticksOf(from: number, to: number, wanted: number): number[] {
   return ticks;
 }
 
-/** The text of a tick on an axis of a width in milliseconds. */
+/** Returns the label of a tick on an axis that spans width milliseconds. */
 export function axisLabel(t: number, width: number): string {
   const text = exact(t);
   if (width < 10_000) return text.slice(14);

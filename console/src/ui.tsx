@@ -44,7 +44,7 @@ export function When({ at, none = "never", next, relative }: { at?: number; none
   );
 }
 
-/** Says since when something is so: "for 5 min", or "since" and the time if times are not relative. */
+/** Shows how long a state has lasted: "for 5 min", or "since" and the time if times are not relative. */
 export function Since({ at }: { at?: number }) {
   const clock = useNow();
   const times = useTimes();
@@ -78,7 +78,7 @@ const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|dou
 const word = String.raw`(?:'(?:[^']|'\\'')*'|[^\s';)]*[^\s';).,])`;
 const command = new RegExp(String.raw`(\bprogressor(?: (?!(?:${after})\b)${word})+)`);
 
-/** A text of the engine, with the commands in it formatted as code. */
+/** A text of the engine, in which commands are formatted as code. */
 export function Commanded({ text }: { text: string }) {
   return <>{text.split(command).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <EngineText key={n} text={part} />))}</>;
 }
@@ -423,7 +423,7 @@ export function typing(e: KeyboardEvent): boolean {
   return t.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) && !box) || document.querySelector("dialog[open]") !== null;
 }
 
-/** A table with a row of heads. A head that begins with # is that of a column of numbers. An empty head is that of buttons. */
+/** A table with column headings. A heading that begins with # marks a column of numbers, and an empty heading a column of buttons. */
 export function Table({ heads, label, children }: { heads: string[]; label: string; children: ReactNode }) {
   return (
     <Scroll label={label}>

@@ -41,8 +41,8 @@ before(async () => {
   browser = await startBrowser();
   await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "orders", processor: { pull: {} } } });
   for (const name of ["multi_step_pipeline", "demo_long_task", "external_worker_task"]) await promisify(execFile)(program, ["template", "put", "orders", "-f", `${examples}${name}.yaml`, "--address", engine.url]);
-  await order("dear", 2000);
-  await work("dear", { check: {}, reserve: {} });
+  await order("expensive", 2000);
+  await work("expensive", { check: {}, reserve: {} });
 });
 after(async () => {
   await browser?.close();
@@ -52,7 +52,7 @@ after(async () => {
 spec("The list of runs shows the step of each run, has a filter, and works with the keyboard", async (page, go) => {
   await start("other", { target: "x" }, "demo_long_task");
   await go("#/flows?ns=orders");
-  await page.getByRole("row", { name: /dear.*multi_step_pipeline.*approve/ }).getByText("Waiting").waitFor();
+  await page.getByRole("row", { name: /expensive.*multi_step_pipeline.*approve/ }).getByText("Waiting").waitFor();
   await page.getByRole("row", { name: /other.*demo_long_task.*prepare/ }).waitFor();
   assert.doesNotMatch(await page.locator("main").innerText(), /\dT\d\d:/);
   await page.getByRole("button", { name: "Waiting" }).click();
@@ -64,11 +64,11 @@ spec("The list of runs shows the step of each run, has a filter, and works with 
   await page.getByRole("alert").waitFor();
   await filter.fill('template_type = "multi*" AND payload.total > 1000');
   await filter.press("Enter");
-  await page.getByRole("link", { name: "dear" }).waitFor();
+  await page.getByRole("link", { name: "expensive" }).waitFor();
   await filter.blur();
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "dear" }).waitFor();
+  await page.getByRole("heading", { name: "expensive" }).waitFor();
 });
 
 spec("A form made from the schema of a template starts a run", async (page, go) => {
@@ -316,18 +316,18 @@ spec("The overview leads from the failed job of a step to its run, which is retr
 });
 
 spec("The events of a run include those of the jobs of its steps", async (page, go) => {
-  await go("#/run?ns=orders&id=dear&tab=events");
+  await go("#/run?ns=orders&id=expensive&tab=events");
   const events = page.getByRole("region", { name: "events" });
   await events.getByRole("row", { name: /Running started.*check.*1.*host-1/ }).waitFor();
   await events.getByRole("row", { name: /step queued.*check/ }).waitFor();
   await events.getByRole("row", { name: /Waiting.*the run/ }).first().waitFor();
-  await go("#/job?ns=orders&id=~job/dear/check");
+  await go("#/job?ns=orders&id=~job/expensive/check");
   await events.getByRole("row", { name: /Running started.*host-1/ }).waitFor();
   assert.equal(await events.getByRole("row", { name: /step queued/ }).count(), 0);
 });
 
 spec("The events of a run have clock times, the time since the event before, and who caused them", async (page, go) => {
-  await go("#/run?ns=orders&id=dear&tab=events");
+  await go("#/run?ns=orders&id=expensive&tab=events");
   const started = page.getByRole("region", { name: "events" }).getByRole("row", { name: /Running started.*check/ });
   assert.match(await started.innerText(), /\d\d:\d\d:\d\d\.\d{3}/);
   assert.match(await started.innerText(), /\+\d+(\.\d+)? (ms|s|min)/);
@@ -378,7 +378,7 @@ spec("A large graph is fitted, shown in full screen with a map, and its branches
 });
 
 spec("The pages of flows fit on a phone, in the dark theme", async (page, go) => {
-  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/run?ns=orders&id=dear&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders", "#/waits"]) {
+  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=expensive&step=approve", "#/run?ns=orders&id=expensive&tab=events", "#/run?ns=orders&id=expensive&tab=time", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders", "#/waits"]) {
     await go(hash);
     await page.locator("main .card").first().waitFor();
     if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();

@@ -56,7 +56,7 @@ function likely(kind: string, filter: string): BulkVerb {
   return /\b(SCHEDULED|AVAILABLE|RUNNING|PENDING|QUEUED|WAITING_WORKER|COMPENSATING|CANCEL_REQUESTED)\b/.test(filter) ? BulkVerb.CANCEL : BulkVerb.RETRY;
 }
 
-/** Chooses a verb, counts the matches, and starts the bulk. kind: "" for processes, "job" or "flow". */
+/** Chooses a verb, counts the matches, and starts the bulk. The kind is "" for processes, "job" or "flow". */
 export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kind?: string; filter: string; onClose: () => void }) {
   const [verb, setVerb] = useState(likely(kind, filter));
   const [rate, setRate] = useState("100");

@@ -70,7 +70,7 @@ steps:
     wait: {kind: HUMAN, title: "Approve \${payload.order}"}
 `;
 
-/** Edits a template, or stores a new one. The engine checks it. */
+/** Edits a template, or creates a new one. The engine checks it. */
 export function EditTemplate({ ns, t, newest, onClose }: { ns: string; t?: Template; newest?: number; onClose: () => void }) {
   const [text, setText] = useState(() => (t ? templateYaml(t) : ""));
   const [checked, setChecked] = useState("");

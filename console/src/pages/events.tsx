@@ -12,7 +12,7 @@ const size = 50;
 
 const timeOf = (e?: JobEvent): number => millis(e?.createdTime) ?? 0;
 
-/** Shows the new status. ofStep: the run reports the status of one of its steps. */
+/** Shows the new status. If ofStep is set, the run reports the status of one of its steps. */
 export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
   const looks = ofStep ? stepLook : { ...jobLook, ...runLook, ACTIVE: { name: "Active", tone: "run", shape: "ring" } as Look };
   const look: Look = looks[e.to.toUpperCase()] ?? { name: e.to, tone: "plain", shape: "ring" };
@@ -53,7 +53,7 @@ const worked = (e: JobEvent) => !e.type.startsWith("step_");
 /** Shortens the keys of constraints: a key without a value applies to all matching jobs. */
 const keysOf = (text: string): string => text.replace(/=(?=,|$)/g, "");
 
-/** Lists the events of a job, or of a run and the jobs of its steps, newest first. live: it has not ended. */
+/** Lists the events of a job, or of a run and the jobs of its steps, newest first. If live is set, the job or run has not ended. */
 export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?: boolean; live: boolean }) {
   const after = useParam("events");
   const { data, error, isPending } = useRead(["events", ns, id, after, live], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `${steps ? "run_id" : "job_id"} = ${quoted(id)}`, pageSize: size, pageToken: after }, o), { every: after ? 0 : live ? 3000 : 15000, age: live ? 3 : 1, keep: true });

@@ -47,7 +47,7 @@ const fieldsOf = (rows: Process[], attributes: Attributes): FieldHelp[] => [
 /** "last changed first" needs a filter for a single status other than INIT and RUNNING. */
 const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^(ERROR|SUSPENDED|COMPLETED|CANCELLED)$/.test(splitFilter(filter, "status").value);
 
-/** What a filter must contain so that internal processes are shown although the switch is off: it asks for them. */
+/** Reports whether a filter asks for internal processes. They are then shown even if the switch is off. */
 const asksInternal = (filter: string) => /\b(kind|fingerprint)\b|~/.test(filter);
 
 function Counts({ ns, filter, usersOnly }: { ns: string; filter: string; usersOnly: boolean }) {

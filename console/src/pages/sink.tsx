@@ -1,4 +1,4 @@
-// One sink: what it does, or why it does not deliver, its settings and its dead letters.
+// One sink: its state, the reason if it does not deliver, its settings and its dead letters.
 import { useState } from "react";
 import { changes, readOnly, useRead } from "../api";
 import { count, durationMillis, exact, millis, plural, span, timestamp } from "../format";

@@ -24,7 +24,7 @@ function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
   ];
 }
 
-/** Who works on a wait, with a button to say that it is the user, or is no longer. */
+/** Who works on a wait, with a button to claim it or to release the claim. */
 function Claimed({ w, claim }: { w: OpenWait; claim: () => void }) {
   const me = useMe()?.principal || localStorage.getItem(nameKey);
   const tell = useToast();

@@ -153,7 +153,7 @@ function LeaseRow({ ns, l }: { ns: string; l: HeldLease }) {
   );
 }
 
-/** The last ends of attempts of jobs by a worker. */
+/** How the most recent job attempts of a worker ended. */
 function Results({ ns, id }: { ns: string; id: string }) {
   const { data, error, isPending } = useRead(["worker", ns, id, "results"], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `worker_id = ${quote(id)} AND type != started`, pageSize: 20 }, o));
   const none = data?.events.length === 0;

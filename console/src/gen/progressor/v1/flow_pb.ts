@@ -507,9 +507,9 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   title: string;
 
   /**
-   * Templates of those who may complete or report a HUMAN wait, if the engine authenticates
-   * clients: user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client with
-   * process.operate may, too. If empty, anyone may.
+   * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+   * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+   * with process.operate may, too. If empty, anyone may.
    *
    * @generated from field: repeated string assignees = 3;
    */
@@ -826,7 +826,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
+   * When the run or one of its steps last changed. For a step, it may be up to a minute too early.
    *
    * @generated from field: google.protobuf.Timestamp updated_time = 24;
    */
@@ -2029,7 +2029,7 @@ export type ListOpenWaitsRequest = Message<"progressor.v1.ListOpenWaitsRequest">
   pageToken: string;
 
   /**
-   * only waits that are answerable
+   * only waits that the client may answer
    *
    * @generated from field: bool answerable = 5;
    */

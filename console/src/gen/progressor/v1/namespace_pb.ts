@@ -1207,7 +1207,7 @@ export enum HealthStatus {
   OK = 1,
 
   /**
-   * tasks run, but wait long, fail, or do not run on every node
+   * tasks run, but wait a long time, fail, or do not run on every node
    *
    * @generated from enum value: HEALTH_STATUS_DEGRADED = 2;
    */

@@ -408,7 +408,7 @@ export type CheckpointResponse = Message<"progressor.v1.CheckpointResponse"> & {
 
   /**
    * Whether the worker should send the result soon: the process is being cancelled or suspended, or
-   * another task of it waits.
+   * another of its tasks waits.
    *
    * @generated from field: bool yield = 2;
    */
@@ -1398,7 +1398,7 @@ export const WorkerService: GenService<{
   },
   /**
    * GetWorker returns a worker and its leases in the namespace. If the worker was not seen there
-   * within a day, it fails with NOT_FOUND. For the ends of its jobs, use ListJobEvents.
+   * within a day, it fails with NOT_FOUND. To see how its jobs ended, use ListJobEvents.
    *
    * @generated from rpc progressor.v1.WorkerService.GetWorker
    */

@@ -21,7 +21,8 @@ type checkpoints struct {
 	mu          sync.Mutex
 	lastEventID int64 // last event of the last checkpoint; 0 if there is none
 	ended       bool
-	// unknown is not nil if it is unknown whether the last checkpoint is stored. It is the cause.
+	// unknown is the reason why it is unknown whether the last checkpoint is stored, or nil if that
+	// is known.
 	unknown error
 }
 

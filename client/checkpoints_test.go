@@ -87,7 +87,7 @@ func (h *testEngine) start(namespace, id string) {
 	}
 }
 
-// completed returns a process once it is completed.
+// completed waits until a process is COMPLETED and returns it.
 func (h *testEngine) completed(namespace, id string) *progressorv1.Process {
 	h.t.Helper()
 	var p *progressorv1.Process
@@ -100,8 +100,8 @@ func (h *testEngine) completed(namespace, id string) *progressorv1.Process {
 	return p
 }
 
-// connection is that of a worker to the engine. Each request passes before, which can fail it or
-// return another host, and its response passes after, which can lose it.
+// connection is the connection of a worker to the engine. The hook before sees each request, and
+// can make it fail or send it to another host. The hook after sees each response, and can drop it.
 type connection struct {
 	before func(method string) (host string, err error)
 	after  func(method string) error
@@ -251,8 +251,8 @@ func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 	}
 }
 
-// Any node can store the checkpoints of a lease, and any node its result, even the node that has
-// cached the lease as it was before the checkpoints.
+// Any node can store the checkpoints and the result of a lease, even a node that has cached the
+// lease as it was before the checkpoints.
 func TestCheckpointsOnAnyNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -303,8 +303,8 @@ func TestCheckpointsWhoseResponsesAreLost(t *testing.T) {
 	}
 }
 
-// If it stays unknown whether a checkpoint is stored, the worker releases the task without an
-// answer, whatever the handler returns. The next attempt gets what was stored.
+// If it remains unknown whether a checkpoint is stored, the worker releases the task without an
+// answer, regardless of what the handler returns. The next attempt gets the stored events.
 func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	h := newTestEngine(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -21,8 +21,8 @@ import (
 // A payload that cannot be decoded fails the whole request with DATA_LOSS, although the engine may
 // have executed it. So does a payload that is not encoded, unless codec.AcceptPlain is given. If
 // the codec cannot encode the payloads of a request at the moment, the request is not sent and
-// fails with UNAVAILABLE. A worker answers a task that it cannot decode: see processor.Undecodable.
-// It releases the task if the codec is unavailable.
+// fails with UNAVAILABLE. A worker answers a task that it cannot decode as described at
+// processor.Undecodable. It releases the task if the codec is unavailable.
 //
 // The generated client Client.Worker sends and returns encoded payloads. So do raw reads of the
 // engine's own processes, whose IDs begin with "~".

@@ -37,7 +37,8 @@ var errBroken = errors.New("the key service is down")
 
 func (brokenCodec) Encode(context.Context, codec.Payload) ([]byte, error) { return nil, errBroken }
 
-// The engine, which returns the args of a call, sees encoded payloads. The caller sees none.
+// The engine, which returns the args of a call, sees only encoded payloads, and the caller only
+// decoded ones.
 func TestCodecOfClients(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}

@@ -81,8 +81,8 @@ func TestEnqueueInvalid(t *testing.T) {
 	}
 }
 
-// TestEnqueuedIDsGrow checks that jobs without an ID have IDs in the order of their requests, which
-// have random keys.
+// TestEnqueuedIDsGrow checks that the IDs that Enqueue chooses are in the order of the requests,
+// although the requests have random keys.
 func TestEnqueuedIDsGrow(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)

@@ -28,9 +28,9 @@ import (
 //   - context.DeadlineExceeded: the attempt timed out and fails with the reason timeout
 //
 // The function may return ctx's error in all these cases. Any other error is a failure with the
-// reason error. A panic is a failure with the reason panic. Use processor.Fail for another reason,
-// its RetryAfter to set when the next attempt may begin, and processor.Reject if a retry cannot
-// succeed. An error from Release returns the job without counting an attempt.
+// reason error. A panic is a failure with the reason panic. To set another reason, return
+// processor.Fail; its RetryAfter sets when the next attempt may begin. If a retry cannot succeed,
+// return processor.Reject. An error from Release returns the job without counting an attempt.
 func Handle[Args, Result any](w *Worker, name string, handle func(context.Context, Args) (Result, error)) {
 	run := func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		args, err := jobArgs[Args](req)

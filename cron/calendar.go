@@ -4,8 +4,9 @@ import "math"
 
 // source is an expression of a schedule in its time zone. Instants are seconds since 1970.
 type source interface {
-	// next returns the first fire in [from, to), and prev the last one.
+	// next returns the first fire in [from, to).
 	next(from, to int64) (int64, bool)
+	// prev returns the last fire in [from, to).
 	prev(from, to int64) (int64, bool)
 }
 
@@ -84,7 +85,7 @@ func (c *calendar) prev(from, to int64) (int64, bool) {
 // interval fires at a fixed interval of seconds, counted from an anchor.
 type interval struct {
 	anchor, every int64
-	free          *calendar // all seconds that are not excluded; nil if none is
+	free          *calendar // all seconds that are not excluded, or nil without exclusions
 }
 
 // maxExcluded limits the consecutive excluded fires of an @every. Beyond it, the schedule has

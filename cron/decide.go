@@ -16,8 +16,8 @@ type Cron struct {
 	Refusable       bool // a run may be refused after its start; see Refused
 }
 
-// The limits of a step. If a step reaches one of them, it is incomplete, and its Next is the
-// current time.
+// The limits of a step. A step that reaches one of them is incomplete, and its Next is the current
+// time.
 const (
 	// maxDecided is the maximum number of rows of a step, and of missed times that get their own
 	// row. Older missed times share a row.

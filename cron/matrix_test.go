@@ -151,7 +151,7 @@ func (s situation) decided(t *testing.T, schedule *Schedule, policy Policy) (got
 	m.tick(times, second(s.now))
 	var left, right []string
 	for i, fire := range step.Fires {
-		// A cancel belongs to the run that follows the one it ends.
+		// A cancel is shown with the run that replaces the cancelled run.
 		cancels := fire.Decision == Fired && len(step.Cancels) > 0 &&
 			slices.ContainsFunc(step.Cancels, func(c time.Time) bool {
 				return i > 0 && c.Equal(step.Fires[i-1].Time) || c.Before(second(101)) && firstFired(step.Fires) == i

@@ -159,8 +159,8 @@ func (d *decider) overlapsBuffered() bool {
 	return d.Policy.Overlap == OverlapActionBufferOne && d.overlaps()
 }
 
-// startable returns how many consecutive fire times overlap and concurrency allow to start or
-// queue. fires reports that the first of them starts.
+// startable returns how many consecutive fire times can start or be queued under the policies for
+// overlap and concurrency. fires reports that the first of them starts.
 func (d *decider) startable() (n int, fires bool) {
 	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
 	overlap := d.Policy.Overlap
@@ -232,7 +232,8 @@ func (d *decider) miss(keep, newest time.Time) bool {
 	return true
 }
 
-// keepWithin removes the fire times that are not due yet.
+// keepWithin returns keep, limited to the time after newest, because later fire times are not due
+// yet.
 func keepWithin(keep, newest time.Time) time.Time {
 	if keep.After(newest) {
 		return newest.Add(1)
@@ -258,7 +259,8 @@ func (d *decider) countOld(before time.Time) bool {
 	return true
 }
 
-// missOld creates the common row of the times that countOld counted, at the newest of them.
+// missOld creates the common row of the times that countOld counted. The row has the newest of
+// these times.
 func (d *decider) missOld(newest time.Time) {
 	old := d.s.Old
 	if old == nil {
@@ -278,7 +280,7 @@ func (d *decider) missedBy(fire, newest time.Time) string {
 	case !fire.After(d.s.SkipUntil):
 		return "paused"
 	case d.Policy.CatchUpWindow > 0 && d.late(fire) > d.Policy.CatchUpWindow:
-		return fmt.Sprintf("due longer ago than the catch-up window of %s", d.Policy.CatchUpWindow)
+		return fmt.Sprintf("older than the catch-up window of %s", d.Policy.CatchUpWindow)
 	case d.Policy.Misfire == MisfireFireNow:
 		return "a newer fire time that is due replaces it"
 	case d.Policy.Misfire == MisfireCatchUpLimited:

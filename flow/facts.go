@@ -44,7 +44,7 @@ type Rules interface {
 	Result(d *Decision) ([]byte, error)
 }
 
-// Need is a fact that a decision lacks. It is an error of the methods of Rules.
+// Need is a fact that a decision lacks. The methods of Rules return it as an error.
 type Need struct {
 	Kind NeedKind
 	Step int // 0 for the payload
@@ -57,8 +57,8 @@ type NeedKind string
 const (
 	NeedPayload NeedKind = "the payload of the run"
 	NeedValue   NeedKind = "the result of step"
-	NeedItems   NeedKind = "the items of step"             // see Facts.Items
-	NeedResults NeedKind = "the results of items, of step" // for Rules.Collect
+	NeedItems   NeedKind = "the list of items of step"        // see Facts.Items
+	NeedResults NeedKind = "the list of item results of step" // for Rules.Collect
 )
 
 func (n Need) Error() string { return fmt.Sprintf("flow: %s %d is not loaded", n.Kind, n.Step) }

@@ -16,9 +16,9 @@ import (
 // set.
 type LeaseAnswer struct {
 	Response     *progressorv1.ProcessResponse
-	Acknowledged *string // the worker stopped on a cancel directive, with its message
-	// LastEventID is the last event of the process after the checkpoints of the attempt. It is 0 if
-	// the attempt has stored none.
+	Acknowledged *string // message of a worker that stopped because of a cancel directive
+	// LastEventID is the ID of the last event of the process, as returned by the last checkpoint.
+	// It is 0 if the attempt has made no checkpoint.
 	LastEventID int64
 }
 
@@ -62,8 +62,8 @@ func sameOutcome(c *storage.Completion, stored *storage.Answered) bool {
 		equalJSON(wire.Rejection, c.Rejection, stored.Rejection)
 }
 
-// equalJSON reports whether two texts are the same message. The database formats JSON in its own
-// way.
+// equalJSON reports whether a and b are the same message. It does not compare the texts, because
+// the database reformats JSON.
 func equalJSON[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
 	x, err := read(a)
 	if err != nil {

@@ -24,7 +24,7 @@ const responseBudget = 64 << 20
 
 // origin describes where a claim comes from.
 type origin struct {
-	asked   *trace.SpanContext // span of the request, see traces; nil if there is none
+	asked   *trace.SpanContext // span of the request (see traces), or nil
 	scanned bool               // the claim comes from a scan
 	release func()             // releases the slot
 }
@@ -71,7 +71,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 		return turn{}, false
 	}
 	defer e.attempts.end(c)
-	if mayCheckpointHere(ns, c) { // its checkpoints change the claim, which others can read
+	if mayCheckpointHere(ns, c) { // checkpoints change the claim, which other goroutines read
 		own := *c
 		c = &own
 	}

@@ -85,7 +85,7 @@ func (a *attempts) beganOf(task storage.TaskRef) (at time.Time, runs bool) {
 	return time.Time{}, false
 }
 
-// unreached records how many times an attempt failed to reach its processor, and why.
+// unreached records how many times an attempt failed to reach its processor, and the reason.
 func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +102,7 @@ func causeOf(err error) string {
 	return cut(err.Error())
 }
 
-// failedTriesOf returns how often a running task failed to reach its processor, and why.
+// failedTriesOf returns how often a running task failed to reach its processor, and the reason.
 func (a *attempts) failedTriesOf(task storage.TaskRef) (times int32, cause string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +147,7 @@ func (a *attempts) cancelOf(key process.Key, cause error) {
 	}
 }
 
-// cancelRequested cancels the attempts of a process whose cancel was requested, if its kind
+// cancelRequested cancels the attempts of a process whose cancel was requested, if its kind has
 // CancelsAttempts.
 func (a *attempts) cancelRequested(key process.Key) {
 	for _, r := range a.of(key) {
@@ -177,7 +177,7 @@ func (a *attempts) cancelNamespace(name string, cause error) {
 	}
 }
 
-// cancellable reports whether this node runs a process of a kind that CancelsAttempts.
+// cancellable reports whether this node runs a process whose kind has CancelsAttempts.
 func (a *attempts) cancellable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -57,8 +57,8 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 }
 
 // addToBacklog counts a request that got no slot and is about to be stored. It rejects the request
-// if the backlog of its namespace is full, or if the tasks wait for the database rather than for
-// their processors: a request that is stored first costs the database more than twice as much as
+// if the backlog of its namespace is full, or if the database is the bottleneck rather than the
+// processors, because a request that is stored first costs the database more than twice as much as
 // one that runs at once. (With twice the peak load, the engine reached 44% of the peak throughput
 // when it stored all requests, instead of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {

@@ -19,7 +19,7 @@ type callPoller struct {
 	// The following fields are used only by Run.
 	names   []string             // namespaces with waiting tasks in the last scan
 	skipped map[string]time.Time // since when scans have skipped all tasks of a namespace
-	turn    int                  // chooses among the namespaces that were skipped for long
+	turn    int                  // chooses among the namespaces that were skipped for a long time
 	locked  string               // the next scan waits for the first process of this namespace; "" if none
 }
 
@@ -50,7 +50,8 @@ func signal(c chan struct{}) {
 const minCallGap = time.Millisecond
 
 // After scans have skipped all tasks of a namespace for skipPatience, a scan waits for a lock. It
-// waits as long again, but at most maxLockWait, because it delays the tasks of other namespaces.
+// waits as long as the tasks have been skipped, but at most maxLockWait, because it delays the
+// tasks of other namespaces.
 const (
 	skipPatience = 20 * time.Millisecond
 	maxLockWait  = 100 * time.Millisecond
@@ -99,8 +100,8 @@ func (p *callPoller) Run(ctx context.Context) error {
 }
 
 // hasSkipped reports whether a scan has skipped tasks although slots are free, because a flush held
-// the lock of their process. This is common for a process with many requests. A scan may never meet
-// it unlocked, so the next scan waits for the lock of a process that was skipped for long.
+// the lock of their process. This is common for a process with many requests. A scan may never find
+// it unlocked, so the next scan waits for the lock of a process that was skipped for a long time.
 func (p *callPoller) hasSkipped(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit

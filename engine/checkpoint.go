@@ -51,13 +51,14 @@ type checkpoints struct {
 	events []storage.Event // stored by all checkpoints
 	gaps   bool            // the times of some events are unknown, so they are missing
 	ended  bool
-	// unknown is not nil if it is unknown whether the last checkpoint is stored. It is the cause.
+	// unknown is the reason why it is unknown whether the last checkpoint is stored, or nil if that
+	// is known.
 	unknown error
 }
 
 // callProcessor calls the processor with an attempt that may store checkpoints. Afterwards, c and
-// history contain what the checkpoints have stored. If it is unknown whether one was stored, the
-// task is released, because the numbers of the next events are unknown, too.
+// history include the stored checkpoints. If it is unknown whether one was stored, the task is
+// released, because the numbers of the next events are unknown, too.
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {

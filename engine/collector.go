@@ -111,8 +111,8 @@ func (c *collector) readOnly(ctx context.Context) error {
 	return err
 }
 
-// A node also does the chores of other nodes, in case they are alive but cannot do them. It does
-// them less often, by this factor.
+// A node also does the chores of other nodes, in case these are alive but cannot do them. This
+// factor is how much less often it does so.
 const backupFactor = 20
 
 // due reports whether this node does a shared chore in this pass. The node that is responsible for

@@ -52,8 +52,8 @@ func link(state, op []byte) []byte {
 type traffic struct {
 	nodes []*node
 	mu    sync.Mutex
-	// acked has the responses by process and op. A call without a key and without a response may
-	// have run or not.
+	// acked has the responses by process and op. A call without a key that got no response may or
+	// may not have run.
 	acked   map[string]map[string]string
 	unknown map[string]map[string]bool
 	errs    map[string]int

@@ -24,7 +24,7 @@ type attemptEnd struct {
 	random   float64
 	kind     Kind
 	workerID string // worker that held the lease; "" if a node ran the attempt
-	// acknowledged reports that the worker stopped on a cancel directive.
+	// acknowledged reports that the worker stopped because of a cancel directive.
 	acknowledged bool
 	enqueue      wire.EnqueueMessage // for commands that enqueue jobs
 }

@@ -95,8 +95,8 @@ func TestEraseInSmallRequests(t *testing.T) {
 	}
 }
 
-// A page token does not replace the checks of a request: a process that was started again is not
-// erased while it runs, and each erasure is in the audit.
+// A request with a page token is checked like any other: a process that was started again is not
+// erased while it runs, and the audit records each erasure.
 func TestEraseTrustsNoToken(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -14,7 +14,8 @@ type failovers struct{ engine *Engine }
 
 const (
 	// failoverChecks is the number of comparisons after a failover, and failoverRest is the time
-	// between them. A response of the old server may reach its goroutine after the first check.
+	// between them. A response of the old server may reach the waiting goroutine only after the
+	// first check.
 	failoverChecks = 5
 	failoverRest   = time.Second
 )

@@ -111,7 +111,7 @@ type End struct {
 	Released  bool                          // the attempt was not made
 	// if Released: why the processor was not reached; "" for other reasons
 	Unreached    string
-	Acknowledged bool    // the worker stopped on a cancel directive
+	Acknowledged bool    // the worker stopped because of a cancel directive
 	Random       float64 // in [0, 1): the jitter of a wait
 }
 

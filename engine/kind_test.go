@@ -122,7 +122,7 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 	})
 }
 
-// Each time a node that does not know a kind has claimed a task of it, the task waits longer, up to
+// Each time a node has claimed a task of a kind that it does not know, the task waits longer, up to
 // a limit. Otherwise, 10,000 such tasks would cause 10,000 claims per second. No attempt is
 // counted, and other processes of the namespace continue.
 func TestUnknownKind(t *testing.T) {

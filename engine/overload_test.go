@@ -95,7 +95,7 @@ func TestWaitInMemoryIsNotStoring(t *testing.T) {
 		return processor.Echo().Process(ctx, r)
 	}})
 	n.started(t, "p")
-	for range 20 { // on a busy machine, storing alone may take as long
+	for range 20 { // on a busy machine, storing alone may take that long
 		before := n.StoringTime("ns")
 		first := n.calling("p", "1")
 		receive(t, "the first call runs", entered)

@@ -138,7 +138,7 @@ func TestStartTime(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
 	began := time.Now()
-	const until = 2 * time.Second // a busy machine may take long to look
+	const until = 2 * time.Second // a busy machine may look late
 	at := began.Add(until)
 	early := make(chan result, 1)
 	go func() {

@@ -196,8 +196,8 @@ func TestLoopLeavesRoom(t *testing.T) {
 	}
 }
 
-// Two processes with so many requests that a flush locks their rows nearly always share one slot.
-// Each gets its turn without waiting for the next regular scan.
+// Two processes share one slot. They have so many requests that a flush locks their rows nearly all
+// the time. Each gets its turn without waiting for the next regular scan.
 func TestHotProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -234,7 +234,7 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	for turns := 25; turns <= 200; turns += 25 { // a busy machine may take long for all of them
+	for turns := 25; turns <= 200; turns += 25 { // a busy machine may take a long time for all of them
 		eventually(t, "each process has run its tasks", func() bool {
 			mu.Lock()
 			defer mu.Unlock()

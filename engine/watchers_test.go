@@ -26,7 +26,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 	changed := time.Now()
 	asked, refs, watching := w.due(false)
 	if len(asked) != 3 || !watching {
-		t.Fatalf("%d watchers are asked for at first", len(asked))
+		t.Fatalf("the first query reads %d watchers", len(asked))
 	}
 	for n, wt := range asked {
 		w.report(wt, refs[n], &storage.Watched{
@@ -48,11 +48,11 @@ func TestWatchersQueueNothing(t *testing.T) {
 		t.Error("a watcher got events with a gap, or of another process")
 	}
 	if asked, _, _ = w.due(false); len(asked) != 1 || asked[0] != quick {
-		t.Errorf("%d are asked for, want the one that is behind and ready", len(asked))
+		t.Errorf("the query reads %d watchers, want the one that is behind and ready", len(asked))
 	}
 	w.markReady(slow)
 	if asked, refs, _ = w.due(false); len(asked) != 1 || asked[0] != slow || refs[0].AfterEventID != 3 {
-		t.Errorf("%d are asked for, want the slow one, from its position", len(asked))
+		t.Errorf("the query reads %d watchers, want the slow one, from its position", len(asked))
 	}
 	// Events that a watcher got from memory after the query was sent are not sent again.
 	slow.after = 5
@@ -64,7 +64,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 		w.forget(wt)
 	}
 	if asked, _, watching = w.due(true); len(asked) != 0 || watching || len(w.byKey) != 0 || w.count.Load() != 0 {
-		t.Errorf("%d are asked for, %d processes are watched", len(asked), len(w.byKey))
+		t.Errorf("the query reads %d watchers, %d processes are watched", len(asked), len(w.byKey))
 	}
 }
 
@@ -87,7 +87,7 @@ func TestWatchersTakeTurns(t *testing.T) {
 	}
 	for _, n := range seen {
 		if n != 2 {
-			t.Fatalf("a watcher was asked for %d times in two turns", n)
+			t.Fatalf("a watcher was read %d times in two turns", n)
 		}
 	}
 }
@@ -124,11 +124,11 @@ func TestWatchersHoldLittle(t *testing.T) {
 	}
 	late := w.register(key, 3)
 	if asked, _, watching := w.due(true); len(asked) != 0 || !watching {
-		t.Errorf("%d watchers are asked for while the memory is full", len(asked))
+		t.Errorf("the query reads %d watchers while the memory is full", len(asked))
 	}
 	w.stored(eventsAfter(key, 3, 1), changed)
 	if len(late.news) != 0 {
-		t.Error("a watcher got news from memory while it is full")
+		t.Error("a watcher got news although the memory is full")
 	}
 	w.forget(first) // the client has left
 	w.markReady(held[0])

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// DefaultOverlap is the default of how long a key stays valid after it was rotated.
+	// DefaultOverlap is how long a key stays valid by default after it was rotated.
 	DefaultOverlap = 24 * time.Hour
 	// The page sizes of lists.
 	defaultPage, maxKeyPage, maxGrantPage = 100, 200, 1000
@@ -216,7 +216,7 @@ func loginAfter(pageToken string) (at time.Time, id string, err error) {
 	return at, id, nil
 }
 
-// EndLogins ends a login, or all of a user, and returns how many there were.
+// EndLogins ends one login, or all logins of a user, and returns how many it ended.
 func (a *Access) EndLogins(
 	ctx context.Context, r *progressorv1.EndConsoleLoginsRequest, by process.Actor,
 ) (ended int, err error) {

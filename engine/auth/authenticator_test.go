@@ -465,7 +465,7 @@ func TestCertificatePrincipals(t *testing.T) {
 		}
 		time.Sleep(staleTime)
 		if _, err := who(); !errors.Is(err, process.ErrUnavailable) {
-			t.Errorf("without the database for long: %v", err)
+			t.Errorf("without the database for a long time: %v", err)
 		}
 		_, err = a.AuthenticateCertificate(t.Context(), uri, []string{"Bearer x"}, address)
 		if !errors.Is(err, ErrTwo) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses limits the number of addresses, or of other keys, that are remembered.
+// maxAddresses limits the number of addresses or other keys that a node remembers.
 const maxAddresses = 10_000
 
 // limiters has a limiter for each key. It is safe for concurrent use.

@@ -27,7 +27,7 @@ import (
 // fuzzSecret is the secret of the keys of the fuzz tests.
 var fuzzSecret = strings.Repeat("5a", secretBytes)
 
-// withoutLimits makes a check every input, regardless of the number of failures.
+// withoutLimits removes the limits on failures, so that a checks every input.
 func withoutLimits(a *Authenticator) {
 	const unlimited = 1e9
 	a.failed = &failures{newBudget(unlimited, unlimited), 0}

@@ -24,7 +24,7 @@ var design = map[string]string{
 		"wait.answer namespace.read namespace.write audit.read node.operate auth.admin",
 }
 
-// eachPermission calls look for each permission.
+// eachPermission calls look with each permission.
 func eachPermission(look func(progressorv1.Permission)) {
 	for number := range progressorv1.Permission_name {
 		if number != 0 {

@@ -56,7 +56,7 @@ var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log 
 // ErrManyLogins is returned if the engine has reached a limit on logins.
 var ErrManyLogins = errors.New("too many logins from this address, or at this node: reload this page in a few seconds")
 
-// ErrManyOfUser is returned if a user logs in too often.
+// ErrManyOfUser is returned if the same user logs in too often.
 var ErrManyOfUser = fmt.Errorf("you have logged in more than %d times within an hour: wait a few minutes", maxHourly)
 
 // ErrHasCertificate is returned if the requests of a login would be rejected because of a
@@ -262,9 +262,10 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 	return begun, age <= AttemptTime && age >= -attemptSkew && pageRule.MatchString(begun.Page)
 }
 
-// finish returns the user in the answer of an issuer, or the error for the user. Anyone can forge
-// an attempt and its answer, so the requests to the issuer are limited. These limits are separate
-// from others: other failures do not block logins, and logins do not block the reads of keys.
+// finish returns the user in the answer of an issuer, or an error that the user may see. Anyone can
+// forge an attempt and its answer, so the requests to the issuer are limited. These limits are
+// separate from others: other failures do not block logins, and logins do not block the reads of
+// keys.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {

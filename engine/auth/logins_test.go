@@ -360,7 +360,7 @@ func TestLoginsAreCached(t *testing.T) {
 	}
 	s.at.now = s.at.now.Add(staleTime)
 	if _, err := s.AuthenticateLogin(t.Context(), token, address); !errors.Is(err, process.ErrUnavailable) {
-		t.Errorf("while the database is down for long: %v", err)
+		t.Errorf("while the database is down for a long time: %v", err)
 	}
 }
 

@@ -26,8 +26,8 @@ const (
 	remove  = progressorv1.BulkVerb_BULK_VERB_REMOVE
 )
 
-// A repair by the processors passes the args to each of them. A repair that fails is a failure of
-// the bulk, and a dry run repairs nothing.
+// A bulk of repairs passes its args to the processor of each process. A failed repair is a failure
+// of the bulk, and a dry run repairs nothing.
 func TestRepairByProcessor(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -121,7 +121,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A filter that matches processes of the engine returns none of them.
+// A filter that matches internal processes of the engine finds none of them.
 func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -184,8 +184,8 @@ type postponed struct {
 }
 
 // due returns the postponed processes that the next page handles: those for which the verb has not
-// failed, or all others after a pause. later are the rest, and unfinished those whose repair has
-// not ended.
+// failed, or all others after a pause. It returns the rest as later, and those whose repair has not
+// ended as unfinished.
 func (p *progress) due() (due, later, unfinished []postponed) {
 	for _, a := range p.Again {
 		switch {

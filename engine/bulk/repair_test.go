@@ -33,8 +33,9 @@ func slowRepairs(ended chan struct{}) processor.Func {
 	}
 }
 
-// A repair that takes longer than a bulk waits is counted when it has ended, by its outcome. It is
-// not repeated, and counts although the process no longer matches the filter.
+// If a repair takes longer than a bulk waits, the bulk counts its outcome when the repair ends. The
+// bulk does not repeat the repair, and counts it even though the process no longer matches the
+// filter.
 func TestSlowRepairs(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -56,7 +57,8 @@ func TestSlowRepairs(t *testing.T) {
 	}
 }
 
-// A bulk waits for a repair for a limited time. The repair is then a failure, and continues.
+// A bulk waits only a limited time for a repair. Then it counts the repair as failed, although the
+// repair continues.
 func TestRepairThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -71,8 +73,8 @@ func TestRepairThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// While slow repairs run, a bulk repairs further processes without a pause, even at a rate of one
-// process in a page.
+// While slow repairs run, a bulk repairs further processes without a pause, even if its rate allows
+// only one process per page.
 func TestNoPauseForSlowRepairs(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
@@ -86,8 +88,8 @@ func TestNoPauseForSlowRepairs(t *testing.T) {
 	eventually(t, "the others are repaired", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
 }
 
-// The args of repairs are only in the args of a task, which readers without payload.read do not
-// see. Bulks that have them in their metadata, as old versions stored them, run, too.
+// The args of repairs are stored only in the args of a task, which readers without payload.read do
+// not see. Bulks of old versions, which store them in their metadata, still run.
 func TestArgsAreHidden(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

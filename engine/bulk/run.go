@@ -35,7 +35,7 @@ type limits struct {
 	dryRunTime time.Duration // time limit of the count in a dry run
 }
 
-// Sixteen concurrent operations share commits, and are a small part of a flush.
+// Sixteen concurrent operations can share a commit, but make up only a small part of a flush.
 var defaultLimits = limits{
 	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, unfinished: 500,
 	polls: 600, events: 5_000, expectTime: time.Second, dryRunTime: 5 * time.Second,

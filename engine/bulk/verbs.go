@@ -61,7 +61,8 @@ func processVerbs(e *engine.Engine) map[progressorv1.BulkVerb]Verb {
 const repairWait = 2 * time.Second
 
 // repair repairs a process with its processor. If the repair has not ended in time, it returns an
-// *engine.TaskError with WaitTimeout. The key makes a repeated repair the same one.
+// *engine.TaskError with WaitTimeout. The idempotency key prevents a second repair if the request
+// is repeated.
 func repair(ctx context.Context, e *engine.Engine, key process.Key, o Options, by process.Actor) error {
 	_, err := e.Repair(ctx, engine.RepairParams{
 		Key: key, Args: o.Args, IdempotencyKey: by.Via, Timeout: repairWait, Actor: by,

@@ -82,8 +82,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 	}
 }
 
-// If the node that runs a bulk dies or stops, another node continues with the page that was not
-// stored.
+// If the node that runs a bulk dies or stops, another node repeats the page that was not stored.
 func TestAnotherNodeContinues(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "stopped"} {

@@ -17,8 +17,8 @@ import (
 )
 
 // A namespace is deleted with data of every kind: crons with fires, runs, jobs with unique keys,
-// constraints, leases and several workers, messages and idempotency keys. Other namespaces that
-// wait for something in it get its end.
+// constraints, leases and several workers, messages and idempotency keys. Processes of other
+// namespaces that wait for something in it are told that it has ended.
 func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

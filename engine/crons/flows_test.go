@@ -110,8 +110,8 @@ func (n *node) cancelRun(t testing.TB, runID string) {
 	}
 }
 
-// A run of a flow has the time of its fire. Its first end is the end of the fire, regardless of
-// what happens to the run later.
+// A run of a flow has the time of its fire. When the run ends for the first time, the fire ends,
+// regardless of what happens to the run later.
 func TestEndsOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

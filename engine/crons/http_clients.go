@@ -46,8 +46,8 @@ func keyOfTLS(ca, certificate string) tlsKey {
 	return sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(ca), ca, certificate))
 }
 
-// clientOf returns the client of a target. An invalid setting is a *process.InvalidError, and a
-// missing secret an *secrets.UnusableError.
+// clientOf returns the client of a target. The error is a *process.InvalidError for an invalid
+// setting, and a *secrets.UnusableError for a missing secret.
 func (c *Crons) clientOf(ctx context.Context, namespace string, target *progressorv1.HttpTarget) (*http.Client, error) {
 	t := target.GetTls()
 	certificate, err := c.engine.Secrets().Certificate(ctx, namespace, t.GetCertificateSecret())

@@ -64,8 +64,8 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, failure *progressorv1
 	}
 }
 
-// A job of a run has the time of its fire. Its first end is the end of the run, regardless of what
-// happens to the job later.
+// A job of a run has the time of its fire. When the job ends for the first time, the run ends,
+// regardless of what happens to the job later.
 func TestEndsOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -236,8 +236,8 @@ func TestOverlapOfJobs(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its cron is TIMEOUT, and its job is cancelled. A run whose
-// unique key another job has is FAILED.
+// A run that exceeds the timeout of its cron is TIMEOUT, and its job is cancelled. A run is FAILED
+// if another job has its unique key.
 func TestJobsThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

@@ -55,7 +55,7 @@ func TestNodesFireOnce(t *testing.T) {
 	})
 }
 
-// After a node has died, another one decides all fires since then, each of them once.
+// After a node has died, another one decides all fires since then exactly once.
 func TestNodeDies(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -27,7 +27,7 @@ func TestPausedNamespace(t *testing.T) {
 	rows := n.Count(t, "SELECT count(*) FROM cron_fires")
 	made := n.create(t, starts("made", "* * * * * *", "complete"))
 	if made.GetEtag() == "" || len(made.GetNextFireTimes()) != 10 {
-		t.Errorf("made: %v", made)
+		t.Errorf("created: %v", made)
 	}
 	for _, id := range []string{"gone", "held"} {
 		n.create(t, starts(id, "* * * * * *", "complete"))

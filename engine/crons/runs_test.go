@@ -182,7 +182,7 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// asked is a request that an HTTP target has received.
+// asked is one request that the HTTP target has received.
 type asked struct {
 	method, path, body string
 	header             http.Header
@@ -305,7 +305,7 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
-// The ledger does not show what a server sends that is not HTTP.
+// If the response of a server is not HTTP, the ledger does not show its content.
 func TestBannerIsNotStored(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

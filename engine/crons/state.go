@@ -126,7 +126,7 @@ func decode(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 
 func (s *state) etag() string { return strconv.FormatInt(s.Revision, 10) }
 
-// compile compiles the definition. It was validated before it was stored.
+// compile compiles the definition, which was validated before it was stored.
 func (s *state) compile() (cron.Cron, error) { return compile(s.definition, s.Created, "cron.") }
 
 // timer returns when the process has timed work, or zero if it has none.

@@ -68,8 +68,9 @@ func (n *node) summary(t testing.TB, runID string) string {
 	return fmt.Sprintf("%s\nresult %v, failure %v\n%s", runSummary(r), r.GetResult(), r.GetFailure(), rows)
 }
 
-// Runs of random templates without concurrent steps have the same steps, results, tasks and events
-// with and without the fast path. Without the fast path, no run advances with the end of its job.
+// Runs of random templates without concurrent steps have the same steps, results, tasks and events,
+// whether or not the fast path is on. Without the fast path, no run advances with the end of its
+// job.
 func TestWithoutFastPath(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

@@ -79,8 +79,8 @@ func (n *node) wantAnswerable(t *testing.T) {
 	}
 }
 
-// Only an assignee answers a HUMAN wait that has assignees, and reports its progress. The token
-// does not help, because every client that may answer waits sees it.
+// Only an assignee may answer a HUMAN wait that has assignees, or report its progress. Knowing the
+// token is not enough, because every client that may answer waits sees it.
 func TestAssignees(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -31,9 +31,8 @@ func (n *node) awaitJobs(t testing.TB, inError, cancelled string) {
 		})
 }
 
-// TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR if operators cannot do
-// anything about it. A failed job stays while its run is FAILED, and is CANCELLED by the retry of
-// the run.
+// TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR if it needs no operator.
+// A failed job stays while its run is FAILED, and is CANCELLED by the retry of the run.
 func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

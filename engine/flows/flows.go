@@ -92,7 +92,8 @@ type startFields struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
-	// Request is random if there is an idempotency key. It identifies the answer to this request.
+	// Request is a random number if there is an idempotency key. It identifies the answer to this
+	// request.
 	Request uint64 `json:"request,omitempty"`
 }
 

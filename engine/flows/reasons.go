@@ -8,8 +8,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// endReason returns the reason for the steps that end because the run stops, such as the step that
-// failed the run, or the reason of the cancel.
+// endReason returns the reason to store for steps that end because the run stops. It names the step
+// that failed the run, or repeats the reason of the cancel.
 func (t *task) endReason() (string, error) {
 	switch t.state.Run.Cause {
 	case flow.ByCancel:

@@ -36,8 +36,8 @@ func (n *node) do(t testing.TB, name, args, reason string) {
 	n.answer(t, l, `"did `+args+`"`, reason)
 }
 
-// TestSecondRetry retries a run twice whose items were compensated. The second retry counts the
-// items that succeeded since the first.
+// TestSecondRetry retries a run with compensated items twice. The second retry counts the items
+// that succeeded since the first.
 func TestSecondRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -262,7 +262,7 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 
 // startOf returns when a step began, which for an open job is when its current attempt began. It
 // returns nil if the job waits for a worker. stored is the time in the row of the step. held is
-// when the attempt began, or not after the epoch if no job runs.
+// when the attempt began. It is not after the epoch if no job runs.
 func startOf(stored *time.Time, held time.Time, queued bool) *timestamppb.Timestamp {
 	switch {
 	case queued:

@@ -43,7 +43,7 @@ func TestStepJobIsCancelled(t *testing.T) {
 		"FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
 }
 
-// TestStepJobIsLate checks that a step fails whose job no worker takes by its start deadline.
+// TestStepJobIsLate checks that a step fails if no worker takes its job by the start deadline.
 func TestStepJobIsLate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

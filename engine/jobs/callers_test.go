@@ -237,7 +237,7 @@ func ownedBy(t *testing.T, owner string) context.Context {
 }
 
 // A client cannot use the worker ID of another client on any node, unless that worker has been
-// absent for long.
+// absent for a long time.
 func TestWorkerIDsHaveOwners(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -273,7 +273,7 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 	}
 }
 
-// A changed limit holds at once, for waiting jobs and counting running ones. Without a constraint
+// A changed limit applies to waiting jobs at once, and counts running ones. Without a constraint
 // all jobs may run.
 func TestLimitsChangeLive(t *testing.T) {
 	t.Parallel()

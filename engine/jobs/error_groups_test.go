@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestErrorGroupsOfJobs checks that failed jobs and processes with the same error are two groups,
-// whose filters match exactly them.
+// TestErrorGroupsOfJobs checks that failed jobs and failed processes with the same error are in
+// separate groups, and that the filter of a group matches exactly its members.
 func TestErrorGroupsOfJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -454,8 +454,8 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	return wrong // without the wrapping error, whose text contains the old state
 }
 
-// Retry runs a job again that has ended, or starts the next attempt of a job in backoff now. by is
-// the caller, if known.
+// Retry runs an ended job again, or starts the next attempt of a job in backoff now. by is the
+// caller, if known.
 func (q *Jobs) Retry(
 	ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor,
 ) (*progressorv1.Job, error) {

@@ -141,7 +141,7 @@ func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
 	}
 }
 
-// A lost worker uses up no retry. The retry is still left when an attempt fails.
+// A lost worker does not use up a retry, which is still available when an attempt fails.
 func TestLostLeaseUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -100,7 +100,7 @@ func (s *accessService) ListConsoleLogins(
 	return s.access.ListLogins(ctx, r)
 }
 
-// EndConsoleLogins ends a login, or all of a user.
+// EndConsoleLogins ends one login, or all logins of a user.
 func (s *accessService) EndConsoleLogins(
 	ctx context.Context, r *progressorv1.EndConsoleLoginsRequest,
 ) (*progressorv1.EndConsoleLoginsResponse, error) {

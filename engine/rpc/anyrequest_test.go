@@ -37,8 +37,8 @@ func (p fieldPath) String() string {
 	return strings.Join(names, ".")
 }
 
-// eachField calls look for every field of a type of message, including the fields of nested
-// messages.
+// eachField calls look with the path of every field of a message type, including the fields of
+// nested messages.
 func eachField(md protoreflect.MessageDescriptor, path fieldPath, look func(fieldPath)) {
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") || len(path) > 12 {
 		return
@@ -56,8 +56,7 @@ func eachField(md protoreflect.MessageDescriptor, path fieldPath, look func(fiel
 	}
 }
 
-// set sets the field at a path of a new message to a text. It creates the messages around the
-// field.
+// set sets the field at path p of m to text, and creates the messages that contain the field.
 func (p fieldPath) set(t *testing.T, m protoreflect.Message, text string) {
 	t.Helper()
 	for _, fd := range p[:len(p)-1] {

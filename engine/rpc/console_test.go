@@ -115,7 +115,7 @@ func TestBrowsersAreGuarded(t *testing.T) {
 			[]string{"Origin", shown.url, "Sec-Fetch-Site", "same-origin"}, true},
 		{"read-only: changes, without the newer header", shown.url, "BulkService/StartBulk",
 			[]string{"Origin", shown.url}, true},
-		{"read-only: a result is handed out once", shown.url, "JobService/FetchResult", []string{"Origin", shown.url},
+		{"read-only: fetching a result deletes it", shown.url, "JobService/FetchResult", []string{"Origin", shown.url},
 			true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

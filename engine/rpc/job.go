@@ -176,7 +176,7 @@ func (s *jobService) ListPausedJobs(
 	return &progressorv1.ListPausedJobsResponse{Paused: list}, err
 }
 
-// RetryJob runs a job again that has ended, or makes the next attempt of a job in backoff now.
+// RetryJob runs an ended job again, or starts the next attempt of a job in backoff now.
 func (s *jobService) RetryJob(
 	ctx context.Context, r *progressorv1.RetryJobRequest,
 ) (*progressorv1.RetryJobResponse, error) {

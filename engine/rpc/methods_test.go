@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// eachMethod calls look for every method of the API, except those of ProcessorService, which users
+// eachMethod calls look with every method of the API, except those of ProcessorService, which users
 // implement.
 func eachMethod(t *testing.T, look func(service, method protoreflect.Descriptor)) {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 // workerService serves WorkerService.
 type workerService struct {
 	workers *pull.Server
-	answers *validation // for each answer of a batch
+	answers *validation // validates each answer of a batch
 	log     *slog.Logger
 }
 
@@ -107,7 +107,7 @@ func (s *workerService) Checkpoint(
 		&progressorv1.Result{Events: r.GetEvents(), AuxState: r.AuxState, Metadata: r.GetMetadata()})
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		return nil, &process.InvalidError{
-			Field:   strings.TrimPrefix(invalid.Field, "result."), // the request has the fields of a result itself
+			Field:   strings.TrimPrefix(invalid.Field, "result."), // these are fields of the request itself
 			Message: invalid.Message, TooLarge: invalid.TooLarge,
 		}
 	}
@@ -235,7 +235,7 @@ func (s *workerService) outcome(
 	}
 	connectErr, internal := toConnect(err, answer)
 	if internal {
-		s.log.WarnContext(ctx, "an answer of a batch ended with an internal error", "error", err)
+		s.log.WarnContext(ctx, "an answer in a batch failed with an internal error", "error", err)
 	}
 	failed := &progressorv1.AnswerError{Message: connectErr.Message()}
 	for _, d := range connectErr.Details() {

@@ -26,8 +26,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 
 // filter selects the changes of a sink.
 type filter struct {
-	kinds []progressorv1.ChangeKind // nil: all
-	match cel.Program               // nil: all
+	kinds []progressorv1.ChangeKind // empty means all kinds
+	match cel.Program               // nil means all changes
 }
 
 // newFilter compiles the filter of a sink.

@@ -161,7 +161,7 @@ func (s *Sinks) put(
 const validKey = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // Check returns the error that Put would return for the settings of a sink, without reading the
-// database. Missing secrets are no error, because they may be stored there.
+// database. Missing secrets are not an error, because they may be stored there.
 func Check(m *progressorv1.Sink, open Open) error {
 	if _, err := newFilter(m); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// waitUntil reports whether a condition that may never hold does so within a second.
+// waitUntil reports whether a condition becomes true within a second.
 func waitUntil(cond func() bool) bool { return enginetest.WaitUntil(time.Second, cond) }
 
 // A commit wakes the sinks of its namespace on the same node. Without that, they would read again

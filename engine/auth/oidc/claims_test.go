@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/testissuer"
 )
 
-// The claims of a signed token are checked, and the client sees the problem.
+// The claims of a signed token are checked, and the client sees what is wrong.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// refreshTime is how often the keys of an issuer are read. A key that the issuer has removed is
-	// not accepted after that time.
+	// refreshTime is the time between two reads of the keys of an issuer. A key that the issuer has
+	// removed is not accepted after that time.
 	refreshTime = 5 * time.Minute
 	// retryTime is how long a node waits after it failed to read the keys, and between two reads
 	// for tokens with unknown keys.

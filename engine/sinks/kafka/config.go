@@ -42,8 +42,8 @@ type Config struct {
 	CreateTopic bool // ask the brokers to create a missing topic
 	Format      format.Format
 
-	TLS  *tls.Config // nil: no TLS
-	SASL *SASL       // nil: no authentication
+	TLS  *tls.Config // nil means no TLS
+	SASL *SASL       // nil means no authentication
 	// Dial opens connections, for example under the rules for outgoing connections. Default:
 	// net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -1,7 +1,7 @@
--- A failing cron is one whose last run has failed. Then its state, whose first line is JSON, has
--- the number of failures in a row. No text contains the pattern, because its quotes would be
--- escaped. search/crons.go contains the same condition.
--- CountFailingCrons counts the failing crons of namespaces, among the first lim crons of each.
+-- A failing cron is one whose last run has failed. Then its state, whose first line is JSON,
+-- contains the number of consecutive failures. No text contains the pattern, because its quotes
+-- would be escaped. search/crons.go contains the same condition. CountFailingCrons counts the
+-- failing crons of namespaces, among the first lim crons of each.
 -- name: CountFailingCrons :many
 SELECT item.namespace::text AS namespace, failing.n::bigint AS n
   FROM unnest(@namespaces::text[]) AS item(namespace)
@@ -19,7 +19,7 @@ SELECT item.namespace::text AS namespace, failing.n::bigint AS n
  WHERE failing.n > 0;
 
 -- ListFailingCrons lists failing crons, among the first lim crons of each namespace, with the
--- number of failures in a row. The error is that of the last run that failed, among the newest
+-- number of consecutive failures. The error is that of the last run that failed, among the newest
 -- 1,000 fires.
 -- name: ListFailingCrons :many
 SELECT failing.namespace, failing.cron_id, failing.failures,

@@ -76,7 +76,7 @@ found AS (
          END
       OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
   UNION ALL
-  -- hold_is_used: a job that holds a key runs or can be claimed.
+  -- hold_is_used: a job that holds a key is running or can be claimed.
   SELECT 'hold_is_used', h.namespace, h.process_id,
          format('it has held %s since %s', h.line, h.held_time)
     FROM constraint_holds h

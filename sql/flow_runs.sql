@@ -309,7 +309,7 @@ SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS 
     LIMIT 1) run
  ORDER BY item.n;
 
--- WaitingNamespaces returns those of some namespaces that have open waits, in the same order.
+-- WaitingNamespaces returns the given namespaces that have open waits, in the given order.
 -- name: WaitingNamespaces :many
 SELECT item.namespace::text AS namespace
   FROM unnest(@namespaces::text[]) WITH ORDINALITY AS item(namespace, n)

@@ -16,11 +16,12 @@ SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0
        AS item(namespace, process_id, job_id, reason);
 
 -- ReassignMembers sets which workers may make the next attempt of members: the worker with the
--- place or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
--- selects its items like WriteJobs. The engine checks the group next, because no other member may
--- run. Rows are locked in the order of CheckGroups: tasks of groups, groups, places, each by key.
--- || '' prevents the planner from reading all of them in order. The conditions on counts keep this
--- order. The task of a group changes in any case, because CheckGroups may be about to make it wait.
+-- place or, if it gives up the place, any worker that the group allows. It runs after SaveResult
+-- and selects its items like WriteJobs. The engine checks the group next, because no other member
+-- may run. Rows are locked in the order of CheckGroups: tasks of groups, groups, places, each by
+-- key. || '' prevents the planner from reading all of them in order. The conditions on counts keep
+-- this order. The task of a group changes in any case, because CheckGroups may be about to make it
+-- wait.
 -- name: ReassignMembers :exec
 WITH input AS MATERIALIZED (
   SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,

@@ -65,7 +65,7 @@ SELECT place.namespace, place.process_id, place.job_id,
    OFFSET 0) place
  ORDER BY place.namespace, place.job_id, octet_length(place.process_id), place.process_id;
 
--- DropPlaces deletes the places of members whose end does not count.
+-- DropPlaces deletes the places of members whose outcome does not count.
 -- name: DropPlaces :exec
 DELETE FROM job_places l
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))

@@ -37,10 +37,10 @@ type CountFailingCronsRow struct {
 	N         int64
 }
 
-// A failing cron is one whose last run has failed. Then its state, whose first line is JSON, has
-// the number of failures in a row. No text contains the pattern, because its quotes would be
-// escaped. search/crons.go contains the same condition.
-// CountFailingCrons counts the failing crons of namespaces, among the first lim crons of each.
+// A failing cron is one whose last run has failed. Then its state, whose first line is JSON,
+// contains the number of consecutive failures. No text contains the pattern, because its quotes
+// would be escaped. search/crons.go contains the same condition. CountFailingCrons counts the
+// failing crons of namespaces, among the first lim crons of each.
 func (q *Queries) CountFailingCrons(ctx context.Context, db DBTX, arg CountFailingCronsParams) ([]CountFailingCronsRow, error) {
 	rows, err := db.Query(ctx, countFailingCrons, arg.Namespaces, arg.Lim)
 	if err != nil {
@@ -120,7 +120,7 @@ type ListFailingCronsRow struct {
 }
 
 // ListFailingCrons lists failing crons, among the first lim crons of each namespace, with the
-// number of failures in a row. The error is that of the last run that failed, among the newest
+// number of consecutive failures. The error is that of the last run that failed, among the newest
 // 1,000 fires.
 func (q *Queries) ListFailingCrons(ctx context.Context, db DBTX, arg ListFailingCronsParams) ([]ListFailingCronsRow, error) {
 	rows, err := db.Query(ctx, listFailingCrons, arg.MaxDetail, arg.Namespaces, arg.Lim)

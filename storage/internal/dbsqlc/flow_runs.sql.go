@@ -788,7 +788,7 @@ SELECT item.namespace::text AS namespace
  ORDER BY item.n
 `
 
-// WaitingNamespaces returns those of some namespaces that have open waits, in the same order.
+// WaitingNamespaces returns the given namespaces that have open waits, in the given order.
 func (q *Queries) WaitingNamespaces(ctx context.Context, db DBTX, namespaces []string) ([]string, error) {
 	rows, err := db.Query(ctx, waitingNamespaces, namespaces)
 	if err != nil {

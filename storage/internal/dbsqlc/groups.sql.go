@@ -23,7 +23,7 @@ type DropPlacesParams struct {
 	ProcessIds []string
 }
 
-// DropPlaces deletes the places of members whose end does not count.
+// DropPlaces deletes the places of members whose outcome does not count.
 func (q *Queries) DropPlaces(ctx context.Context, db DBTX, arg DropPlacesParams) error {
 	_, err := db.Exec(ctx, dropPlaces, arg.Namespaces, arg.ProcessIds)
 	return err

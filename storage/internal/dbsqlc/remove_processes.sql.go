@@ -569,9 +569,9 @@ type RemoveProcessesParams struct {
 //
 // At most lim waiting tasks of each process are deleted here. If there may be more, the status
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
-// open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
-// Both are deleted. They are zero if there is no such request. The fencing tokens of attempts that
-// may not remove their process are added to progressor.unsaved (see SaveResult).
+// open_dropped are the IDs of the request of a rejected INIT task in the two possible scopes. Both
+// requests are deleted. The IDs are zero if there is no such request. The fencing tokens of
+// attempts that may not remove their process are added to progressor.unsaved (see SaveResult).
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,

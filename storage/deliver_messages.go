@@ -12,7 +12,7 @@ const (
 	// deliverLimit is the maximum number of messages of one process that a flush delivers. The next
 	// flush continues.
 	deliverLimit = 16
-	// deliverBytes is the size at which a delivery counts toward the limit of a flush. The client
+	// deliverBytes is the size with which a delivery counts toward the limit of a flush. The client
 	// does not send the messages, but the server writes them.
 	deliverBytes = 64 << 10
 )

@@ -25,7 +25,7 @@ func TestLockTimeoutIsUnavailable(t *testing.T) {
 }
 
 // A change of constraints waits for a transaction that assigns keys for longer than 250 ms, the
-// lock_timeout of the hot path. On a busy machine such a transaction takes as long.
+// lock_timeout of the hot path. On a busy machine, such a transaction can take that long.
 func TestChangeOfConstraintsWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -48,8 +48,8 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	}
 }
 
-// If the code around a statement rejects settings, the error reports only that, because the
-// database is available.
+// If Go code in a transaction rejects settings, the error contains only its message, and does not
+// look like an error of the database.
 func TestRejectedSettings(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

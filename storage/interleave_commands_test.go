@@ -24,7 +24,7 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	for _, situation := range []struct {
 		name  string
 		make  func(b *bench, id string) *storage.Claim
-		meets []transaction // both of them, in both orders, with every other transaction
+		meets []transaction // each of these meets every other transaction, in both orders
 	}{
 		{"a call runs", called, []transaction{endOverdueCancel}},
 		{"INIT runs", func(b *bench, id string) *storage.Claim {

@@ -63,7 +63,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
 		}, []string{"sqlstate"}),
 	}
-	// rate() needs the zero before the first one.
+	// rate() needs a zero before the first event.
 	for _, state := range []string{stateQueryCanceled, stateDiskFull, stateNoPrivilege, stateIOError} {
 		m.resultRetries.WithLabelValues(state)
 	}

@@ -55,7 +55,7 @@ type Migration struct {
 func Migrate(ctx context.Context, dsn string) error { return Migration{DSN: dsn}.Up(ctx) }
 
 // Up applies the missing migrations. Engines may run in the meantime, because no locks that they
-// need are held for long. Concurrent migrations wait for each other.
+// need are held for a long time. Concurrent migrations wait for each other.
 func (m Migration) Up(ctx context.Context) error {
 	if m.LockWait <= 0 {
 		m.LockWait = defaultLockWait

@@ -125,8 +125,8 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
 }
 
-// Of a removed process, the answers to requests with a key and those of recently ended tasks are
-// kept. Timers have no answers.
+// After a process is removed, the answers to requests with a key and those of recently ended tasks
+// are kept. Timers have no answers.
 func TestPurgeKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

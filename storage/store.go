@@ -122,8 +122,8 @@ type connections struct {
 	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
 	kept    *share
 	general *pgxpool.Pool // reads, lists and maintenance
-	// slow is the part of general for lists and searches, which may take long, and for batches,
-	// which may wait for the lock of a process.
+	// slow is the part of general for lists and searches, which may take a long time, and for
+	// batches, which may wait for the lock of a process.
 	slow *share
 	// beats has one connection for the heartbeats of the node, because a node without heartbeats
 	// must stop its tasks.

@@ -26,7 +26,8 @@ type Trace struct {
 	More   bool            // there may be more tasks after the last one
 }
 
-// minTraceEvents is the minimum size of the events in a page whose tasks fill it, in bytes.
+// minTraceEvents is how many bytes of events a page can always contain, even if its tasks already
+// fill it.
 const minTraceEvents = 1 << 20
 
 // TraceTasks lists the tasks of a process after a task. A page ends at limit, or at about
@@ -86,12 +87,12 @@ type TaskRef struct {
 	TaskID int64
 }
 
-// Answer is the end of a task.
+// Answer is the result of an ended task.
 type Answer = dbsqlc.ReadAnswersRow
 
 // ReadAnswers returns the tasks that have ended, with their results. Ord of an answer is the index
-// of its task. It returns about ListBytes at most. cut reports that tasks after that of the last
-// answer may have ended, too.
+// of its task. It returns at most about ListBytes. cut reports that some tasks after the last
+// answer may also have ended.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
 	arg := dbsqlc.ReadAnswersParams{MaxBytes: ListBytes}
 	for n, r := range refs {

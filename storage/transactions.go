@@ -86,8 +86,8 @@ func (s *Store) Read(ctx context.Context, op string, read func(context.Context, 
 	return mapped(op, pgx.BeginTxFunc(ctx, s.general, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
-// Search is like Read, for operations that may take long: lists and searches. Together they leave
-// at least one connection to other reads and to maintenance, unless there is only one.
+// Search is like Read, for operations that may take a long time: lists and searches. Together they
+// leave at least one connection to other reads and to maintenance, unless there is only one.
 func (s *Store) Search(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	return mapped(op, pgx.BeginTxFunc(ctx, s.slow, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }

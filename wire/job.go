@@ -310,8 +310,8 @@ func blockedOn(r *jobs.Row) string {
 	return ""
 }
 
-// Unreached returns how often the processor of a waiting job was not reached, and why. It returns
-// "" if the job does not wait for its processor.
+// Unreached returns how often the processor of a waiting job was not reached, and the reason. It
+// returns "" if the job does not wait for its processor.
 func Unreached(r *jobs.Row) string {
 	u, err := jobs.UnreachedOf(r.Unreached)
 	switch {

@@ -33,7 +33,7 @@ func DeadLetters(ctx context.Context, s *storage.Store, k SinkKey) (rows []DeadL
 	return rows, err
 }
 
-// Rejection is a change that the target has rejected permanently, and why.
+// Rejection is a change that the target has rejected permanently, with the reason.
 type Rejection struct {
 	Change *Change
 	Reason string

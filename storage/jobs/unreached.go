@@ -14,7 +14,7 @@ import (
 // Unreached describes how long and how often a job has waited for a processor that could not be
 // reached. It is also the effect that stores this description.
 type Unreached struct {
-	Attempt int32     `json:"attempt"` // that was not counted
+	Attempt int32     `json:"attempt"` // number of the attempt, which was not counted
 	Tries   int32     `json:"tries"`
 	Since   time.Time `json:"since"` // time of the first try
 	Cause   string    `json:"cause"` // error of the last try
@@ -26,12 +26,12 @@ func UnreachedOf(text []byte) (u Unreached, err error) {
 		return u, nil
 	}
 	if err := json.Unmarshal(text, &u); err != nil {
-		return u, fmt.Errorf("unreached of a job: %w", err)
+		return u, fmt.Errorf("read column unreached of a job: %w", err)
 	}
 	return u, nil
 }
 
-// ReadUnreached returns how a job has waited for its processor, and the time of the database.
+// ReadUnreached returns the Unreached of a job, and the current time of the database.
 func ReadUnreached(ctx context.Context, s *storage.Store, key process.Key) (u Unreached, now time.Time, err error) {
 	err = s.ReadOne(ctx, "read unreached", func(ctx context.Context, db storage.DB) error {
 		r, err := dbsqlc.New().ReadUnreached(ctx, db, dbsqlc.ReadUnreachedParams{

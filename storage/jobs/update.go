@@ -87,7 +87,7 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	})
 }
 
-// Retry runs a job again that has ended without success, unless another job holds its unique key.
+// Retry runs a job that has ended without success again, unless another job holds its unique key.
 // If the job waits for its next attempt, the attempt begins now. by is the operator.
 func Retry(
 	ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor,

@@ -33,7 +33,7 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // of the attempt is ignored, and another attempt follows.
 //
 // yield reports that the attempt should end with a result soon: the process is being cancelled or
-// suspended, another task of it waits, or the engine or the worker stops.
+// suspended, another of its tasks waits, or the engine or the worker stops.
 func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	c := CheckpointerOf(ctx)
 	switch {

@@ -101,7 +101,7 @@ func (d databaseHost) is(ctx context.Context, to netip.AddrPort) bool {
 	})
 }
 
-// Network is a set of addresses: those of a prefix, with one port or, if port is 0, with all.
+// Network is a set of addresses: those of a prefix, with one port or, if port is 0, with any port.
 type Network struct {
 	prefix netip.Prefix
 	port   uint16

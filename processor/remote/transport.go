@@ -39,8 +39,8 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, ControlContext: Control}
 	return &http.Transport{
 		Protocols: protocols,
-		// Keep one per concurrent attempt. With Go's default of 2, most requests would open a
-		// connection.
+		// Keep one idle connection per concurrent attempt. With Go's default of 2, most requests
+		// would open a connection.
 		MaxIdleConns:        maxRunning,
 		MaxIdleConnsPerHost: maxRunning,
 		IdleConnTimeout:     idle,

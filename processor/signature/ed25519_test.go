@@ -45,7 +45,7 @@ func TestSignExampleEd25519(t *testing.T) {
 func TestVerifyEd25519(t *testing.T) {
 	now, body := time.Now(), []byte("body")
 	other := key(t, private2).Public()
-	confused := "whsec_" + strings.TrimPrefix(public, "whpk_") // a public key, which everyone has, as a shared one
+	confused := "whsec_" + strings.TrimPrefix(public, "whpk_") // a public key as a shared key
 	for _, c := range []struct {
 		name   string
 		sign   []string

@@ -116,8 +116,8 @@ func TestVerifiersOfSDKs(t *testing.T) {
 	}
 }
 
-// Without the package cryptography, the verifier in Python says that a public key needs it. Other
-// keys work.
+// Without the package cryptography, the verifier in Python reports that a public key needs it.
+// Other keys work.
 func TestPythonWithoutCryptography(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")

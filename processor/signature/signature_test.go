@@ -95,8 +95,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A request signed with the zero Key, which everyone has, is not accepted, regardless of the number
-// of its signatures.
+// A request signed with the zero Key, which everyone knows, is not accepted, regardless of the
+// number of its signatures.
 func TestManySignatures(t *testing.T) {
 	now := time.Now()
 	h := http.Header{}

@@ -93,7 +93,8 @@ var faults = []fault{
 	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
-// fullRound is the duration from which a run injects each fault, even if that takes longer.
+// fullRound is a duration. A run of at least this duration injects each fault, even if that takes
+// longer.
 const fullRound = time.Minute
 
 // isFullRound reports whether the run injects each fault.

@@ -41,7 +41,7 @@ func newFleet(t testing.TB, nodes ...*node) *fleet {
 	return f
 }
 
-// one returns a client of one engine that does not retry.
+// one returns a client that uses only one engine and does not retry.
 func one(n *node) *client.Client {
 	return client.New(n.url, client.WithRetry(client.Retry{MaxAttempts: 1}), client.WithoutKeys())
 }

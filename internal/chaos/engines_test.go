@@ -36,7 +36,7 @@ type answered struct {
 	at    time.Time
 }
 
-// callConcurrently makes a call through one engine. The call may wait for long.
+// callConcurrently makes a call through one engine. The call may wait for a long time.
 func callConcurrently(t testing.TB, n *node, process, op string) <-chan answered {
 	t.Helper()
 	f := newFleet(t, n)

@@ -257,7 +257,7 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 }
 
 // defects returns the defects of trips: one that is lost or has not ended; an entry that is missing
-// or there twice; a step with a value that no body returned, or that a later step saw before it was
+// or duplicated; a step with a value that no body returned, or that a later step saw before it was
 // stored; an undo that is missing or must not have run.
 func (w *tripWatch) defects(rows map[string]tripRow) (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

@@ -108,7 +108,7 @@ func TestLedger(t *testing.T) {
 		{"a trigger is lost", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.triggers["2026-01-01T10:00:04.000007Z"] = 1
 			return rows
-		}, "the trigger of 2026-01-01T10:00:04.000007Z was answered and has not fired 1 times"},
+		}, "the trigger of 2026-01-01T10:00:04.000007Z was answered but did not fire (1 times)"},
 		{"more fires than triggers", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			w.tries = 2
 			return rows

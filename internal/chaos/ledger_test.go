@@ -91,7 +91,7 @@ func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 	for fire, times := range left {
 		if times > 0 {
 			wrong = append(wrong,
-				fmt.Sprintf("%s: the trigger of %s was answered and has not fired %d times", triggered, fire, times))
+				fmt.Sprintf("%s: the trigger of %s was answered but did not fire (%d times)", triggered, fire, times))
 		}
 	}
 	if len(rows) > w.tries {

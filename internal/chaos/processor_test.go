@@ -158,8 +158,8 @@ func putHealthy(t testing.TB, n *node) {
 	}
 }
 
-// An engine sets timers and dies at once. Another engine fires all of them, none early by the clock
-// of the database.
+// An engine sets timers and dies immediately. Another engine fires all of them, and none of them
+// early according to the clock of the database.
 func TestTimersOfADeadEngine(t *testing.T) {
 	t.Parallel()
 	const timers = 200
@@ -206,8 +206,8 @@ func TestTimersOfADeadEngine(t *testing.T) {
 	if earliest < 0 {
 		t.Error("a timer fired early")
 	}
-	// An idle engine looks every three seconds for timers that other engines have set: one second
-	// after these are due.
+	// An idle engine looks for the timers of other engines every three seconds. It finds those that
+	// have been due for a second.
 	if latest > 1250 {
 		t.Error("a timer fired more than a second late")
 	}

@@ -30,8 +30,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The sinks of the chain. The webhook selects one of five processes of the clients, because each of
-// its changes is a request.
+// The sinks of the chain. The webhook receives the changes of only one in five of the clients'
+// processes, because each change is a separate request.
 const (
 	kafkaSink, webhookSink = "kafka", "webhook"
 	kafkaTopic             = "changes"
@@ -171,7 +171,7 @@ func newBroker(t testing.TB) *broker {
 			for r := range consumer.PollFetches(ctx).RecordsAll() {
 				c := &progressorv1.Change{}
 				if err := proto.Unmarshal(r.Value, c); err != nil {
-					t.Errorf("a message of Kafka: %v", err)
+					t.Errorf("Kafka message: %v", err)
 				}
 				b.take(c)
 				b.read.Add(1)
@@ -214,7 +214,7 @@ var kafkaFaults = []func(*broker) (happened func() int64, stop func()){
 		h := b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
 		return func() int64 { return int64(h.Hits()) }, h.Remove
 	},
-	func(b *broker) (func() int64, func()) { // reject for good
+	func(b *broker) (func() int64, func()) { // reject permanently
 		h := b.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 		return func() int64 { return int64(h.Hits()) }, h.Remove
 	},
@@ -364,7 +364,7 @@ func (w *sinkWatch) catchUp() {
 // ask sends a request to the engines until one answers.
 func (w *sinkWatch) ask(what string, first int, request func(context.Context, *client.Client) error) {
 	w.t.Helper()
-	err := errors.New("no try")
+	err := errors.New("no attempt")
 	try := first
 	await(w.t, testTimeout, what, func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), w.fleet.try)
@@ -450,7 +450,7 @@ func (w *sinkWatch) figures() []figure {
 		{"dead letters that were delivered", w.rejectingTarget.delivered()},
 		{"faults of Kafka", int(w.faults)},
 		{"requests that the webhook failed", int(w.hook.failed.Load())},
-		{"changes received while nothing failed, each once", w.quiet},
+		{"changes received exactly once, without faults", w.quiet},
 	}
 }
 

@@ -40,7 +40,7 @@ func settle(t testing.TB, dsn string) {
 	doctor(t, dsn)
 }
 
-// leftOver lists tasks that have not ended, with the ended tasks of the same numbers.
+// leftOver lists the tasks that have not ended. If an ended task has the same number, it is added.
 func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(),
@@ -146,7 +146,7 @@ func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(state, h.last.bytes()) {
-			t.Errorf("the state of %s is not that after its last event", id)
+			t.Errorf("the state of %s is not the state after its last event", id)
 		}
 	}
 	linearizable(t, histories, entries)

@@ -51,7 +51,7 @@ func (a *attacked) longNumber(context.Context) error {
 	return nil
 }
 
-// manyPatterns prepares a template whose schema takes long to compile.
+// manyPatterns prepares a template whose schema takes a long time to compile.
 func (a *attacked) manyPatterns(context.Context) error {
 	var properties strings.Builder
 	for i := range templatePatterns {

@@ -16,7 +16,8 @@ import (
 // attackKind is a kind of attack of a tenant, or of a client without credentials, on an engine.
 type attackKind struct {
 	note func(c *Command) string
-	// takes is how long the attack takes to change its metric; 0 for less than a window.
+	// takes is how long the attack takes to change its metric. It is 0 if that is less than a
+	// window.
 	takes  time.Duration
 	metric series
 	alert  string // the alert that the metric can trigger
@@ -234,7 +235,7 @@ func (a *attacked) sendBodies(ctx context.Context) error {
 // strangerPause is the time between two requests of a stranger.
 const strangerPause = 10 * time.Millisecond
 
-// rebind sends what pages send whose name was pointed to the engine.
+// rebind sends the requests of web pages whose host name points to the engine.
 func (a *attacked) rebind(ctx context.Context) error {
 	b := plain(startPath, `{"namespace":"victim","processId":"p"}`)
 	return a.repeat(ctx, a.command.sized(strangers), strangerPause, func(ctx context.Context, _ int) error {

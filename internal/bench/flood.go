@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// flood is an open loop: operations begin at a fixed rate, even if earlier ones have not ended. So
-// do clients of an engine that cannot keep up: they do not wait for each other.
+// flood is an open loop: operations begin at a fixed rate, even if earlier ones have not ended. The
+// clients of an overloaded engine behave like this, because they do not wait for each other.
 type flood struct {
 	rate     float64 // operations per second
 	duration time.Duration

@@ -30,7 +30,7 @@ func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 	return d, nil
 }
 
-// flatKept measures in a filled database, or fills one that is kept. Filling takes long, and
+// flatKept measures in a filled database, or fills one that is kept. Filling takes a long time, and
 // continues where an earlier run was interrupted. The rows of such a database are not checked after
 // each run; progressor doctor does that.
 func (r *runner) flatKept(ctx context.Context, v variant) error {

@@ -18,12 +18,12 @@ import (
 // is so long that no call times out.
 const memoryTimeout = 10 * time.Minute
 
-// overloadPause is the pause before a call is retried that the engine rejected, because it is
-// overloaded for a moment.
+// overloadPause is the pause before a rejected call is retried. The engine is overloaded only for a
+// moment.
 const overloadPause = 100 * time.Millisecond
 
 // memory measures the memory of an engine, which runs as a separate process, in three states: idle,
-// with calls that the processor does not answer, and with many more calls that wait for those. It
+// with calls that the processor does not answer, and with many more calls that wait behind them. It
 // pauses for the time of the warm-up before each measurement. Each call has its own connection. At
 // the end, every call must be answered.
 func (r *runner) memory(ctx context.Context, v variant) error {

@@ -116,7 +116,7 @@ func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 	return nil
 }
 
-// inScratch calls use with a new database that has the schema.
+// inScratch runs use with a new database that has the schema.
 func (r *runner) inScratch(ctx context.Context, use func(d *scratch) error) error {
 	return withDatabase(ctx, r.server.createScratch, use)
 }
@@ -127,7 +127,7 @@ func (r *runner) inEmpty(ctx context.Context, use func(d *scratch) error) error 
 	return withDatabase(ctx, create, use)
 }
 
-// withDatabase calls use with the database that create creates, and drops it in any case.
+// withDatabase runs use with a database from create, and drops the database in any case.
 func withDatabase(
 	ctx context.Context, create func(context.Context) (*scratch, error), use func(d *scratch) error,
 ) error {

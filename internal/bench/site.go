@@ -102,7 +102,7 @@ func builtinNamespace(name, history string) *progressorv1.Namespace {
 	}}
 }
 
-// onEngine calls use with an engine that has the namespace of the bench on a new database, stops
+// onEngine runs use with an engine that has the namespace of the bench on a new database, stops
 // the engine and checks the database. use returns the acknowledged operations.
 func (r *runner) onEngine(ctx context.Context, history string, p processor.Processor, row *Row,
 	use func(d *scratch, s *site) (acknowledged, error),

@@ -92,8 +92,8 @@ func timerArgs(due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
 }
 
-// timers measures how fast timers run that are due at the same time, and how late timers run that
-// are due one after the other.
+// timers measures how fast timers with the same due time run, and how late timers run if they are
+// due one after the other.
 func (r *runner) timers(ctx context.Context, v variant) error {
 	ahead, err := r.server.clockAhead(ctx)
 	if err != nil {

@@ -97,8 +97,8 @@ func (b *Budget) enqueue(owner string, bytes int64) *waiter {
 	return w
 }
 
-// withdraw removes a holder that does not wait any longer. It returns true if the holder got its
-// bytes before it was removed.
+// withdraw removes a holder that no longer waits. It returns true if the holder got its bytes
+// before it was removed.
 func (b *Budget) withdraw(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,13 +21,13 @@ type mutant struct {
 	file     string // Go, a migration, or a statement in sql
 	old      string // occurs in file exactly once
 	planted  string
-	packages string // whose tests are to catch it, as for go test
+	packages string // packages whose tests must catch it, as for go test
 	run      string // -run; if empty, all tests of the packages
 }
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// plant runs the tests over the planted bug. It returns the first test that failed, or "" if none
+// plant runs the tests with the planted bug. It returns the first test that failed, or "" if none
 // failed.
 func (m *mutant) plant(ctx context.Context, root string) (caught string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")

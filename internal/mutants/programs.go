@@ -131,7 +131,7 @@ func (p *programs) build(ctx context.Context) (output []byte, err error) {
 
 var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`)
 
-// blame adds the bugs to broken that the errors of the compiler are in. It reports whether there is
+// blame adds to broken each bug whose code contains a compiler error. It reports whether there is
 // one.
 func blame(output []byte, where map[string][]lines, broken map[int]bool) bool {
 	before := len(broken)

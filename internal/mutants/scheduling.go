@@ -41,7 +41,7 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
-		name: "locked-calls-skipped", breaks: "a scan waits for the lock of a process that was skipped for long",
+		name: "locked-calls-skipped", breaks: "a scan waits for the lock of a process that was skipped for a long time",
 		file: "engine/call_poller.go", old: "p.locked = \"\"; n < 0 {", planted: "p.locked = \"\"; n < len(limits) {",
 		packages: "./engine", run: "ScanWaitsForLock",
 	},

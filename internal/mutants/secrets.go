@@ -135,7 +135,7 @@ var secretMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestSignedRequests",
 	},
 	{
-		name: "the-zero-key-signs", breaks: "a key that everyone has signs nothing",
+		name: "the-zero-key-signs", breaks: "the zero key, which everyone knows, signs nothing",
 		file: "processor/signature/signature.go", old: "if !ok || len(k.bytes) < minKeyBytes {", planted: "if !ok {",
 		packages: "./processor/signature", run: "TestVerify|TestManySignatures",
 	},
@@ -168,7 +168,7 @@ var secretMutants = []mutant{
 		packages: "./engine/crons", run: "TestHTTPClientsByTLSSettings",
 	},
 	{
-		name: "webhook-without-certificate", breaks: "a webhook gets a client certificate",
+		name: "webhook-without-certificate", breaks: "requests to a webhook use its client certificate",
 		file: "engine/sinks/webhook/webhook.go", old: "			TLSClientConfig: s.security,\n", planted: "",
 		packages: "./cmd/progressor", run: "TestClientCertificatesOfTargets",
 	},
@@ -185,7 +185,7 @@ var secretMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestClientCertificatesOfTargets",
 	},
 	{
-		name: "public-key-as-shared-key", breaks: "a public key accepts no HMAC",
+		name: "public-key-as-shared-key", breaks: "a public key does not verify an HMAC",
 		file: "processor/signature/ed25519.go", old: "return Key{public: raw}, nil",
 		planted:  "return Key{public: raw, bytes: raw}, nil",
 		packages: "./processor/signature", run: "TestVerifyEd25519",

@@ -85,7 +85,7 @@ func (c *child) end(signal syscall.Signal, wait time.Duration) {
 }
 
 // waitReady returns when the server answers a query. It has no timeout except that of ctx, because
-// recovery after a crash may take long.
+// recovery after a crash may take a long time.
 func waitReady(ctx context.Context, dsn string, child *child) error {
 	pause := 5 * time.Millisecond
 	for {

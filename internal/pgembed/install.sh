@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs the server binaries of PostgreSQL, from which `make test` and `make run` start a private
-# server. If they are where pgembed.FindBinDir searches, it does nothing. On Debian and similar
-# systems, it installs Debian's package, without a cluster or a service. On other systems, it says
-# what to install.
+# server. If they are already installed where pgembed.FindBinDir searches, it does nothing. On
+# Debian and similar systems, it installs Debian's package, without a cluster or a service. On other
+# systems, it prints what to install.
 set -euo pipefail
 
 holds_server() { [ -f "$1/postgres" ] && [ -x "$1/postgres" ] && [ -x "$1/initdb" ]; }

@@ -95,8 +95,8 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	// Run it as the user of the server, in its directory: this also checks that the user can run it
-	// there.
+	// Run postgres as the user of the server and in its directory, to check that this user can run
+	// it there.
 	if s.major, err = commandVersion(ctx, s.place.command("postgres", "--version")); err != nil {
 		return fmt.Errorf("as user %s: %w", s.place.account.name, err)
 	}
@@ -167,7 +167,8 @@ func (s *Server) Dir() string { return s.place.dir }
 // Version returns the major version of PostgreSQL, such as 15.
 func (s *Server) Version() int { return s.major }
 
-// PID returns the process ID of the postmaster, or of the last one.
+// PID returns the process ID of the postmaster. If the postmaster has exited, it returns the old
+// ID.
 func (s *Server) PID() int { return s.current().pid() }
 
 // Dead returns a channel that is closed when the server has stopped or exited; a Restart does not
@@ -218,7 +219,7 @@ func (s *Server) Restart(ctx context.Context, mode string) error {
 	s.change.Lock()
 	defer s.change.Unlock()
 	if s.stopped {
-		return errors.New("restart PostgreSQL: it was stopped")
+		return errors.New("restart PostgreSQL: the server was stopped")
 	}
 	s.markDead()
 	s.setRestarting(true)
@@ -234,8 +235,8 @@ func (s *Server) Restart(ctx context.Context, mode string) error {
 	return nil
 }
 
-// halt stops the current child, with mode first, then with stronger ways. It returns an error if
-// mode was not sufficient.
+// halt stops the current child with the signal mode. If that takes too long, it sends SIGQUIT and
+// returns an error.
 func (s *Server) halt(ctx context.Context, mode syscall.Signal) error {
 	child := s.current()
 	child.asked.Store(true)

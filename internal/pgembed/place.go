@@ -128,7 +128,7 @@ func (p *place) ensureSocketDir() error {
 	return p.account.own(p.socketDir)
 }
 
-// removeSocketDir removes the directory from the temporary directory.
+// removeSocketDir removes the socket directory if it is outside the data directory.
 func (p place) removeSocketDir() error {
 	if filepath.Dir(p.socketDir) == p.dir {
 		return nil
@@ -140,8 +140,8 @@ func (p place) removeSocketDir() error {
 }
 
 // command returns a PostgreSQL program that runs as the user of the server, in a directory that
-// this user can enter. From the environment of this process it gets only what finds libraries and
-// programs: PG* variables would change its behavior, and others may be secret.
+// this user can enter. Of the environment, it gets only the variables that locate programs,
+// libraries and temporary files: PG* variables would change its behavior, and others may be secret.
 func (p place) command(program string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.binDir, program), arguments...)
 	cmd.Dir = p.dir
@@ -155,7 +155,7 @@ func (p place) command(program string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// maxLogSize is the size in bytes from which a start renames the log to postgres.log.old.
+// maxLogSize is a size in bytes. A start renames a log of at least this size to postgres.log.old.
 const maxLogSize = 16 << 20
 
 // rotateLog returns the offset in the log at which the next run begins.

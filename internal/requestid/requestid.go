@@ -8,7 +8,8 @@ import (
 	"math/rand/v2"
 )
 
-// Header is the canonical name of the header with the ID of a request, and of its response.
+// Header is the canonical name of the header that contains the ID of a request. The response has
+// the same header.
 const Header = "X-Request-Id"
 
 // maxLength is the maximum length of an ID that a client chooses, in bytes.
@@ -16,7 +17,7 @@ const maxLength = 128
 
 // From returns the ID of a request with these values of Header: the ID that the client has chosen,
 // if it is valid, or else a new one. An ID has 1 to 128 letters, digits and characters of -_.:/+=@,
-// so that it needs no escapes in headers and logs.
+// so it needs no escaping in headers and logs.
 func From(values []string) string {
 	if len(values) == 1 && valid(values[0]) {
 		return values[0]
@@ -44,7 +45,8 @@ func valid(id string) bool {
 	return true
 }
 
-// identified is the context of a request. It needs one allocation, and context.WithValue two.
+// identified is the context of a request. It needs one allocation. With context.WithValue, it would
+// need two.
 type identified struct {
 	context.Context
 	id string
@@ -63,7 +65,7 @@ func (c *identified) Value(k any) any {
 // In returns a context with the ID of a request.
 func In(ctx context.Context, id string) context.Context { return &identified{ctx, id} }
 
-// Of returns the ID of the request of a context, or "".
+// Of returns the request ID in ctx, or "".
 func Of(ctx context.Context) string {
 	if c, ok := ctx.Value(key{}).(*identified); ok {
 		return c.id

@@ -20,7 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Audience is the audience of tokens without another one.
+// Audience is the default audience of tokens.
 const Audience = "progressor"
 
 // Issuer is an issuer on loopback.

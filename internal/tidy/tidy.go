@@ -23,7 +23,7 @@ const (
 const maxFields = 20
 
 // manyFields contains the structs that have more than maxFields fields, with their number. The
-// numbers only become smaller. No struct is added: split it by what its fields are for.
+// numbers may only decrease, and no struct may be added: split it by the purpose of its fields.
 var manyFields = map[string]int{
 	"internal/bench.Command": 36, "internal/bench.Row": 21,
 	"processor/processortest.Process": 18,
@@ -34,7 +34,7 @@ var maxPageLines = map[string]int{
 	"README.md": 200, "ARCHITECTURE.md": 150, "CONTRIBUTING.md": 60, "docs/performance.md": 150,
 }
 
-// Directories without files of ours, by path or by name.
+// Directories that contain no hand-written files, by path or by name.
 var (
 	skippedPaths = map[string]bool{"bin": true, "data": true, "proto/buf": true, "console/dist": true}
 	skippedNames = map[string]bool{"node_modules": true, "testdata": true}

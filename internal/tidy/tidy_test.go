@@ -21,7 +21,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Each struct of manyFields exists.
+// Each struct in manyFields exists.
 func TestManyFields(t *testing.T) {
 	structs := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^type (\w+) struct`)

@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// Words without meaning, or of other products. ARCHITECTURE.md has the glossary.
+// Words that have no meaning here, or that belong to other products. ARCHITECTURE.md has the
+// glossary.
 var emptyWords = map[string]bool{
 	"workflow": true, "orchestration": true, "manager": true, "helper": true, "util": true, "common": true,
 	"base": true, "impl": true, "data": true, "info": true,

@@ -112,7 +112,7 @@ func TestAlerts(t *testing.T) {
 }
 
 // Each alert leads to its section of the runbook, and each section belongs to an alert. A section
-// says what the alert means, how to find the cause and what to do.
+// explains what the alert means, how to find the cause and what to do.
 func TestRunbook(t *testing.T) {
 	var file alertFile
 	read(t, "prometheus/alerts.yaml", yaml.Unmarshal, &file)
@@ -241,7 +241,8 @@ func TestSystemdWaitsForTheEngine(t *testing.T) {
 	}
 }
 
-// systemd allows the engine little. systemd-analyze rates a unit from 0 (safe) to 10.
+// The systemd unit restricts what the engine may do. systemd-analyze rates a unit from 0 (safe) to
+// 10.
 func TestSystemdConfinesTheEngine(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// notAtStart are the metrics of alerts that an engine does not export at its start, and why.
+// notAtStart contains the metrics in alerts that a new engine does not export, each with the
+// reason.
 var notAtStart = map[string]string{
-	"up":                                                  "of Prometheus",
-	"progressor_rpc_duration_seconds":                     "all requests; those that fail have a metric of their own",
-	"progressor_job_duration_seconds":                     "the label name",
-	"progressor_job_lease_losses_total":                   "the label name",
-	"progressor_sink_state":                               "the label sink_id",
-	"progressor_sink_lag_seconds":                         "the label sink_id",
-	"progressor_sink_dead_letters_total":                  "the label sink_id",
-	"progressor_tls_certificate_expiry_timestamp_seconds": "only with TLS",
+	"up":                                                  "Prometheus creates it",
+	"progressor_rpc_duration_seconds":                     "counts all requests; failures have their own metric",
+	"progressor_job_duration_seconds":                     "has the label name",
+	"progressor_job_lease_losses_total":                   "has the label name",
+	"progressor_sink_state":                               "has the label sink_id",
+	"progressor_sink_lag_seconds":                         "has the label sink_id",
+	"progressor_sink_dead_letters_total":                  "has the label sink_id",
+	"progressor_tls_certificate_expiry_timestamp_seconds": "exists only with TLS",
 }
 
 var (
@@ -83,8 +84,8 @@ func documentedBounds(t *testing.T) (bounds []string) {
 	return bounds
 }
 
-// exports reports whether a scrape has a series with a name and with the labels that matchers
-// require to have one value.
+// exports reports whether scrape has a series with this name and with all labels that matchers
+// compare with =.
 func exports(scrape, name, matchers string) bool {
 	for line := range strings.Lines(scrape) {
 		if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {

@@ -43,7 +43,7 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 }
 
 // checkConfiguration checks a valid file that has these parts and no namespaces. The output of
-// config print contains no secrets, and is valid, too, because the engine may have the secrets.
+// config print contains no secrets. It is still valid, because the engine may have the secrets.
 // Each of the changes FROM|TO makes the file invalid, with an error that contains the value.
 func checkConfiguration(t *testing.T, file, parts string, changes map[string]string) {
 	t.Helper()

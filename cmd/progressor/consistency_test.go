@@ -43,7 +43,7 @@ func TestFlagNamesAreConsistent(t *testing.T) {
 			letters[flag.Short] = flag.Name
 		}
 	}
-	// One name for one thing.
+	// The same thing has the same name everywhere.
 	for name, instead := range map[string]string{
 		"note": "reason", "validate-only": "dry-run", "follow": "watch", "since": "from", "until": "to",
 		"after":  "offset",

@@ -135,7 +135,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 	d.Stop(t)
 }
 
-// The example of a poll on the page of crons runs, with the settings that it shows. The same file
+// The polling example in docs/crons.md runs with the settings that the page shows. The same file
 // with lower-case or full names of the values changes nothing.
 func TestServePutsTheExampleOfAPoll(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

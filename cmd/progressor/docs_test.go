@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// silentMetrics are the metrics that an engine does not export at its start, and why.
+// silentMetrics contains the metrics that a new engine does not export, each with the reason.
 var silentMetrics = map[string]string{
 	"progressor_rpc_duration_seconds":                     "a duration",
 	"progressor_request_preparing_duration_ms":            "a duration",
@@ -182,7 +182,7 @@ func withColumns(t *testing.T, page, table string, columns []tableColumn) string
 	return before + "\n### " + table + "\n" + section
 }
 
-// The configuration file on the page of crons is valid.
+// The configuration file in docs/crons.md is valid.
 func TestConfigurationFileOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "declares a namespace and a cron:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -192,7 +192,8 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	}
 }
 
-// The example of each policy on the page of crons is valid, and together they contain every value.
+// The example of each policy in docs/crons.md is valid, and together the examples contain every
+// value.
 func TestPoliciesOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "These crons show each of the policies:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")

@@ -127,7 +127,7 @@ func TestNodeOrder(t *testing.T) {
 	clitest.WantLines(t, effects.String(), "reserve tea", "charge visa", "label cup", "label pot")
 }
 
-// docs/functions.md has the function as it is.
+// docs/functions.md contains the function unchanged.
 func TestNodeOrderInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	if err != nil {
@@ -140,7 +140,7 @@ func TestNodeOrderInDocs(t *testing.T) {
 	_, function, found := strings.Cut(string(code), "const order = ")
 	function, _, ends := strings.Cut(function, "\nconst server")
 	if !found || !ends || !strings.Contains(string(page), "const order = "+strings.TrimSpace(function)) {
-		t.Error("docs/functions.md does not have the order of order.mjs")
+		t.Error("docs/functions.md does not contain the function of order.mjs")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestNodeAlternatesWithGo(t *testing.T) {
 		})
 	}, func(r conformance.Result) {
 		for _, d := range r.Differences {
-			if r.Function != "retries" { // its body counts its failures in its own program
+			if r.Function != "retries" { // the body counts failures separately in each program
 				t.Errorf("%s: %+v", r.Scenario, d)
 			}
 		}

@@ -87,7 +87,8 @@ func TestDev(t *testing.T) {
 
 var kafkaInBanner = regexp.MustCompile(`127\.0\.0\.1:\d+  \(messages are in memory\)`)
 
-// produceTo writes a message to a new topic of the Kafka broker in a line of the banner.
+// produceTo writes a message to a new topic of the Kafka broker whose address is in a line of the
+// banner.
 func produceTo(t *testing.T, line string) {
 	t.Helper()
 	address, _, _ := strings.Cut(line, " ")

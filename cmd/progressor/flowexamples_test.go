@@ -198,7 +198,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 			return p["document"] + ": " + p["text"], nil
 		})
 	})
-	// With only the token, like a program that received the token from the job.
+	// Answer with only the token, like a program that received the token from the job.
 	x.start("external_worker_task", "token", `{"document": "Guten Tag"}`)
 	w := x.wait("token")
 	if w.GetTitle() != "Translate Guten Tag" || w.GetInput().GetStructValue().AsMap()["run"] != "token" {
@@ -226,7 +226,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 		t.Error("a second, different answer is accepted")
 	}
 	if err := answer(w.GetToken(), good); err != nil {
-		t.Errorf("a repetition of the answer: %v", err)
+		t.Errorf("the same answer again: %v", err)
 	}
 	if r := x.ends("token", "SUCCEEDED: submit SUCCEEDED translate SUCCEEDED store "+
 		"SUCCEEDED"); r.GetResult().GetStringValue() != "Guten Tag: Good day" ||
@@ -352,7 +352,7 @@ func TestExamplePipeline(t *testing.T) {
 			Label  string         `json:"label"`
 		}) (string, error) {
 			if p.Parcel["sku"] == "lost" {
-				return "", processor.Reject("no_stock", "%s is not there", p.Label)
+				return "", processor.Reject("no_stock", "%s is out of stock", p.Label)
 			}
 			return p.Label, nil
 		})
@@ -383,10 +383,10 @@ func TestExamplePipeline(t *testing.T) {
 		}
 		log = nil
 	}
-	x.start("multi_step_pipeline", "dear",
+	x.start("multi_step_pipeline", "expensive",
 		`{"order": "A-7", "total": 1200, "parcels": [{"sku": "tea", "count": 1}, {"sku": "pot", "count": 2}, `+
 			`{"sku": "cup", "count": 4}]}`)
-	w := x.wait("dear")
+	w := x.wait("expensive")
 	if w.GetTitle() != "Approve order A-7 of 1200" || strings.Join(w.GetAssignees(), " ") != "sales" {
 		t.Errorf("the wait: %v", w)
 	}
@@ -395,13 +395,13 @@ func TestExamplePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = x.flow.CompleteStep(t.Context(), &progressorv1.CompleteStepRequest{
-		Namespace: "flows", RunId: "dear", StepId: "approve", WorkerId: "kim",
+		Namespace: "flows", RunId: "expensive", StepId: "approve", WorkerId: "kim",
 		Outcome: &progressorv1.CompleteStepRequest_Result{Result: approved},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := x.ends("dear", "SUCCEEDED: check SUCCEEDED reserve SUCCEEDED approve SUCCEEDED charge SUCCEEDED ship "+
+	r := x.ends("expensive", "SUCCEEDED: check SUCCEEDED reserve SUCCEEDED approve SUCCEEDED charge SUCCEEDED ship "+
 		"SUCCEEDED notify SUCCEEDED")
 	if got := fmt.Sprint(r.GetResult().GetStructValue().AsMap()); got != "map[order:A-7 parcels:[A-7-0 A-7-1 A-7-2]]" {
 		t.Errorf("the result: %s", got)

@@ -240,7 +240,7 @@ func fillHeaderValue(m proto.Message, n int) {
 	connectOf(m).Headers = map[string]string{"h": xs("", n)}
 }
 
-// fillAllHeaders sets headers whose names and values have n bytes together.
+// fillAllHeaders sets headers whose names and values have n bytes in total.
 func fillAllHeaders(m proto.Message, n int) {
 	connectOf(m).Headers = map[string]string{}
 	for i := range 8 {

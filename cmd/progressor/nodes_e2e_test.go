@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The list of nodes shows that an engine takes only requests.
+// The list of nodes shows which engine only accepts requests and runs no tasks.
 func TestRequestsOnlyNode(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}

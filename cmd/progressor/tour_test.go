@@ -225,7 +225,7 @@ func (b *tourBlock) shape(output string) string {
 	return strings.TrimSpace(output)
 }
 
-// written returns the page with the actual output of the blocks whose output differs by more than
+// written returns the page with the actual output of each block whose output differs in more than
 // times.
 func written(page string, blocks []tourBlock) string {
 	for n := len(blocks) - 1; n >= 0; n-- {

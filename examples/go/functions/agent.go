@@ -75,8 +75,8 @@ func newAgent(think model, use send) processor.Processor {
 	})
 }
 
-// answerByRule stands for a language model. It looks up an order, refunds it if it was lost, and
-// then answers.
+// answerByRule takes the place of a language model. It looks up an order, refunds it if it was
+// lost, and then answers.
 func answerByRule(_ context.Context, conversation []Message) (Message, error) {
 	last := conversation[len(conversation)-1]
 	switch {

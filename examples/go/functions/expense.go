@@ -29,9 +29,9 @@ type Outcome struct {
 	By   string `json:"by"`
 }
 
-// newExpense returns a function that asks the approvers, one after the other: whoever does not
-// answer within two days is passed over. The metadata field waiting_for finds what waits for a
-// person. A decision by anybody else is rejected.
+// newExpense returns a function that asks the approvers one after the other, and skips those who do
+// not answer within two days. Filter on the metadata field waiting_for to find the expenses that
+// wait for a person. A decision by anyone else is rejected.
 func newExpense(do send) processor.Processor {
 	return durable.Func("expense", func(ctx durable.Ctx, in Expense) (Outcome, error) {
 		approver := ""

@@ -42,7 +42,7 @@ func (s *service) send(c context.Context, what string) (string, error) {
 	return s.answers[key], nil
 }
 
-// Wherever a function is killed, its effects and its outcome are the same.
+// No matter where a function is killed, its effects and its outcome are the same.
 func TestFunctions(t *testing.T) {
 	importing := func(s *service) processor.Processor { return newImport(s.send) }
 	expense := func(s *service) processor.Processor { return newExpense(s.send) }

@@ -14,7 +14,7 @@ func pay(card string) durabletest.Action {
 	return durabletest.Call("pay", Pay{Card: card, Amount: 200})
 }
 
-// Wherever the order is killed, its effects and its outcome are the same.
+// No matter where the order is killed, its effects and its outcome are the same.
 func TestOrder(t *testing.T) {
 	const day = 24 * time.Hour
 	input := Order{Item: "tea", Price: 200, Parcels: []string{"cup", "pot"}}
@@ -52,7 +52,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// docs/functions.md has the function as it is.
+// docs/functions.md contains the function unchanged.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/functions.md")
 	if err != nil {

@@ -61,11 +61,11 @@ func (q *RequestQueue[In, Out]) Next() *Request[In, Out] {
 
 func (q *RequestQueue[In, Out]) source() source { return q.queue.source() }
 
-// Reply sends a response to the caller. Each request can be answered once.
+// Reply sends a response to the caller. Each request can be answered once, in any branch of Each.
 func (r *Request[In, Out]) Reply(response Out) {
 	text, err := encode(response)
 	if err != nil {
-		r.branch.enter()
+		r.branch.owner.current.enter()
 		r.branch.owner.misuse("the reply to call %s: the value %s", r.name, err)
 	}
 	r.send(entry{Value: text}, nil)
@@ -84,7 +84,7 @@ func (r *Request[In, Out]) Reject(err error) {
 // send records a reply and adds it to the result that stores it, unless the journal has it already.
 // A function that has failed or is cancelled does not continue here.
 func (r *Request[In, Out]) send(e entry, rejected *processor.RejectionError) {
-	b := r.branch
+	b := r.branch.owner.current // any branch may answer
 	b.enter()
 	if r.answered {
 		b.owner.misuse("the call %s is already answered", r.name)

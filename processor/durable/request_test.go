@@ -225,6 +225,45 @@ func TestFirstOfARequest(t *testing.T) {
 	check(t, "outcomes", outcomes(p), `"late"`)
 }
 
+// Branches answer requests that the function has taken.
+func TestRepliesInBranches(t *testing.T) {
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		asks := durable.Requests[string, string](ctx, "ask")
+		taken := []*durable.Request[string, string]{asks.Next(), asks.Next()}
+		_, err := durable.Each(ctx, "answer", taken, func(
+			ctx durable.Ctx, request *durable.Request[string, string],
+		) (string, error) {
+			text, err := durable.Step(ctx, "think", (&effects{}).says("on "+request.Args))
+			request.Reply(text)
+			return text, err
+		})
+		return "", err
+	}))
+	_, _ = ask(t, p, "a")
+	_, _ = ask(t, p, "b")
+	_ = p.Advance(t.Context(), time.Second)
+	check(t, "outcomes", outcomes(p), `"on a" "on b"`)
+	if p.Status() != process.StatusCompleted {
+		t.Error(p.Status(), p.Detail())
+	}
+}
+
+// A body cannot answer a request, because it does not run in a replay.
+func TestReplyInABody(t *testing.T) {
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		request := durable.Requests[string, string](ctx, "ask").Next()
+		return "", durable.Run(ctx, "think", func(context.Context) error {
+			request.Reply("x")
+			return nil
+		})
+	}))
+	_, _ = ask(t, p, "x")
+	_ = p.Advance(t.Context(), time.Second)
+	if !strings.Contains(p.Detail(), "a durable operation in the body of step think") {
+		t.Error(p.Status(), p.Detail())
+	}
+}
+
 func TestRequestMisuse(t *testing.T) {
 	for want, f := range map[string]func(*durable.Request[string, any]){
 		"the call ask is already answered": func(r *durable.Request[string, any]) {

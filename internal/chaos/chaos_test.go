@@ -158,7 +158,7 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	s.events = startEventWatch(s.fleet)
 	s.jobs = startJobs(s.fleet, seed)
 	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
-	s.trips = startTrips(s.fleet, s.nodes[0], s.jobs)
+	s.trips = startTrips(s.fleet, s.nodes[0], s.jobs, s.proxies[0].DSN)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, command: randomCommands(50),
 		held: s.chain.heldTime})
 	return s

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/processor"
 	functions "github.com/progressor-engine/progressor/processor/durable"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // The namespaces of the durable functions of a chaos run. Engines push tasks to one of them, where
@@ -48,6 +50,7 @@ type tripWatch struct {
 	t       testing.TB
 	fleet   *fleet
 	jobs    *jobWatch
+	db      *pgxpool.Pool // where trips are charged, in transactions of their steps
 	stop    func()
 	starts  sync.WaitGroup
 	dismiss func() // ends the workers
@@ -66,10 +69,17 @@ func newTripWatch() *tripWatch {
 		undone: map[string]int{}}
 }
 
-// startTrips starts trips and pays for them, until stop.
-func startTrips(f *fleet, n *node, jobs *jobWatch) *tripWatch {
+// startTrips starts trips and pays for them, until stop. It uses the database of dsn for them.
+func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 	w := newTripWatch()
 	w.t, w.fleet, w.jobs = f.t, f, jobs
+	var err error
+	if w.db, err = pgxpool.New(f.t.Context(), dsn); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(w.db.Close)
+	storagetest.Exec(f.t, w.db, functions.TxTable)
+	storagetest.Exec(f.t, w.db, "CREATE TABLE trip_payments (trip text, what text)")
 	function := functions.Func("trip", w.travel)
 	w.put(n, pushedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
 		Connect: &progressorv1.ConnectProcessor{Url: serve(f.t, function)},
@@ -168,16 +178,22 @@ func (w *tripWatch) travel(ctx functions.Ctx, in trip) (string, error) {
 		opts = append(opts, functions.Retry(1000, 10*time.Millisecond))
 		return functions.Step(ctx, name, w.body(in.ID, scope+name, seen), opts...)
 	}
-	undo := func(name string) functions.StepOption {
-		return functions.Undo(func(_ context.Context, value string) error {
-			w.mutex.Lock()
-			defer w.mutex.Unlock()
-			w.seen[in.ID+" "+name] = append(w.seen[in.ID+" "+name], value)
-			w.undone[in.ID+" "+name]++
-			return nil
-		})
+	undone := func(name, value string) {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.seen[in.ID+" "+name] = append(w.seen[in.ID+" "+name], value)
+		w.undone[in.ID+" "+name]++
 	}
-	hold, err := step(ctx, "", "reserve", undo("reserve"))
+	reserved := functions.Undo(func(_ context.Context, value string) error {
+		undone("reserve", value)
+		return nil
+	})
+	charged := functions.UndoTx(w.db, func(c context.Context, tx pgx.Tx, value string) error {
+		undone("charge", value)
+		_, err := tx.Exec(c, "INSERT INTO trip_payments VALUES ($1, 'refund')", in.ID)
+		return err
+	})
+	hold, err := step(ctx, "", "reserve", reserved)
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +208,12 @@ func (w *tripWatch) travel(ctx functions.Ctx, in trip) (string, error) {
 	}
 	functions.Sleep(ctx, "pause", 20*time.Millisecond)
 	seen["paid"] = fmt.Sprint(pays.Next())
-	charge, err := step(ctx, "", "charge", undo("charge"))
+	charge, err := functions.Tx(ctx, "charge", w.db, func(c context.Context, tx pgx.Tx) (string, error) {
+		if _, err := tx.Exec(c, "INSERT INTO trip_payments VALUES ($1, 'charge')", in.ID); err != nil {
+			return "", err
+		}
+		return w.body(in.ID, "charge", seen)(c)
+	}, functions.Retry(1000, 10*time.Millisecond), charged)
 	if err == nil && in.Fails {
 		err = processor.Reject("asked", "rejected by the input")
 	}
@@ -222,6 +243,8 @@ func (w *tripWatch) body(id, step string, seen map[string]string) func(context.C
 type tripRow struct {
 	status  string
 	entries map[string][]string // the values of the entries of its journal, by kind and name
+	charges int                 // how often it was charged
+	refunds int
 }
 
 // end waits until the trips have ended, and returns them.
@@ -246,9 +269,23 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 	var id, status, name, value string
 	if _, err = pgx.ForEachRow(found, []any{&id, &status, &name, &value}, func() error {
 		if _, ok := rows[id]; !ok {
-			rows[id] = tripRow{status, map[string][]string{}}
+			rows[id] = tripRow{status: status, entries: map[string][]string{}}
 		}
 		rows[id].entries[name] = append(rows[id].entries[name], value)
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	found, err = conn.Query(w.t.Context(), `SELECT trip, count(*) FILTER (WHERE what = 'charge'),
+		count(*) FILTER (WHERE what = 'refund') FROM public.trip_payments GROUP BY trip`)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var charges, refunds int
+	if _, err = pgx.ForEachRow(found, []any{&id, &charges, &refunds}, func() error {
+		r := rows[id]
+		r.charges, r.refunds = charges, refunds
+		rows[id] = r
 		return nil
 	}); err != nil {
 		w.t.Fatal(err)
@@ -258,7 +295,8 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 
 // defects returns the defects of trips: one that is lost or has not ended; an entry that is missing
 // or duplicated; a step with a value that no body returned, or that a later step saw before it was
-// stored; an undo that is missing or must not have run.
+// stored; an undo that is missing or must not have run; a transaction that took effect twice or not
+// at all.
 func (w *tripWatch) defects(rows map[string]tripRow) (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {
@@ -287,6 +325,10 @@ func (w *tripWatch) defects(rows map[string]tripRow) (wrong []string) {
 			if n := w.undone[id+" "+step]; n > 0 != fails {
 				report("step %s of trip %s was undone %d times; the trip failed: %t", step, id, n, fails)
 			}
+		}
+		if refunds := len(r.entries["fail trip"]); r.charges != 1 || r.refunds != refunds {
+			report("trip %s was charged %d times, and refunded %d times instead of %d", id, r.charges, r.refunds,
+				refunds)
 		}
 		for name, n := range expected {
 			if len(r.entries[name]) != n {
@@ -347,7 +389,7 @@ func TestTripDefects(t *testing.T) {
 		}, 0},
 		"an unknown trip": {func(w *tripWatch, _ map[string]tripRow) { delete(w.started, "x") }, 1},
 		"not ended": {func(_ *tripWatch, rows map[string]tripRow) {
-			rows["x"] = tripRow{"ERROR", rows["x"].entries}
+			rows["x"] = tripRow{status: "ERROR", entries: rows["x"].entries}
 		}, 1},
 		"a call is lost": {func(_ *tripWatch, rows map[string]tripRow) { delete(rows["x"].entries, "call pay") }, 1},
 		"a step is stored twice": {func(_ *tripWatch, rows map[string]tripRow) {
@@ -361,6 +403,12 @@ func TestTripDefects(t *testing.T) {
 		}, 1},
 		"undone without reason": {func(w *tripWatch, _ map[string]tripRow) { w.undone["x charge"] = 1 }, 1},
 		"not undone":            {func(w *tripWatch, _ map[string]tripRow) { delete(w.undone, "y charge") }, 1},
+		"charged twice": {func(_ *tripWatch, rows map[string]tripRow) {
+			rows["x"] = tripRow{"COMPLETED", rows["x"].entries, 2, 0}
+		}, 1},
+		"refunded twice": {func(_ *tripWatch, rows map[string]tripRow) {
+			rows["y"] = tripRow{"COMPLETED", rows["y"].entries, 1, 2}
+		}, 1},
 		"undone twice": {func(_ *tripWatch, rows map[string]tripRow) {
 			rows["y"].entries["undo charge"] = []string{"", ""}
 		}, 1},
@@ -374,7 +422,7 @@ func TestTripDefects(t *testing.T) {
 				entries["step "+step] = []string{step}
 				w.returned[id+" "+step], w.seen[id+" "+step] = []string{"lost", step}, []string{step}
 			}
-			rows[id] = tripRow{"COMPLETED", entries}
+			rows[id] = tripRow{"COMPLETED", entries, 1, map[string]int{"y": 1}[id]}
 		}
 		rows["x"].entries["end trip"] = []string{strings.Join(tripSteps, " ")}
 		rows["y"].entries["fail trip"] = []string{""}

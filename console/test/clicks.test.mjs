@@ -69,9 +69,14 @@ within(5, "The cause of a failed run is found, and the run retried with another 
 });
 
 within(2, "An operator sees what a worker does", "parcels", async (page) => {
+  await startRun("sent", "send", { address: "Elm Street 2" });
+  await eventually("a worker has the job", async () => {
+    const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["parcels"], workerId: "printer-2", jobNames: ["label"], maxLeases: 1 });
+    return leases.some((lease) => lease.job.jobId.includes("sent"));
+  });
   await page.getByRole("navigation").getByRole("link", { name: "Workers" }).click();
-  await page.getByRole("link", { name: "printer-1" }).click();
-  await page.getByRole("row", { name: /lost\/label/ }).waitFor();
+  await page.getByRole("link", { name: "printer-2" }).click();
+  await page.getByRole("row", { name: /sent\/label/ }).waitFor();
 });
 
 within(3, "A cron is paused", "parcels", async (page) => {

@@ -79,3 +79,19 @@ func printMore(a *App, token string) error {
 	_, err := fmt.Fprintf(a.Stdout, "\nmore: --page-token %s, or --all\n", output.ShellWord(token))
 	return err
 }
+
+// None returns the sentence for an empty list. what is a plural, and next a command that lets the
+// list have an entry, or "".
+func None(what, namespace string, filtered bool, next string) string {
+	text := "no " + what
+	if namespace != "" {
+		text += " in namespace " + output.OneLine(namespace)
+	}
+	switch {
+	case filtered:
+		return text + " that match the filter"
+	case next != "":
+		return text + ": " + next
+	}
+	return text
+}

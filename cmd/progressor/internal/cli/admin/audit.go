@@ -42,7 +42,8 @@ func (c *auditCmd) Run(a *cli.App) error {
 					output.Message(e.GetDetails(), output.CellLimit),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)
+			return output.PrintList(a.Stdout, cli.None("commands of operators", c.NS, c.Match+c.Filter != "", ""),
+				table.Row{"time", "method", output.MinorIf(c.NS != "", "namespace"), "subject", "actor",
+					output.Minor("source"), "details"}, rows)
 		})
 }

@@ -265,8 +265,9 @@ func (c *namespaceListCmd) Run(a *cli.App) error {
 					output.Duration(ns.GetStepTimeout().AsDuration()), showPaused(ns), output.Time(ns.GetCreatedTime()),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
+			none := cli.None("namespaces", "", false, "create one with progressor namespace put NAME")
+			return output.PrintList(a.Stdout, none, table.Row{"namespace", "processor", output.Minor("history"),
+				output.Minor("step timeout"), "paused", output.Minor("created")}, rows)
 		})
 }
 

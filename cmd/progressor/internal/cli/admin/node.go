@@ -51,7 +51,8 @@ func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 			output.NodeState(newest.Sub(n.GetBeatTime().AsTime()), n),
 		})
 	}
-	return output.PrintRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"},
+	return output.PrintList(w, cli.None("nodes", "", false, "start one with progressor serve"),
+		table.Row{"node", "address", output.Minor("version"), output.Minor("started"), "last beat", "running", "state"},
 		rows)
 }
 

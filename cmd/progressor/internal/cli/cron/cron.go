@@ -97,7 +97,10 @@ func (c *cronListCmd) Run(a *cli.App) error {
 					len(cr.GetRunningProcessIds()), output.OneLine(cronWords(cr.GetSpec())),
 				})
 			}
-			return output.PrintRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"},
+			none := cli.None("crons", c.NS, c.Match+c.Filter != "",
+				fmt.Sprintf("create one with progressor cron create %s ID …", output.ShellWord(c.NS)))
+			return output.PrintList(a.Stdout, none,
+				table.Row{"cron", "state", output.Minor("last fire"), "next fire", output.Minor("running"), "fires"},
 				rows)
 		})
 }
@@ -132,7 +135,9 @@ func (c *cronNextCmd) Run(a *cli.App) error {
 					output.OneLine(showTarget(cr.GetTarget())),
 				})
 			}
-			return output.PrintRows(a.Stdout, table.Row{"next fire", "namespace", "cron", "target"}, rows)
+			none := cli.None("crons that will fire", c.NS, false, "")
+			return output.PrintList(a.Stdout, none,
+				table.Row{"next fire", output.MinorIf(c.NS != "", "namespace"), "cron", "target"}, rows)
 		})
 }
 

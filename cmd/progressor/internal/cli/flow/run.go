@@ -172,8 +172,10 @@ func (c *flowListCmd) Run(a *cli.App) error {
 					took(r.GetRunningTime(), r.GetFinishedTime()), output.Note(runNote(r)),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)
+			none := cli.None("runs", c.NS, filter != "",
+				fmt.Sprintf("start one with progressor run start %s TEMPLATE", output.ShellWord(c.NS)))
+			return output.PrintList(a.Stdout, none, table.Row{"run", "template", "status", "phase", "progress",
+				output.Minor("created"), "took", "note"}, rows)
 		})
 }
 

@@ -214,8 +214,9 @@ func (c *templateListCmd) Run(a *cli.App) error {
 					table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()),
 						output.Time(t.GetUpdatedTime()), output.OneLine(t.GetName())})
 			}
-			return output.PrintRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"},
-				rows)
+			none := cli.None("templates", c.NS, false, "store one with progressor template put -f FILE")
+			return output.PrintList(a.Stdout, none,
+				table.Row{"template", "version", "state", "steps", output.Minor("updated"), "name"}, rows)
 		})
 }
 

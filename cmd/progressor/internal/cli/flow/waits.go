@@ -77,7 +77,7 @@ func (c *flowWaitsCmd) Run(a *cli.App) error {
 					output.OneLine(w.GetTitle()), token, note,
 				})
 			}
-			return output.PrintRows(a.Stdout,
+			return output.PrintList(a.Stdout, cli.None("open waits", c.NS, filter != "" || c.Answerable, ""),
 				table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows)
 		})
 }

@@ -189,10 +189,10 @@ func (c *constraintListCmd) Run(a *cli.App) error {
 					output.Time(s.GetNextFreeTime()),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"name", "match", "key", "max running", "rate", "running", "held", "waiting",
-					"next free"}, rows,
-				"max running")
+			none := cli.None("limits", c.NS, false,
+				fmt.Sprintf("create one with progressor constraint put %s NAME …", output.ShellWord(c.NS)))
+			return output.PrintList(a.Stdout, none, table.Row{"name", "match", "key", "max running", "rate", "running",
+				output.Minor("held"), "waiting", output.Minor("next free")}, rows, "max running")
 		})
 }
 

@@ -58,7 +58,7 @@ func (c *jobEventsCmd) Run(a *cli.App) error {
 					eventNote(e),
 				})
 			}
-			return output.PrintRows(a.Stdout,
+			return output.PrintList(a.Stdout, cli.None("events of jobs", c.NS, c.Match != "", ""),
 				table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows)
 		})
 }

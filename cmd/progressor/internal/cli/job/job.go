@@ -108,8 +108,10 @@ func (c *jobListCmd) Run(a *cli.App) error {
 					output.OneLine(j.GetWorkerId()), output.Note(jobNote(j)),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows)
+			none := cli.None("jobs", c.NS, filter != "",
+				fmt.Sprintf("enqueue one with progressor job enqueue %s NAME", output.ShellWord(c.NS)))
+			return output.PrintList(a.Stdout, none, table.Row{"job", "name", "state", output.Minor("priority"),
+				"attempt", output.Minor("created"), "worker", "note"}, rows)
 		})
 }
 

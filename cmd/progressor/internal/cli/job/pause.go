@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -88,7 +89,9 @@ func (c *jobPausedCmd) Run(a *cli.App) error {
 				output.OneLine(p.GetReason()),
 			})
 		}
-		return output.PrintRows(a.Stdout, table.Row{"name", "paused", "by", "reason"}, rows)
+		none := cli.None("paused job names", c.NS, false,
+			fmt.Sprintf("pause one with progressor job pause %s NAME", output.ShellWord(c.NS)))
+		return output.PrintList(a.Stdout, none, table.Row{"name", "paused", "by", "reason"}, rows)
 	}
 	return cli.Ask(a, c.OutputFlag, c.Client().Job.ListPausedJobs, req, show)
 }

@@ -65,6 +65,48 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// If texts would be cut below a readable width, Minor columns are omitted instead, beginning at the
+// left.
+func TestMinorColumns(t *testing.T) {
+	t.Parallel()
+	words := "at 02:30 on every working day of the week"
+	header := table.Row{"cron", "state", Minor("last fire"), "next fire", Minor("running"), "fires"}
+	at := timestamppb.New(time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)) // with its date, 19 characters
+	rows := []table.Row{{"nightly-report", "active", Time(at), Time(at), 0, words}}
+	const all, needed = 14 + 6 + 19 + 19 + 7 + 41 + 5*2, 14 + 6 + 19 + 19 + 7 + readable + 5*2
+	for columns := needed - 19 - 7 - 2*2; columns <= all; columns++ {
+		var b strings.Builder
+		if err := PrintRows(terminal(&b, columns), header, rows, "running"); err != nil {
+			t.Fatal(err)
+		}
+		for title, want := range map[string]bool{
+			"LAST FIRE": columns >= needed, "RUNNING": columns >= needed-19-2, words[:readable-1]: true,
+		} {
+			if strings.Contains(b.String(), title) != want {
+				t.Fatalf("%d columns, %q is shown: %v\n%s", columns, title, !want, b.String())
+			}
+		}
+	}
+	var pipe strings.Builder
+	if err := PrintRows(&pipe, header, rows); err != nil || !strings.Contains(pipe.String(), "LAST FIRE") {
+		t.Errorf("in a pipe: %v\n%s", err, pipe.String())
+	}
+}
+
+// An empty list says on a terminal what is empty. Scripts get the same word for all lists.
+func TestEmptyLists(t *testing.T) {
+	t.Parallel()
+	var shown, pipe strings.Builder
+	for _, w := range []io.Writer{terminal(&shown, 80), &pipe} {
+		if err := PrintList(w, "no crons", table.Row{"cron"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if shown.String() != "no crons\n" || pipe.String() != "none\n" {
+		t.Errorf("%q, %q", shown.String(), pipe.String())
+	}
+}
+
 // On a terminal that is too narrow for the columns, all columns become narrower, including IDs.
 func TestNarrowTerminal(t *testing.T) {
 	t.Parallel()

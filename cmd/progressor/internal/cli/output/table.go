@@ -25,8 +25,31 @@ func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...strin
 	return err
 }
 
+// PrintList prints a table like PrintRows. If there are no rows, it prints the sentence empty on a
+// terminal, and "none" in a pipe.
+func PrintList(w io.Writer, empty string, header table.Row, rows []table.Row, numbers ...string) error {
+	if len(rows) == 0 && StyleOf(w).Size != nil {
+		_, err := fmt.Fprintln(w, empty)
+		return err
+	}
+	return PrintRows(w, header, rows, numbers...)
+}
+
+// Minor is the title of a column that is omitted on a terminal if the table is too wide.
+type Minor string
+
+// MinorIf returns the title of a column that is Minor under a condition, such as that of the
+// namespace in a list of one namespace.
+func MinorIf(minor bool, title string) any {
+	if minor {
+		return Minor(title)
+	}
+	return title
+}
+
 // Rows returns a table as text. If a row does not fit on a line of the terminal, it omits columns
-// without values, then the fractions of seconds, and then cuts long cells.
+// without values, then the fractions of seconds. If many long cells would be cut, it omits Minor
+// columns, beginning at the left. Then it cuts long cells.
 func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
 	limit, _ := s.size()
 	columns, shown := s.columns(header, rows, numbers)
@@ -37,6 +60,11 @@ func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) strin
 	if limit > 0 && width(columns) > limit {
 		s.brief = true
 		columns, shown = s.columns(header, rows, numbers)
+	}
+	for n := slices.IndexFunc(header, isMinor); limit > 0 && n >= 0 && isCrowded(columns, limit); {
+		header, rows = without(n, header, rows)
+		columns, shown = s.columns(header, rows, numbers)
+		n = slices.IndexFunc(header, isMinor)
 	}
 	fit(columns, limit)
 	t := newTable()
@@ -101,6 +129,23 @@ func withoutEmpty(header table.Row, rows []table.Row) (table.Row, []table.Row) {
 	return keep(header), kept
 }
 
+func isMinor(title any) bool {
+	_, minor := title.(Minor)
+	return minor
+}
+
+// without returns a table without one column.
+func without(n int, header table.Row, rows []table.Row) (table.Row, []table.Row) {
+	left := make([]table.Row, len(rows))
+	for r, row := range rows {
+		left[r] = row
+		if n < len(row) {
+			left[r] = slices.Delete(slices.Clone(row), n, n+1)
+		}
+	}
+	return slices.Delete(slices.Clone(header), n, n+1), left
+}
+
 // column is a column of a table.
 type column struct {
 	title           string
@@ -143,8 +188,20 @@ func (c *column) cell(s Style, value any) any {
 
 const (
 	columnGap = 2
-	shortest  = 5 // width to which cells are cut, unless the title is longer
+	shortest  = 5  // width to which cells are cut, unless the title is longer
+	readable  = 24 // width to which cells are cut only if no Minor column can be omitted
 )
+
+// isCrowded reports whether a row does not fit, although texts are cut to a readable width.
+func isCrowded(columns []column, limit int) bool {
+	cut := slices.Clone(columns)
+	for n := range cut {
+		if c := &cut[n]; !c.whole {
+			c.width = min(c.width, max(readable, text.StringWidthWithoutEscSequences(c.title)))
+		}
+	}
+	return width(cut) > limit
+}
 
 // width returns the width of a row.
 func width(columns []column) int {

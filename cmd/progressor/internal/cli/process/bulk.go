@@ -356,9 +356,10 @@ func (c *bulkListCmd) Run(a *cli.App) error {
 					output.OneLine(b.GetFilter()), output.OneLine(b.GetReason()),
 				})
 			}
-			header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped",
-				"failed",
-				"filter", "reason"}
-			return output.PrintRows(a.Stdout, header, rows, "expected", "done", "skipped", "failed")
+			header := table.Row{output.MinorIf(c.NS != "", "namespace"), "bulk", "action", "status",
+				output.Minor("started"), output.Minor("expected"), "done", output.Minor("skipped"), "failed", "filter",
+				output.Minor("reason")}
+			none := cli.None("bulks", c.NS, false, "start one with progressor bulk start ACTION NS FILTER")
+			return output.PrintList(a.Stdout, none, header, rows, "expected", "done", "skipped", "failed")
 		})
 }

@@ -51,7 +51,8 @@ func (c *errorsCmd) Run(a *cli.App) error {
 					output.Time(g.GetLastTime()), output.OneLine(g.GetMessage()), output.OneLine(g.GetFilter()),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"count", "of", "namespace", "reason", "first", "last", "newest message", "filter"}, rows)
+			return output.PrintList(a.Stdout, cli.None("processes in ERROR", c.NS, false, ""),
+				table.Row{"count", "of", output.MinorIf(c.NS != "", "namespace"), "reason", output.Minor("first"),
+					output.Minor("last"), "newest message", "filter"}, rows)
 		})
 }

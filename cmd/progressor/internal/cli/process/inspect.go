@@ -176,8 +176,11 @@ func (c *listCmd) Run(a *cli.App) error {
 					output.OneLine(p.GetDetail()),
 				})
 			}
-			header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
-			return output.PrintRows(a.Stdout, header, rows)
+			header := table.Row{"process", "status", "since", output.Minor("created"), output.Minor("events"),
+				"metadata", "detail"}
+			none := cli.None("processes", c.NS, filter != "",
+				fmt.Sprintf("start one with progressor start %s ID", output.ShellWord(c.NS)))
+			return output.PrintList(a.Stdout, none, header, rows)
 		})
 }
 
@@ -211,7 +214,8 @@ func (c *traceCmd) Run(a *cli.App) error {
 				}
 				rows = append(rows, traceRow(t))
 			}
-			header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
+			header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome",
+				output.Minor("events")}
 			if at := all.GetHistoryRestartedTime(); at != nil {
 				fmt.Fprintf(a.Stdout,
 					"The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",

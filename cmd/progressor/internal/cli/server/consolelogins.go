@@ -76,7 +76,8 @@ func (c *consoleLoginListCmd) Run(a *cli.App) error {
 			rows = append(rows, table.Row{l.ID, output.OneLine(l.User), output.Second(l.CreatedTime),
 				output.Second(l.UsedTime), output.Second(l.ExpireTime)})
 		}
-		return output.PrintRows(a.Stdout, table.Row{"login", "user", "created", "used", "expires"}, rows)
+		return output.PrintList(a.Stdout, cli.None("logins", "", c.User != "", ""),
+			table.Row{"login", "user", "created", "used", "expires"}, rows)
 	})
 }
 

@@ -133,7 +133,9 @@ func (c *grantListCmd) Run(a *cli.App) error {
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"grants": listed})
 		}
-		return output.PrintRows(a.Stdout, table.Row{"principal", "role", "namespaces", "created by", "created"}, rows)
+		none := cli.None("grants", "", c.Principal != "", "add one with progressor grant add PRINCIPAL ROLE NAMESPACES")
+		return output.PrintList(a.Stdout, none,
+			table.Row{"principal", "role", "namespaces", output.Minor("created by"), output.Minor("created")}, rows)
 	})
 }
 

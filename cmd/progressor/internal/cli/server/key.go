@@ -212,8 +212,10 @@ func (c *keyListCmd) Run(a *cli.App) error {
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"keys": listed})
 		}
-		return output.PrintRows(a.Stdout,
-			table.Row{"key", "name", "state", "created by", "created", "used", "expires"}, rows)
+		none := cli.None("keys", "", false, "create one with progressor key create --name NAME --role ROLE")
+		return output.PrintList(a.Stdout, none,
+			table.Row{"key", "name", "state", output.Minor("created by"), output.Minor("created"), "used", "expires"},
+			rows)
 	})
 }
 

@@ -231,7 +231,9 @@ func (c *secretListCmd) Run(a *cli.App) error {
 		if c.JSON() {
 			return output.PrintJSON(a.Stdout, map[string]any{"secrets": listed})
 		}
-		return output.PrintRows(a.Stdout, table.Row{"name", "namespaces", "key", "stored by", "stored"}, rows)
+		none := cli.None("secrets", "", false, "store one with progressor secret put NAME --namespaces PATTERN")
+		return output.PrintList(a.Stdout, none,
+			table.Row{"name", "namespaces", "key", output.Minor("stored by"), "stored"}, rows)
 	})
 }
 

@@ -298,6 +298,6 @@ func printDeadLetters(a *cli.App, list []*progressorv1.SinkDeadLetter) error {
 			output.Time(d.GetTime()), d.GetAttempts(), state, output.OneLine(d.GetError()),
 		})
 	}
-	return output.PrintRows(a.Stdout,
-		table.Row{"dead letter", "process", "kind", "type", "failed", "attempts", "retry", "error"}, rows)
+	return output.PrintRows(a.Stdout, table.Row{"dead letter", "process", output.Minor("kind"), output.Minor("type"),
+		"failed", "attempts", "retry", "error"}, rows)
 }

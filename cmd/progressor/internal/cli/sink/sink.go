@@ -178,8 +178,10 @@ func (c *sinkListCmd) Run(a *cli.App) error {
 					output.Thousands(s.GetStoredDeadLetters()), target(m),
 				})
 			}
-			return output.PrintRows(a.Stdout,
-				table.Row{"namespace", "sink", "state", "lag", "age", "delivered", "dead letters", "target"}, rows)
+			none := cli.None("sinks", c.NS, false, "store one with progressor sink put NS -f FILE")
+			return output.PrintList(a.Stdout, none,
+				table.Row{output.MinorIf(c.NS != "", "namespace"), "sink", "state", "lag", output.Minor("age"),
+					output.Minor("delivered"), "dead letters", "target"}, rows)
 		})
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -33,12 +34,12 @@ func (c *workerListCmd) Run(a *cli.App) error {
 	return cli.PrintPages(a, c, c.Client().Worker.ListWorkers,
 		&progressorv1.ListWorkersRequest{Namespace: c.NS},
 		func(all *progressorv1.ListWorkersResponse) error {
-			return printWorkers(a, all.GetWorkers())
+			return printWorkers(a, c.NS, all.GetWorkers())
 		})
 }
 
 // printWorkers prints workers, with their owners if the engine authenticates clients.
-func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
+func printWorkers(a *cli.App, namespace string, workers []*progressorv1.Worker) error {
 	heads := table.Row{"worker", "leases", "last seen", "directive", "namespaces"}
 	owned := slices.ContainsFunc(workers, func(w *progressorv1.Worker) bool { return w.GetOwner() != "" })
 	if owned {
@@ -55,7 +56,10 @@ func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
 		}
 		rows = append(rows, row)
 	}
-	return output.PrintRows(a.Stdout, heads, rows)
+	none := cli.None("workers that polled in the last 24 hours", namespace, false,
+		fmt.Sprintf("start one with progressor worker run --namespace %s --job NAME --exec COMMAND",
+			output.ShellWord(namespace)))
+	return output.PrintList(a.Stdout, none, heads, rows)
 }
 
 type workerStopCmd struct {
@@ -95,7 +99,7 @@ func (c *workerStopCmd) Run(a *cli.App) error {
 	}
 	err := cli.Ask(a, c.OutputFlag, c.Client().Worker.StopWorker, req,
 		func(resp *progressorv1.StopWorkerResponse) error {
-			return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})
+			return printWorkers(a, c.NS, []*progressorv1.Worker{resp.GetWorker()})
 		})
 	return notFound(err, c.NS)
 }

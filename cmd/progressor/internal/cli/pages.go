@@ -13,7 +13,7 @@ import (
 // PageFlags are the flags of paged lists. The command sets the variable rows, the name of the
 // listed items.
 type PageFlags struct {
-	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page. Default: the engine's."`
+	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page, at most 1000. Default: 100."`
 	PageToken string `placeholder:"TOKEN" help:"Token from the previous page."`
 	All       bool   `help:"Print all pages."`
 }

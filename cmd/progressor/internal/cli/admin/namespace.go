@@ -45,7 +45,7 @@ type namespacePutCmd struct {
 	MaxAttempts  *int32         `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
 	FairnessKey  *string        `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
-	CommandTo    []string       `placeholder:"PATTERN,..." help:"Other namespaces to which the processor may send commands: NAME, PREFIX* or *."`
+	CommandTo    []string       `placeholder:"PATTERN" help:"Other namespaces to which the processor may send commands: NAME, PREFIX* or *."`
 	retentionFlags
 	recordFlags
 }
@@ -249,9 +249,10 @@ func (c *namespaceGetCmd) Run(a *cli.App) error {
 type namespaceListCmd struct{ cli.ClientFlags }
 
 func (namespaceListCmd) Help() string {
-	return `List shows the namespaces.
+	return `List shows the namespaces, each with its processor, and whether it is paused.
 
-    progressor namespace list`
+    progressor namespace list
+    progressor namespace list -o json`
 }
 
 func (c *namespaceListCmd) Run(a *cli.App) error {

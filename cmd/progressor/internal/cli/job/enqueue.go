@@ -31,7 +31,7 @@ type jobEnqueueCmd struct {
 
 	cli.ClientFlags
 	ID             string         `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
-	Args           string         `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
+	Args           string         `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input. Default: null."`
 	Delay          *time.Duration `placeholder:"DURATION" help:"Earliest start, as a duration from now by the clock of the database. Cannot be used with --run-time."`
 	IdempotencyKey string         `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not enqueue a second job. Default without --id: a random key."`
 	File           string         `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`

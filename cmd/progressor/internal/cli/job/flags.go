@@ -35,7 +35,7 @@ type jobChangeFlags struct {
 	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long the worker may take to stop after a cancel. Default: 30s."`
 	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker without a heartbeat for this long loses the job. Default: the worker's lease duration, or the namespace's (30s)."`
 	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"Interval of the worker's heartbeats, at most half of the lease. Default: a third."`
-	Workers           *int32          `placeholder:"N" help:"Number of workers that run the job in parallel and must succeed."`
+	Workers           *int32          `placeholder:"N" help:"Number of workers that run the job in parallel and must succeed. Default: one worker runs it."`
 	WorkerID          []string        `sep:"none" placeholder:"ID" complete:"worker" help:"Worker that may run the job; can be repeated. Default: any."`
 	MaxFailures       *int32          `placeholder:"N" help:"How many of the workers may fail. Default: 0."`
 }
@@ -180,7 +180,7 @@ type jobUpdateCmd struct {
 	cli.ClientFlags
 	jobChangeFlags
 	Args  string   `placeholder:"JSON|@FILE|@-" help:"New args, while the job waits: JSON, @FILE, or @- for standard input."`
-	Clear []string `placeholder:"OPTION,…" help:"Reset options to their defaults, such as tags or backoff."`
+	Clear []string `placeholder:"OPTION" help:"Reset options to their defaults, such as tags or backoff."`
 }
 
 func (jobUpdateCmd) Help() string {

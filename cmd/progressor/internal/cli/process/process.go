@@ -45,7 +45,7 @@ type startCmd struct {
 	cli.ClientFlags
 	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	StartTime string `placeholder:"TIME|DURATION" help:"Earliest time of the INIT task: a time, or a duration from now. Implies --accepted, unless --timeout is set."`
-	Priority  int32  `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first."`
+	Priority  int32  `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first. Default: 0."`
 }
 
 func (startCmd) Help() string {
@@ -113,7 +113,7 @@ type callCmd struct {
 	cli.WaitFlags
 	cli.RangeFlags
 	cli.ClientFlags
-	Priority int32 `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first."`
+	Priority int32 `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first. Default: 0."`
 }
 
 func (callCmd) Help() string {
@@ -162,14 +162,16 @@ type repairCmd struct {
 
 func (repairCmd) Help() string {
 	return `Repair takes a process out of ERROR with a REPAIR task, whose args only the processor understands,
-or with --simple without calling the processor.
+or with --simple without calling the processor. progressor explain shows which repair fits.
 
+A durable function that has ended with an error starts again, with its old input or with --args.
 --skip-step, --set-step and --rewind repair a durable function by step: they change its journal, and
 the function continues. They can be combined and repeated. The response lists the entries of the
 journal that no longer count. See docs/functions.md.
 
     progressor repair demo order-1 --simple
     progressor repair demo order-1 --args '{"refund":true}'
+    progressor repair orders A-7
     progressor repair orders A-7 --skip-step mail
     progressor repair orders A-7 --set-step 'charge="by hand"'
     progressor repair orders A-7 --rewind reserve`

@@ -17,7 +17,7 @@ type putCmd struct {
 	cli.ClientFlags
 	File     string   `short:"f" placeholder:"FILE|-" help:"A PutProcessRequest, or the output of get -o json, as JSON or YAML; payloads in base64."`
 	Status   string   `placeholder:"STATUS" complete:"running,error" help:"Status: running or error. Default: the status in the file, or running."`
-	Detail   string   `help:"Reason of the status error."`
+	Detail   string   `placeholder:"TEXT" help:"Reason of the status error, shown as the detail of the process."`
 	AuxState string   `placeholder:"TEXT|@FILE" help:"State of the processor."`
 	Metadata string   `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	Event    []string `sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; can be repeated."`

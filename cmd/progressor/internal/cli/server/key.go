@@ -57,8 +57,8 @@ type keyCreateCmd struct {
 	databaseFlags
 	cli.OutputFlag
 	Name       string         `required:"" placeholder:"NAME" help:"What the key is for, such as billing-worker."`
-	Role       []string       `required:"" placeholder:"ROLE,..." complete:"viewer,support,client,worker,author,admin,root" help:"What the key may do: viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
-	Namespaces []string       `placeholder:"PATTERN,..." help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
+	Role       []string       `required:"" placeholder:"ROLE" complete:"viewer,support,client,worker,author,admin,root" help:"What the key may do: viewer, support, client, worker, author, admin or root. worker:JOBS limits a worker to jobs: NAME, PREFIX* or *."`
+	Namespaces []string       `placeholder:"PATTERN" help:"Where it may do that: NAME, PREFIX* or *, such as shop/*. Required, except for the role root."`
 	Expires    *time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 2160h. Default: without limit."`
 }
 

@@ -150,9 +150,11 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 			now) == len(cronKinds)-1
 	})
 	// The end of a paused cron's run would not start it.
-	await(w.t, testTimeout, "no fire waits for the previous run", func() bool {
+	if !waitUntil(testTimeout, func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
-	})
+	}) {
+		w.t.Fatalf("fires wait for previous runs: %s", w.openRuns(conn))
+	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	for i, k := range cronKinds {

@@ -448,3 +448,43 @@ func TestDeployCheckOfRequests(t *testing.T) {
 	clitest.WantLines(t, r.Stdout, "1  new  step inspect: the next task runs it  progressor/deploycheck_e2e_test.go:",
 		"open  RUNNING  new step inspect", "1 open process checked: 0 same, 1 affected (new 1)")
 }
+
+// Processes that are not durable functions are skipped. If all are, the check fails.
+func TestDeployCheckOfOtherProcesses(t *testing.T) {
+	t.Parallel()
+	f := durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) {
+		return "", nil
+	})
+	url, swap := swapped(t)
+	swap(processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
+		if strings.HasPrefix(r.GetProcess().GetProcessId(), "f-") {
+			return f.Process(ctx, r)
+		}
+		return (&processor.Router{}).Process(ctx, r)
+	}))
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", url)
+	put := func(id string, payloads ...string) {
+		r := &progressorv1.PutProcessRequest{Namespace: "shop", ProcessId: id,
+			Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+		for i, payload := range payloads {
+			r.History = append(r.History, &progressorv1.Event{EventId: int64(i + 1), Payload: []byte(payload)})
+		}
+		if _, err := client.New(d.URL).Process.PutProcess(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("binary", "\x08\x01")
+	put("bare", "", "{}")
+	put("json", `{"type":"paid"}`)
+	if r := d.Client.Run(t, "deploy", "check", "shop", "--url", url); r.Code != cli.ExitFailed ||
+		!strings.Contains(r.Stderr, "the program does not answer checks") {
+		t.Errorf("without functions: %+v", r)
+	}
+	put("empty", "")
+	put("f-1", `{"k":"start","n":"f","v":{}}`)
+	clitest.WantLines(t, d.Client.OK(t, "deploy", "check", "shop", "--url", url),
+		"1 open process checked: ", "4 skipped, which are not durable functions")
+}

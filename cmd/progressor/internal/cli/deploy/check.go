@@ -44,6 +44,12 @@ func asksStatus(filter string) bool {
 // errHidden is the error for a user who may not read payloads.
 var errHidden = errors.New("the journal of the processes is hidden: your roles must have payload.read")
 
+// unsureError is the error for a process that may be of another kind than durable functions. It is
+// the result of the command only if no process could be checked.
+type unsureError struct{ error }
+
+func (e *unsureError) Unwrap() error { return e.error }
+
 // checkAll checks all open processes that match.
 func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Processor) (*result, error) {
 	k := &checks{checkCmd: c, build: build, engine: c.Client(), result: newResult(c.NS, c.Ignore),
@@ -73,6 +79,9 @@ func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Pro
 	}
 	err := group.Wait()
 	k.bar.End()
+	if err == nil && k.result.Checked == 0 {
+		err = k.unsure
+	}
 	return k.result, err
 }
 
@@ -84,6 +93,7 @@ type checks struct {
 
 	mu     sync.Mutex
 	result *result
+	unsure error // the last error about a process that was skipped
 	bar    output.TerminalLine
 }
 
@@ -103,6 +113,9 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	switch {
 	case client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
 		return nil // it was removed meanwhile
+	case isUnsure(err):
+		k.unsure = err
+		k.result.Skipped++
 	case err != nil:
 		return err
 	case report == nil:
@@ -127,11 +140,14 @@ func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *du
 			return nil, nil, err
 		}
 		p := resp.GetProcess()
-		isFunction, err := hasJournal(p)
-		if err != nil || !isFunction {
-			return p, nil, err
+		isFunction, unsure := isJournal(p)
+		if !isFunction {
+			return p, nil, unsure
 		}
 		report, err := k.run(ctx, p)
+		if unsure != nil && errors.Is(err, durablecheck.ErrUnsupported) {
+			err = &unsureError{err}
+		}
 		if err != nil || !report.Has(durablecheck.New) {
 			return p, report, err
 		}
@@ -186,20 +202,33 @@ func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, sam
 	return busy, resp.GetProcess().GetLastEventId() == p.GetLastEventId(), nil
 }
 
-// hasJournal reports whether the history of a process can be the journal of a durable function.
-func hasJournal(p *progressorv1.Process) (bool, error) {
+// isJournal reports whether the history of a process is the journal of a function. err is an
+// unsureError if that is not known without the build.
+func isJournal(p *progressorv1.Process) (ok bool, err error) {
 	if len(p.GetHistory()) == 0 {
 		return false, nil
 	}
 	first := p.GetHistory()[0].GetPayload()
 	if len(first) == 0 {
-		return false, errHidden
-	}
-	if !json.Valid(first) {
-		return true, nil // it may be encoded by a codec, which the build has
+		for _, e := range p.GetHistory() {
+			if len(e.GetPayload()) > 0 {
+				return false, nil
+			}
+		}
+		return false, &unsureError{errHidden}
 	}
 	var entry struct {
 		Kind string `json:"k"`
 	}
-	return json.Unmarshal(first, &entry) == nil && entry.Kind == "start", nil
+	switch err := json.Unmarshal(first, &entry); {
+	case !json.Valid(first): // it may be encoded by a codec, which the build has
+		return true, &unsureError{err}
+	default:
+		return err == nil && entry.Kind == "start", nil
+	}
+}
+
+func isUnsure(err error) bool {
+	_, ok := errors.AsType[*unsureError](err)
+	return ok
 }

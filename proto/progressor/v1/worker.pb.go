@@ -701,7 +701,7 @@ type LeaseDirective struct {
 	state      protoimpl.MessageState   `protogen:"open.v1"`
 	LeaseToken string                   `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	Directive  LeaseDirective_Directive `protobuf:"varint,2,opt,name=directive,proto3,enum=progressor.v1.LeaseDirective_Directive" json:"directive,omitempty"`
-	// Omitted after 4 MiB of reasons in a response.
+	// Empty if the response already contains 4 MiB of reasons.
 	CancelReason      string                 `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // from now on; options may have changed
@@ -780,7 +780,7 @@ type CheckpointRequest struct {
 	// The last event of the process that the worker knows: last_event_id of the process in the lease,
 	// or of the last CheckpointResponse. The events of the checkpoint follow it.
 	LastEventId int64 `protobuf:"varint,2,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
-	// All fields have the meaning and the limits of those of Result.
+	// The fields have the same meaning and limits as those of Result.
 	Events        []*NewEvent      `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	AuxState      []byte           `protobuf:"bytes,4,opt,name=aux_state,json=auxState,proto3,oneof" json:"aux_state,omitempty"`
 	Metadata      *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
@@ -1490,8 +1490,8 @@ type ReleaseRequest struct {
 	Delay *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	// The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
 	// sends this before it releases its tasks, and reads the responses to its Polls, because they may
-	// have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
-	// none.
+	// have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database
+	// sends no NOTIFY.
 	EndPolls      bool `protobuf:"varint,4,opt,name=end_polls,json=endPolls,proto3" json:"end_polls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

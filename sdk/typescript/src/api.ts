@@ -3228,7 +3228,7 @@ export interface HeartbeatResponse {
 export interface LeaseDirective {
   leaseToken?: string;
   directive?: LeaseDirectiveDirective;
-  /** Omitted after 4 MiB of reasons in a response. */
+  /** Empty if the response already contains 4 MiB of reasons. */
   cancelReason?: string;
   expiresTime?: Timestamp;
   /** from now on; options may have changed */
@@ -3242,7 +3242,7 @@ export interface CheckpointRequest {
    * or of the last CheckpointResponse. The events of the checkpoint follow it.
    */
   lastEventId?: number;
-  /** All fields have the meaning and the limits of those of Result. */
+  /** The fields have the same meaning and limits as those of Result. */
   events?: NewEvent[];
   auxState?: Payload;
   metadata?: JsonObject;
@@ -3331,8 +3331,8 @@ export interface ReleaseRequest {
   /**
    * The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
    * sends this before it releases its tasks, and reads the responses to its Polls, because they may
-   * have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
-   * none.
+   * have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database
+   * sends no NOTIFY.
    */
   endPolls?: boolean;
 }

@@ -2354,7 +2354,7 @@ class HeartbeatResponse(TypedDict, total=False):
 class LeaseDirective(TypedDict, total=False):
     lease_token: str
     directive: LeaseDirectiveDirective
-    # Omitted after 4 MiB of reasons in a response.
+    # Empty if the response already contains 4 MiB of reasons.
     cancel_reason: str
     expires_time: Timestamp
     # from now on; options may have changed
@@ -2366,7 +2366,7 @@ class CheckpointRequest(TypedDict, total=False):
     # The last event of the process that the worker knows: last_event_id of the process in the lease,
     # or of the last CheckpointResponse. The events of the checkpoint follow it.
     last_event_id: int
-    # All fields have the meaning and the limits of those of Result.
+    # The fields have the same meaning and limits as those of Result.
     events: List[NewEvent]
     aux_state: Payload
     metadata: JsonObject
@@ -2449,8 +2449,8 @@ class ReleaseRequest(TypedDict, total=False):
     delay: Duration
     # The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
     # sends this before it releases its tasks, and reads the responses to its Polls, because they may
-    # have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
-    # none.
+    # have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database
+    # sends no NOTIFY.
     end_polls: bool
 
 

@@ -292,7 +292,7 @@ export type LeaseDirective = Message<"progressor.v1.LeaseDirective"> & {
   directive: LeaseDirective_Directive;
 
   /**
-   * Omitted after 4 MiB of reasons in a response.
+   * Empty if the response already contains 4 MiB of reasons.
    *
    * @generated from field: string cancel_reason = 3;
    */
@@ -371,7 +371,7 @@ export type CheckpointRequest = Message<"progressor.v1.CheckpointRequest"> & {
   lastEventId: bigint;
 
   /**
-   * All fields have the meaning and the limits of those of Result.
+   * The fields have the same meaning and limits as those of Result.
    *
    * @generated from field: repeated progressor.v1.NewEvent events = 3;
    */
@@ -701,8 +701,8 @@ export type ReleaseRequest = Message<"progressor.v1.ReleaseRequest"> & {
   /**
    * The worker stops. Its Polls that now wait return at once, and lease no more tasks. A worker
    * sends this before it releases its tasks, and reads the responses to its Polls, because they may
-   * have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database has
-   * none.
+   * have leases. On other nodes, Polls end when the nodes receive a NOTIFY. A portable database
+   * sends no NOTIFY.
    *
    * @generated from field: bool end_polls = 4;
    */

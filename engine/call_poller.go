@@ -171,7 +171,8 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	return len(claims), more, err
 }
 
-// search claims tasks. If it is the turn of a namespace, it first waits for its first process.
+// search claims tasks. If locked names a namespace, it first waits for the first process of this
+// namespace.
 func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
 	n := slices.IndexFunc(limits, func(l storage.ClaimLimit) bool { return l.Namespace == p.locked })
 	if p.locked = ""; n < 0 {

@@ -31,13 +31,12 @@ type historyTooLargeError struct {
 func (e *historyTooLargeError) Error() string {
 	if e.slow {
 		return fmt.Sprintf("the history has %d events, which take too long to read: request a range (Call.range, "+
-			"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to "+
-			"NONE or LAST", e.events)
+			"such as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode "+
+			"to NONE or LAST", e.events)
 	}
 	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: request a range "+
-		"(Call.range, "+
-		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or "+
-		"LAST",
+		"(Call.range, such as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's "+
+		"history_mode to NONE or LAST",
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }
 

@@ -22,7 +22,7 @@ type pulls struct {
 	mu      sync.Mutex
 	active  map[*activePoll]struct{}
 	waiting map[*waitingPoll]struct{}
-	changes int                  // how often namespaces have changed
+	changes int                  // number of changes of namespaces
 	groups  map[string]time.Time // namespaces that are assumed to have group slots, and until when
 }
 

@@ -79,7 +79,7 @@ func givenTime(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// errChangeDeleted is recorded in a dead letter whose change does not exist any more.
+// errChangeDeleted is recorded in a dead letter whose change no longer exists.
 var errChangeDeleted = errors.New("the change was deleted after its retention")
 
 // retries records whether dead letters of a delivery wait to be delivered again.

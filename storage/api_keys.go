@@ -106,8 +106,8 @@ type Rotation struct {
 	Overlap time.Duration // how long the old key stays valid; 0 revokes it
 }
 
-// RotateKey replaces a valid key by a new one with the same name and grants. The old key stays
-// valid for the overlap. It returns process.ErrKeyNotFound if there is no such valid key, and
+// RotateKey replaces a valid key with a new one that has the same name and grants. The old key
+// stays valid for the overlap. It returns process.ErrKeyNotFound if there is no such valid key, and
 // *process.KeyReplacedError if the key was rotated before.
 func (a Access) RotateKey(ctx context.Context, r Rotation, by process.Actor) (old APIKey, err error) {
 	err = a.change(ctx, "rotate a key", func(tx pgx.Tx) error {
@@ -148,7 +148,7 @@ func grantsFor(ctx context.Context, tx pgx.Tx, keyID, newID string) ([]GrantKey,
 		return nil, err
 	}
 	if len(rows.Roles) != len(rows.Patterns) {
-		return nil, errors.New("the roles and the namespaces of a key differ in number")
+		return nil, errors.New("a key does not have as many roles as namespaces")
 	}
 	grants := make([]GrantKey, len(rows.Roles))
 	for n := range grants {

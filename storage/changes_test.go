@@ -45,8 +45,8 @@ func (b *bench) recorded() string {
 		ORDER BY change_id), '') FROM changes`)
 }
 
-// Every command and result that changes the status of a process is recorded in its transaction, and
-// each event, in the order in which they happen to the process.
+// Every event is recorded, and every command and result that changes the status of a process. They
+// are recorded in their transactions and in the order in which the process changes.
 func TestChangesOfProcesses(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"fast path", "general"} {
@@ -211,7 +211,8 @@ func TestNoTriggersWithoutRecording(t *testing.T) {
 	}
 }
 
-// A namespace that starts to record while another node drops the triggers gets them.
+// If a namespace starts to record while another node drops the triggers, the triggers exist
+// afterwards.
 func TestRecordingStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

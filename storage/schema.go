@@ -70,7 +70,7 @@ func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
 	var oldest int64
 	err = db.QueryRow(ctx, "SELECT progressor.oldest_engine()").Scan(&oldest)
 	if err != nil && SQLState(err) != stateUndefinedFunction {
-		return 0, mapped("read which engines the schema is for", err)
+		return 0, mapped("read which engines support the schema", err)
 	}
 	if err != nil || oldest > want {
 		return have, &SchemaError{Have: have, Want: want, Oldest: oldest}

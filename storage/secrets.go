@@ -34,7 +34,7 @@ type Secrets struct{ db DB }
 // Secrets returns the secrets of the database.
 func (s *Store) Secrets() Secrets { return Secrets{s.general} }
 
-// SecretsOf returns the secrets of the database of a connection.
+// SecretsOf returns the secrets in the database to which conn is connected.
 func SecretsOf(conn *pgx.Conn) Secrets { return Secrets{conn} }
 
 // Key returns the key in the database that encrypts secrets, or nil if there is none.

@@ -62,7 +62,7 @@ func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 
 func key(id string) process.Key { return process.Key{Namespace: ns, ProcessID: id} }
 
-// call returns a request like those of the engine: it has a slot.
+// call returns a request with a slot, as the engine sends it.
 func call(id string, change ...func(*storage.Call)) *storage.Call {
 	c := &storage.Call{
 		Key: key(id), TaskType: process.TaskCall, Args: []byte("args"), Capture: true, StepTimeout: timeout,

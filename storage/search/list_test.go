@@ -236,8 +236,8 @@ func expected(rows []storage.Process, f Filter, order string) (ids []string) {
 	return ids
 }
 
-// Random filters return the same rows in PostgreSQL as in Go, in every order and for all limits of
-// a page.
+// Random filters return the same rows in PostgreSQL as in Go, in every order and with all kinds of
+// page limits.
 func TestListsAgree(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 200)
@@ -370,7 +370,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// Prefixes end at the right place.
+// The successor of a prefix is the first text after all texts with this prefix.
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{

@@ -314,7 +314,7 @@ func (p *parser) field() (name string, path []string, err error) {
 				return "", nil, err
 			}
 			if lit.stars > 0 {
-				return "", nil, p.errorf(at, `a key is named in full; \* stands for the character *`)
+				return "", nil, p.errorf(at, `write the whole key; \* stands for the character *`)
 			}
 			key = lit.text
 		default:

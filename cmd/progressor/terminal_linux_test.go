@@ -258,7 +258,7 @@ func (s *typedShell) await(t *testing.T, text string) {
 	s.text.Reset()
 }
 
-// want types a line, waits until it reads as wanted, and discards it.
+// want types keys, waits until the terminal shows line, and discards the line.
 func (s *typedShell) want(t *testing.T, keys, line string) {
 	t.Helper()
 	s.send(t, keys)
@@ -268,7 +268,7 @@ func (s *typedShell) want(t *testing.T, keys, line string) {
 
 var controlSequence = regexp.MustCompile("\x1b(\\[[0-9;?]*[a-zA-Z]|[>=(].?)|\r|\x07")
 
-// visible returns what a terminal shows of a text, without control sequences and corrections.
+// visible returns the text that a terminal shows, without control sequences and deleted characters.
 func visible(text string) string {
 	var line []rune
 	for _, r := range controlSequence.ReplaceAllString(text, "") {

@@ -194,16 +194,15 @@ func (r *run) stop(reason, format string, args ...any) {
 	runtime.Goexit()
 }
 
-// recovered records a panic of user code.
+// recovered logs a panic of user code, and fails the task.
 func (r *run) recovered(v any) {
-	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
-	if r.quiet {
-		return
+	if !r.quiet {
+		key := r.request.GetProcess()
+		slog.ErrorContext(r.ctx, "durable function panicked", "function", r.program.name,
+			"namespace", key.GetNamespace(), "process_id", key.GetProcessId(), "task_id", r.request.GetTaskId(),
+			"panic", v, "stack", string(debug.Stack()))
 	}
-	key := r.request.GetProcess()
-	slog.ErrorContext(r.ctx, "durable function panicked", "function", r.program.name,
-		"namespace", key.GetNamespace(), "process_id", key.GetProcessId(), "task_id", r.request.GetTaskId(),
-		"panic", v, "stack", string(debug.Stack()))
+	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
 }
 
 // body runs user code in a goroutine of its own, in which operations are misuse. done is called

@@ -72,7 +72,7 @@ func (c *checker) findRequests(r *run, stored []entry) {
 		}
 		isTaken := seen[e.Name] < *q.taken
 		seen[e.Name]++
-		detail := ""
+		var detail string
 		switch {
 		case q.deferred && e.Task == 0 && !isTaken:
 			detail = "was accepted without a reply: Reply and Reject have no effect"

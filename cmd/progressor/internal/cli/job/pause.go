@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"

@@ -440,6 +440,13 @@ func TestDeployCheckOfRequests(t *testing.T) {
 		}
 		return err
 	})
+	clitest.Eventually(t, "the other process has ended", func() error {
+		resp, err := client.New(d.URL).Process.GetProcess(t.Context(), shopProcess("ended"))
+		if status := resp.GetProcess().GetStatus(); status != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED {
+			err = errors.Join(err, fmt.Errorf("it is %s", status))
+		}
+		return err
+	})
 	swap(desk(true))
 	r := d.Client.Run(t, "deploy", "check", "shop", `metadata.status = "here"`, "--url", url, "--fail-on", "new")
 	if r.Code != cli.ExitFailed {
@@ -447,6 +454,28 @@ func TestDeployCheckOfRequests(t *testing.T) {
 	}
 	clitest.WantLines(t, r.Stdout, "1  new  step inspect: the next task runs it  progressor/deploycheck_e2e_test.go:",
 		"open  RUNNING  new step inspect", "1 open process checked: 0 same, 1 affected (new 1)")
+}
+
+// A process that ends between the reads of the list and of its journal is not checked.
+func TestDeployCheckOfAProcessThatEnds(t *testing.T) {
+	t.Parallel()
+	url, swap := swapped(t)
+	swap(durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) {
+		return "", durable.Run(ctx, "a", func(context.Context) error { return nil })
+	}))
+	listed := &progressorv1.Process{
+		Namespace: "shop", ProcessId: "p", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+	}
+	p := clitest.Serve(t, newCommands, &clitest.Engine{
+		Namespace: &progressorv1.Namespace{Namespace: "shop"},
+		Pages:     []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{listed}}},
+		Process: &progressorv1.Process{
+			Namespace: "shop", ProcessId: "p", Status: progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED, LastEventId: 1,
+			History: []*progressorv1.Event{{EventId: 1, TaskId: 1, Payload: []byte(`{"k":"start","n":"f","v":{}}`)}},
+		},
+		Insight: &progressorv1.ExplainProcessResponse{},
+	})
+	clitest.WantLines(t, p.OK(t, "deploy", "check", "shop", "--url", url), "0 open processes checked")
 }
 
 // Processes that are not durable functions are skipped. If all are, the check fails.

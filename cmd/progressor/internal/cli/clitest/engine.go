@@ -21,18 +21,19 @@ import (
 type Engine struct {
 	services
 
-	Err     error // error of the next requests
-	Last    any
-	Process *progressorv1.Process
-	Pages   []*progressorv1.ListProcessesResponse
-	Tasks   []*progressorv1.Task
-	Updates []*progressorv1.WatchProcessResponse
-	Insight any // the response of InsightService
-	Bulks   []*progressorv1.Bulk
-	Cron    *progressorv1.Cron
-	Fires   []*progressorv1.Fire
-	Changes []*progressorv1.WatchChangesResponse
-	Sink    *progressorv1.Sink
+	Err       error // error of the next requests
+	Last      any
+	Process   *progressorv1.Process
+	Namespace *progressorv1.Namespace
+	Pages     []*progressorv1.ListProcessesResponse
+	Tasks     []*progressorv1.Task
+	Updates   []*progressorv1.WatchProcessResponse
+	Insight   any // the response of InsightService
+	Bulks     []*progressorv1.Bulk
+	Cron      *progressorv1.Cron
+	Fires     []*progressorv1.Fire
+	Changes   []*progressorv1.WatchChangesResponse
+	Sink      *progressorv1.Sink
 	// Retries are the responses to successive retries of dead letters. The last one remains.
 	Retries     []*progressorv1.RetrySinkDeadLettersResponse
 	Jobs        []*progressorv1.Job // the states that a job goes through
@@ -155,6 +156,10 @@ func (f *Engine) processResponse(request any) connect.AnyResponse {
 // commandResponse returns the response of a command for processes, bulks or a namespace.
 func (f *Engine) commandResponse(request any) connect.AnyResponse {
 	switch r := request.(type) {
+	case *progressorv1.GetNamespaceRequest:
+		if f.Namespace != nil {
+			return connect.NewResponse(&progressorv1.GetNamespaceResponse{Namespace: f.Namespace})
+		}
 	case *progressorv1.CancelProcessRequest:
 		return connect.NewResponse(&progressorv1.CancelProcessResponse{Process: f.Process})
 	case *progressorv1.SuspendProcessRequest:

@@ -53,9 +53,9 @@ func (e *unsureError) Unwrap() error { return e.error }
 // checkAll checks all open processes that match.
 func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Processor) (*result, error) {
 	k := &checks{checkCmd: c, build: build, engine: c.Client(), result: newResult(c.NS, c.Ignore),
-		bar: output.NewTerminalLine(a.Stderr, a.Terminal && !c.JSON())}
+		bar: output.NewTerminalLine(a.Stderr, a.Terminal && !c.JSON()), onlyOpen: !asksStatus(c.Match)}
 	filter := c.Match
-	if !asksStatus(filter) {
+	if k.onlyOpen {
 		filter = cli.Both(openProcesses, filter)
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,8 +88,9 @@ func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Pro
 // checks is a check that runs.
 type checks struct {
 	*checkCmd
-	build  processor.Processor
-	engine *client.Client
+	build    processor.Processor
+	engine   *client.Client
+	onlyOpen bool // processes with another status than those of openProcesses are not checked
 
 	mu     sync.Mutex
 	result *result
@@ -113,6 +114,9 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	switch {
 	case client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
 		return nil // it was removed meanwhile
+	case err == nil && k.onlyOpen && p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING &&
+		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED:
+		return nil // it has ended meanwhile
 	case isUnsure(err):
 		k.unsure = err
 		k.result.Skipped++

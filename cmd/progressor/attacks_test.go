@@ -18,7 +18,7 @@ func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",
 		"tokens"}
-	race, duration := hasRaceDetector(t), "1s"
+	race, duration := hasRaceDetector(t), "500ms"
 	if race {
 		duration = "5s"
 	}

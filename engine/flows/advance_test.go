@@ -61,7 +61,7 @@ func (n *node) summary(t testing.TB, runID string) string {
 			(SELECT string_agg(concat_ws(' ', job_id, step_id, type, from_status, to_status, attempt,
 			                             regexp_replace(message, '^backoff: .*', 'backoff')), E'\n'
 			                   -- The cancel of a failed job is a message, which arrives at any time.
-			                   ORDER BY coalesce(message LIKE 'its run continues%', false), event_id)
+			                   ORDER BY coalesce(message ~ '^its (run continues|step runs again)', false), event_id)
 			   FROM job_events WHERE job_id LIKE '%' || $1 || '%'))`, runID).Scan(&rows); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// fillBacklogResults counts as many results as a scan waits for.
+// fillBacklogResults begins enough results that a scan must wait.
 func fillBacklogResults(b *backlogResults) {
 	for range maxBacklogResults {
 		b.begin(&storage.Claim{})
@@ -64,17 +64,17 @@ func TestScansWaitForSlowResults(t *testing.T) {
 		b.begin(&storage.Claim{})
 		b.begin(&storage.Claim{})
 		began := time.Now()
-		waits := make(chan struct{})
-		go func() { b.wait(t.Context()); close(waits) }()
+		done := make(chan struct{})
+		go func() { b.wait(t.Context()); close(done) }()
 		for range 3 {
 			select {
-			case <-waits:
+			case <-done:
 				t.Fatalf("a scan waits only %s for %d results", time.Since(began), b.results)
 			case <-time.After(maxResultsWait * 9 / 10):
 			}
 			b.end(&storage.Claim{})
 		}
-		if <-waits; time.Since(began) > 3*maxResultsWait {
+		if <-done; time.Since(began) > 3*maxResultsWait {
 			t.Errorf("a scan waits %s", time.Since(began))
 		}
 	})
@@ -95,8 +95,8 @@ func TestScansDoNotWaitForResultsPutAside(t *testing.T) {
 	})
 }
 
-// A scan waits only for a limited time while none is stored. Results that cannot be stored do not
-// stop all scans.
+// A scan waits only for a limited time while no result is stored. So results that cannot be stored
+// do not stop all scans.
 func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ type failedJob struct {
 	key  process.Key
 }
 
-// isFailedJob reports whether a job of a step, which is not a compensation, has failed.
+// isFailedJob reports whether child is the job of a step and has failed. It ignores compensations.
 func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
 	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo &&
 		t.template.Steps[o.Step].Action == flow.ActionJob
@@ -55,7 +55,7 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 		}
 	}
 	ended := (now == flows.Succeeded || now == flows.Cancelled) && t.before.row.Status != now
-	counts := func(step int) (reason string) {
+	reasonFor := func(step int) (reason string) {
 		switch {
 		case again[step]:
 			return "its step runs again"
@@ -67,7 +67,7 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 		return ""
 	}
 	for _, j := range t.failed {
-		if reason := counts(j.step); reason != "" {
+		if reason := reasonFor(j.step); reason != "" {
 			t.cancelFailedJob(j.key, reason)
 		}
 	}
@@ -87,7 +87,7 @@ func (t *task) cancelFailedJobs(now flows.Status) error {
 	for _, row := range rows {
 		reason := "its step is no longer in the template"
 		if step, ok := t.template.Index(row.StepID); ok {
-			reason = counts(step)
+			reason = reasonFor(step)
 		}
 		if reason != "" {
 			t.cancelFailedJob(process.Key{Namespace: row.ProcessNamespace, ProcessID: row.ProcessID}, reason)

@@ -58,7 +58,7 @@ func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (
 	if m.GetTls() != nil {
 		var err error
 		settings := &progressorv1.TargetTls{CaPem: m.GetTls().GetCaPem()}
-		// The sink is resolved: certificate_secret is the certificate.
+		// The secrets of the sink are already resolved: certificate_secret has the certificate.
 		c.TLS, err = remote.TLSConfig("sink.kafka.tls", settings, m.GetTls().GetCertificateSecret())
 		if err != nil {
 			return nil, err
@@ -71,7 +71,8 @@ func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (
 	return d, nil
 }
 
-// invalidKafka returns the first error in a configuration of Kafka, which begins with the field.
+// invalidKafka converts an error of kafka.New. If there are several errors, it uses the first one.
+// The text of an error begins with the name of the field.
 func invalidKafka(err error) error {
 	if all, ok := errors.AsType[interface {
 		error

@@ -18,8 +18,8 @@ type ChildEnd struct {
 	Response  []byte `json:"response"`
 	Args      []byte `json:"args"` // the args for the notification, which the sender set when it started the child
 	WorkerID  string `json:"workerId"`
-	// RunningTime is when the last attempt of the child began; zero if an older version stored the
-	// end.
+	// RunningTime is when the last attempt of the child began. It is zero if an older version
+	// stored the end.
 	RunningTime time.Time `json:"runningTime"`
 }
 
@@ -35,7 +35,7 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	return child.Ends, err
 }
 
-// endSteps notifies runs that jobs of their steps have ended in a flush.
+// endSteps notifies runs of the jobs of their steps that end in one flush.
 type endSteps struct {
 	store    *Store
 	items    []*saveItem
@@ -43,7 +43,8 @@ type endSteps struct {
 	outgoing *outgoing
 }
 
-// endStepStages returns the statements that follow the ends of the jobs and their effects.
+// endStepStages returns the stage that notifies runs of ended jobs. It must run after the stages
+// that store the ends of the jobs and their effects.
 func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	e := &endSteps{store: s, outgoing: r}
 	a := &e.arg

@@ -30,7 +30,7 @@ func (e Set) Check(p Process) error {
 		reason = "only a process that has ended or is suspended can be erased: cancel or suspend it first"
 	case e.CreatedBefore != nil && !p.CreatedTime.Before(*e.CreatedBefore):
 		reason = "it was created at " + p.CreatedTime.UTC().Format(time.RFC3339) +
-			", and only a process created before " + e.CreatedBefore.UTC().Format(time.RFC3339) + " is to be erased"
+			", which is not before created_before (" + e.CreatedBefore.UTC().Format(time.RFC3339) + ")"
 	default:
 		return nil
 	}
@@ -43,7 +43,7 @@ func (e Set) Check(p Process) error {
 const maxProcesses = 1000
 
 // processesSQL returns the processes of a set with their parts. depth is the number of slashes
-// after the prefix of a part. Processes that are being removed are CANCELLED.
+// after the prefix of a part. A process that is being removed is listed as CANCELLED.
 const processesSQL = `
 	SELECT p.process_id, CASE WHEN p.removed_time IS NULL THEN p.status ELSE 'CANCELLED' END AS status,
 	       p.created_time
@@ -75,8 +75,8 @@ func (e Set) args() pgx.NamedArgs {
 	}
 }
 
-// Processes returns the processes of a set with their parts, at most 1,000. Those that are being
-// removed are CANCELLED.
+// Processes returns the processes of a set with their parts, at most 1,000. A process that is being
+// removed is listed as CANCELLED.
 func Processes(ctx context.Context, s *storage.Store, e Set) (list []Process, err error) {
 	return listProcesses(ctx, s, e, "true", maxProcesses)
 }
@@ -104,7 +104,7 @@ func listProcesses(
 	return list, err
 }
 
-// CountHistories counts the events and tasks of processes, which RemoveStopped deletes.
+// CountHistories counts the events and tasks that RemoveStopped deletes with these processes.
 func CountHistories(
 	ctx context.Context, s *storage.Store, namespace string, ids []string,
 ) (events, tasks int64, err error) {
@@ -119,7 +119,7 @@ func CountHistories(
 
 // Record adds an audit entry for each process of a set, with its hash as the subject. It skips an
 // ID if the actor has added an entry for it within the given time.
-func Record(ctx context.Context, s *storage.Store, e Set, by process.Actor, ago time.Duration) error {
+func Record(ctx context.Context, s *storage.Store, e Set, by process.Actor, within time.Duration) error {
 	return s.RunLocked(ctx, "record an erasure", nil, func(ctx context.Context, db storage.DB) error {
 		rows, err := db.Query(ctx, `
 			SELECT item.subject
@@ -130,7 +130,7 @@ func Record(ctx context.Context, s *storage.Store, e Set, by process.Actor, ago 
 			      AND a.method = 'EraseProcess'
 			      AND a.subject = item.subject
 			      AND a.actor = $3
-			      AND a.time > statement_timestamp() - $4::interval)`, e.Namespace, e.IDs, by.Name, ago)
+			      AND a.time > statement_timestamp() - $4::interval)`, e.Namespace, e.IDs, by.Name, within)
 		if err != nil {
 			return err
 		}

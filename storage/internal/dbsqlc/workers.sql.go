@@ -345,8 +345,8 @@ type ListWorkersRow struct {
 // ListWorkers lists the workers of a namespace by ID, each with at most max_namespaces of the
 // namespaces in which the same client uses its ID. If exactly is set, it returns only the worker
 // with this ID. It stops when the namespaces of the returned workers exceed max_bytes. If a worker
-// was first seen in another namespace after a command, max finds the command. It reads only the
-// attempts of the workers that it lists.
+// was first seen in a namespace after a command, its row of that namespace has no command, and max
+// takes the command from its other rows. It reads only the attempts of the workers that it lists.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.MaxNamespaces,
@@ -465,12 +465,12 @@ type RecordWorkersRow struct {
 	WorkerID  string
 }
 
-// RecordWorkers stores the time at which a node last saw workers, and the client that uses their
-// IDs, or ” if the client is not known. It skips a worker if another client uses its ID, and the
-// worker of that client has leases, or was seen within a period and is not stopped. It returns the
-// workers that it stored. A command to a worker ends when another client takes its ID. Rows are
-// written in the order of their keys, so that two nodes do not deadlock. It skips namespaces that
-// are deleted or being deleted.
+// RecordWorkers stores for each worker when a node last saw it, and which client uses its ID. The
+// owner ” means that the client is not known. If another client uses the ID, the worker is skipped
+// as long as the worker of that client has leases, or was seen within a period and is not stopped.
+// It returns the workers that it stored. A command to a worker ends when another client takes its
+// ID. Rows are written in the order of their keys, so that two nodes do not deadlock. It skips
+// namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,

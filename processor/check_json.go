@@ -28,8 +28,8 @@ func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidErro
 	return nil
 }
 
-// maxJSONGrowth is the maximum ratio of the JSON of an object to its protobuf encoding: a control
-// character has six bytes.
+// maxJSONGrowth is the maximum ratio of the size of an object in JSON to its size in protobuf. A
+// control character takes six bytes in JSON and one in protobuf.
 const maxJSONGrowth = 6
 
 // jsonSize returns the size of an object as JSON without spaces. The size is exact only for objects

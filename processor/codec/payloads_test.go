@@ -199,8 +199,8 @@ func TestMessagesArePassedOn(t *testing.T) {
 	}
 }
 
-// If the engine compares the payloads of requests, a repeated request has the same encoded
-// payloads.
+// A repeated request must have the same encoded payloads if the engine compares the payloads of
+// such requests.
 func TestRepeatedRequests(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))

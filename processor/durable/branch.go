@@ -28,7 +28,7 @@ type branch struct {
 	body    func(*branch)
 	names   map[entryKey]int // how often each name was used; guarded by mu of the run
 	id      string           // the number of the goroutine
-	bottom  int              // how many frames its stack has up to run
+	bottom  int              // the depth of the stack at run, in frames
 	entry   uintptr          // the address of run
 	resume  chan struct{}
 	started bool
@@ -40,7 +40,7 @@ type branch struct {
 type wait struct {
 	ready func() bool
 	step  *stepRun   // nil unless it waits for a step
-	until []entryKey // entries of which each may end the wait, other than that of the step
+	until []entryKey // any one of these entries ends the wait; empty if step is set
 	flush bool       // it waits until the new entries are stored
 }
 
@@ -105,9 +105,9 @@ func (b *branch) enter() {
 // maxFrames is the number of frames up to which isBelow looks at the stack.
 const maxFrames = 64
 
-// isBelow reports whether a branch has called the caller, in its own goroutine: whether the stack
-// begins with run. A replay calls it for each entry. It takes a small part of the time of
-// goroutineID, which has to format the whole stack.
+// isBelow reports whether its caller runs in the goroutine of a branch, that is, whether the stack
+// begins with run. A replay calls it for each entry, so it uses goroutineID only for deep stacks:
+// goroutineID is much slower, because it formats the whole stack.
 func (b *branch) isBelow() bool {
 	var frames [maxFrames]uintptr
 	n := runtime.Callers(2, frames[:])
@@ -125,7 +125,8 @@ func (b *branch) verify() {
 	}
 }
 
-// misplaced ends a goroutine that is not that of the branch whose Ctx it uses.
+// misplaced ends the calling goroutine, which uses the Ctx of a branch outside that branch's
+// goroutine.
 func (r *run) misplaced() {
 	id := goroutineID()
 	r.mu.Lock()

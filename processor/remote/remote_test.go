@@ -334,8 +334,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestBrokenConnection checks that a connection that ends after the request was read is neither
-// unreachable nor an invalid answer.
+// TestBrokenConnection checks the error if a connection breaks after the request was read. It is a
+// LostError, and reports neither an unreachable processor nor an invalid answer.
 func TestBrokenConnection(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		calls := 0

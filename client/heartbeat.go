@@ -91,7 +91,7 @@ func (r *workerRun) beatOnce() error {
 	defer cancel()
 	resp, err := r.client.Worker.Heartbeat(ctx, req)
 	if err != nil {
-		if isRefused(err) { // because of one progress
+		if isRefused(err) { // one invalid progress report is enough for the engine to refuse the request
 			for n, h := range beating {
 				h.dropProgress(req.GetBeats()[n].GetProgress())
 			}
@@ -109,7 +109,7 @@ func (r *workerRun) beatOnce() error {
 	return nil
 }
 
-// dropProgress removes a progress that was sent, unless there is a newer one.
+// dropProgress removes the progress that was sent, unless newer progress has been reported since.
 func (h *heldLease) dropProgress(sent *progressorv1.Progress) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

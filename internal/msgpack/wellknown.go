@@ -27,8 +27,8 @@ const (
 	maskText     = `the names of fields, such as "priority,tags"`
 )
 
-// readKnown decodes a message of a type that is not encoded as its fields; known is false for other
-// types.
+// readKnown decodes a message of a well-known type that is not encoded as a map of its fields. For
+// other types, known is false.
 func (d *decoder) readKnown(m proto.Message, depth int) (known bool, err error) {
 	switch m := m.(type) {
 	case *durationpb.Duration:
@@ -107,7 +107,7 @@ func (d *decoder) duration(m *durationpb.Duration) error {
 		m.Seconds, m.Nanos = m.Seconds+int64(m.Nanos/1e9), 0
 	}
 	if m.CheckValid() != nil {
-		return fault("must be %s, of at most 10,000 years, not %v", durationText, seconds)
+		return fault("must be %s (at most 10,000 years), not %v", durationText, seconds)
 	}
 	return nil
 }
@@ -139,11 +139,11 @@ func (d *decoder) timestamp(m *timestamppb.Timestamp) error {
 	case len(b) == 12:
 		nanos, m.Seconds = uint64(binary.BigEndian.Uint32(b)), int64(binary.BigEndian.Uint64(b[4:]))
 	default:
-		return fault("must be %s: of 4, 8 or 12 bytes, not %d", timeText, len(b))
+		return fault("must be %s with 4, 8 or 12 bytes, not %d", timeText, len(b))
 	}
 	m.Nanos = int32(min(nanos, math.MaxInt32))
 	if m.CheckValid() != nil {
-		return fault("must be %s, of the years 1 to 9999, with less than 1e9 nanoseconds", timeText)
+		return fault("must be %s, in the years 1 to 9999 and with fewer than 1e9 nanoseconds", timeText)
 	}
 	return nil
 }

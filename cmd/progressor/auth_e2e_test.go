@@ -106,7 +106,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // TestKeys follows the steps of an operator: an engine that requires keys, a key for a client, a
-// second key during a rotation, and the end of the first key.
+// second key during a rotation, and the revocation of the first key.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the expected runs to testdata/expected.txt")
 
-// The expected runs are those of testdata/expected.txt: a change of the journal or of the tasks is
-// visible there.
+// The runs must match testdata/expected.txt, so that every change of the journal or the tasks shows
+// up in the diff of that file.
 func TestExpected(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

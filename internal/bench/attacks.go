@@ -97,7 +97,9 @@ func (r *runner) underAttack(ctx context.Context, d *scratch, a *attacked, which
 	row.Refused = int64(w.refused.n)
 	row.fill(int64(w.done.n), w.elapsed, &w.done, spent)
 	quiet := float64(before.done.n+after.done.n) / (before.elapsed + after.elapsed).Seconds()
-	row.Ratio, row.RatioTo = new(row.OpsPerSecond/quiet), withoutAttack
+	if quiet > 0 { // a short run on a busy machine may measure nothing
+		row.Ratio, row.RatioTo = new(row.OpsPerSecond/quiet), withoutAttack
+	}
 	before.done.merge(&after.done)
 	return a.report(ctx, which, row, &before.done, shown)
 }

@@ -1,5 +1,5 @@
--- The data for the explanation of a process, in addition to the process itself. It is bounded, and
--- only the events have payloads. Reasons of failures are cut to 256 characters, and other texts to
+-- The data for the explanation of a process, in addition to the process itself and its history. It
+-- is bounded and has no payloads. Reasons of failures are cut to 256 characters, and other texts to
 -- 1,000. ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
 SELECT task_id, task_type, status, attempt, scheduled_time,
@@ -147,29 +147,3 @@ SELECT f.step_id, f.index,
  ORDER BY f.token IS NULL,
           f.process_id IS NULL AND f.due_time IS NULL,
           f.ord, f.index LIMIT @lim::int;
-
--- ExplainFirstEvent returns the payload of the first event of a history. It shows whether the
--- process runs a durable function.
--- name: ExplainFirstEvent :one
-SELECT payload FROM events
- WHERE namespace = @namespace
-   AND process_id = @process_id
-   AND event_id = @event_id;
-
--- ExplainEvents returns the newest events after an event, newest first. It stops when the payloads
--- of the returned rows exceed max_bytes.
--- name: ExplainEvents :many
-SELECT bounded.event_id, bounded.payload
-  FROM (
-    SELECT newest.event_id, newest.payload, octet_length(newest.payload) AS size,
-           sum(octet_length(newest.payload))
-             OVER (ORDER BY newest.event_id DESC ROWS UNBOUNDED PRECEDING) AS total
-      FROM (
-        SELECT e.event_id, e.payload FROM events e
-         WHERE e.namespace = @namespace
-           AND e.process_id = @process_id
-           AND e.event_id > @after_id
-         ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT @lim::int) newest
-       ) bounded
- WHERE bounded.total - bounded.size <= @max_bytes::bigint
- ORDER BY bounded.event_id DESC;

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -40,6 +42,26 @@ func (rng HistoryRange) of(first, last int64) HistoryRange {
 		rng.Limit = int(holds)
 	}
 	return rng
+}
+
+// ReadRange reads a range of the history of p in a transaction. It stops when the payloads and
+// metadata of the events exceed maxBytes.
+func ReadRange(ctx context.Context, tx pgx.Tx, p *Process, rng HistoryRange, maxBytes int64) ([]Event, error) {
+	rng = rng.of(p.FirstEventID, p.LastEventID)
+	if rng.Limit == 0 {
+		return nil, nil
+	}
+	arg := dbsqlc.ReadHistoriesParams{MaxBytes: maxBytes}
+	addRange(&arg, 0, process.Key{Namespace: p.Namespace, ProcessID: p.ProcessID}, rng)
+	rows, err := dbsqlc.New().ReadHistories(ctx, tx, arg)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]Event, len(rows))
+	for i := range rows {
+		events[i] = eventOf(&rows[i])
+	}
+	return events, nil
 }
 
 // historyRead is one reader in a batch.

@@ -39,16 +39,8 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 		if err != nil {
 			return err
 		}
-		if rng := rng.of(v.Process.FirstEventID, v.Process.LastEventID); rng.Limit > 0 {
-			arg := dbsqlc.ReadHistoriesParams{MaxBytes: process.MaxHistoryBytes}
-			addRange(&arg, 0, key, rng)
-			rows, err := s.q.ReadHistories(ctx, tx, arg)
-			if err != nil {
-				return err
-			}
-			for i := range rows {
-				v.Events = append(v.Events, eventOf(&rows[i]))
-			}
+		if v.Events, err = ReadRange(ctx, tx, &v.Process, rng, process.MaxHistoryBytes); err != nil {
+			return err
 		}
 		v.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{
 			Namespace: key.Namespace, ProcessID: key.ProcessID,

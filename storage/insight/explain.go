@@ -144,22 +144,17 @@ func readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, err
 
 // readFunction reads the journal of a durable function. It returns nil for another process.
 func readFunction(ctx context.Context, tx pgx.Tx, p *storage.Process) (*explain.Function, error) {
-	first, err := dbsqlc.New().ExplainFirstEvent(ctx, tx, dbsqlc.ExplainFirstEventParams{
-		Namespace: p.Namespace, ProcessID: p.ProcessID, EventID: p.FirstEventID,
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil || !explain.IsFunction(first) {
+	first, err := storage.ReadRange(ctx, tx, p, storage.HistoryRange{Limit: 1}, explain.MaxEventBytes)
+	if err != nil || len(first) == 0 || !explain.IsFunction(first[0].Payload) {
 		return nil, err
 	}
-	rows, err := dbsqlc.New().ExplainEvents(ctx, tx, dbsqlc.ExplainEventsParams{
-		Namespace: p.Namespace, ProcessID: p.ProcessID, AfterID: p.FirstEventID,
-		Lim: explain.MaxEvents, MaxBytes: explain.MaxEventBytes,
-	})
-	events := []explain.Event{{ID: p.FirstEventID, Payload: first}}
-	for _, row := range slices.Backward(rows) {
-		events = append(events, explain.Event{ID: row.EventID, Payload: row.Payload})
+	newest, err := storage.ReadRange(ctx, tx, p, storage.HistoryRange{Limit: explain.MaxEvents, Backward: true},
+		explain.MaxEventBytes)
+	events := []explain.Event{{ID: p.FirstEventID, Payload: first[0].Payload}}
+	for _, event := range slices.Backward(newest) {
+		if event.EventID > p.FirstEventID {
+			events = append(events, explain.Event{ID: event.EventID, Payload: event.Payload})
+		}
 	}
 	return explain.ReadJournal(events), err
 }

@@ -45,8 +45,8 @@ type ExplainEndedRow struct {
 	Message       string
 }
 
-// The data for the explanation of a process, in addition to the process itself. It is bounded, and
-// only the events have payloads. Reasons of failures are cut to 256 characters, and other texts to
+// The data for the explanation of a process, in addition to the process itself and its history. It
+// is bounded and has no payloads. Reasons of failures are cut to 256 characters, and other texts to
 // 1,000. ExplainEnded returns the newest ended tasks.
 func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedParams) ([]ExplainEndedRow, error) {
 	rows, err := db.Query(ctx, explainEnded, arg.Namespace, arg.ProcessID, arg.Lim)
@@ -78,86 +78,6 @@ func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedPar
 		return nil, err
 	}
 	return items, nil
-}
-
-const explainEvents = `-- name: ExplainEvents :many
-SELECT bounded.event_id, bounded.payload
-  FROM (
-    SELECT newest.event_id, newest.payload, octet_length(newest.payload) AS size,
-           sum(octet_length(newest.payload))
-             OVER (ORDER BY newest.event_id DESC ROWS UNBOUNDED PRECEDING) AS total
-      FROM (
-        SELECT e.event_id, e.payload FROM events e
-         WHERE e.namespace = $1
-           AND e.process_id = $2
-           AND e.event_id > $3
-         ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT $4::int) newest
-       ) bounded
- WHERE bounded.total - bounded.size <= $5::bigint
- ORDER BY bounded.event_id DESC
-`
-
-type ExplainEventsParams struct {
-	Namespace string
-	ProcessID string
-	AfterID   int64
-	Lim       int32
-	MaxBytes  int64
-}
-
-type ExplainEventsRow struct {
-	EventID int64
-	Payload []byte
-}
-
-// ExplainEvents returns the newest events after an event, newest first. It stops when the payloads
-// of the returned rows exceed max_bytes.
-func (q *Queries) ExplainEvents(ctx context.Context, db DBTX, arg ExplainEventsParams) ([]ExplainEventsRow, error) {
-	rows, err := db.Query(ctx, explainEvents,
-		arg.Namespace,
-		arg.ProcessID,
-		arg.AfterID,
-		arg.Lim,
-		arg.MaxBytes,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ExplainEventsRow
-	for rows.Next() {
-		var i ExplainEventsRow
-		if err := rows.Scan(&i.EventID, &i.Payload); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const explainFirstEvent = `-- name: ExplainFirstEvent :one
-SELECT payload FROM events
- WHERE namespace = $1
-   AND process_id = $2
-   AND event_id = $3
-`
-
-type ExplainFirstEventParams struct {
-	Namespace string
-	ProcessID string
-	EventID   int64
-}
-
-// ExplainFirstEvent returns the payload of the first event of a history. It shows whether the
-// process runs a durable function.
-func (q *Queries) ExplainFirstEvent(ctx context.Context, db DBTX, arg ExplainFirstEventParams) ([]byte, error) {
-	row := db.QueryRow(ctx, explainFirstEvent, arg.Namespace, arg.ProcessID, arg.EventID)
-	var payload []byte
-	err := row.Scan(&payload)
-	return payload, err
 }
 
 const explainJob = `-- name: ExplainJob :one

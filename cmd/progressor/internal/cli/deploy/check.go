@@ -16,6 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/durable/durablecheck"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -41,8 +42,11 @@ func asksStatus(filter string) bool {
 	return statusName.MatchString(quoted.ReplaceAllString(filter, `""`))
 }
 
-// errHidden is the error for a user who may not read payloads.
-var errHidden = errors.New("the journal of the processes is hidden: your roles must have payload.read")
+var (
+	// errHidden is the error for a user who may not read payloads.
+	errHidden  = errors.New("the journal of the processes is hidden: your roles must have payload.read")
+	errEncoded = errors.New("the first event of the process is not JSON")
+)
 
 // unsureError is the error for a process that may be of another kind than durable functions. It is
 // the result of the command only if no process could be checked.
@@ -221,15 +225,10 @@ func isJournal(p *progressorv1.Process) (ok bool, err error) {
 		}
 		return false, &unsureError{errHidden}
 	}
-	var entry struct {
-		Kind string `json:"k"`
+	if !json.Valid(first) { // it may be encoded by a codec, which the build has
+		return true, &unsureError{errEncoded}
 	}
-	switch err := json.Unmarshal(first, &entry); {
-	case !json.Valid(first): // it may be encoded by a codec, which the build has
-		return true, &unsureError{err}
-	default:
-		return err == nil && entry.Kind == "start", nil
-	}
+	return explain.IsFunction(first), nil
 }
 
 func isUnsure(err error) bool {

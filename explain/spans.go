@@ -19,8 +19,8 @@ type timeline struct {
 	s     State
 	busy  []Task // tasks that have run or run, in that order
 	spans []Span
-	// The spans of tasks whose response was deferred, by task ID. When their attempts ended is not
-	// stored. For such a task in busy, Finished is when the next task began.
+	// The spans of tasks whose response was deferred, by task ID. The end of their attempts is not
+	// stored. For such a task in busy, Finished is the time at which the next task began.
 	deferred map[int64]Span
 }
 
@@ -102,6 +102,9 @@ func (tl *timeline) ran(n int) {
 	tl.failed(t)
 	tl.backOff(t, t.Attempt)
 	tl.waited(t, n, t.Running)
+	if _, ok := tl.deferred[t.ID]; ok {
+		return
+	}
 	detail := string(t.Type)
 	if t.Attempt == 0 {
 		detail += " without the processor"
@@ -114,9 +117,6 @@ func (tl *timeline) ran(n int) {
 	}
 	if t.Status == process.TaskStatusError {
 		detail += " failed: " + t.Reason
-	}
-	if _, ok := tl.deferred[t.ID]; ok {
-		return
 	}
 	tl.spans = append(tl.spans, Span{What: Processing, TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail})
 }

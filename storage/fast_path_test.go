@@ -117,11 +117,13 @@ func TestFastPathSkipsUnlocked(t *testing.T) {
 		for s.Pending() < 3 && waits {
 			waits = b.waits(1)
 		}
+		released := time.Now()
 		release()
 		one, err := first()
 		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
 		b.process(id)
 		held()
+		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
 		two, err2 := together[0]()
 		p, err3 := together[1]()
 		for _, captured := range []storage.Prepared{one, two} {

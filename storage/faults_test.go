@@ -258,11 +258,13 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		for s.Pending() < 3 && waits {
 			waits = b.waits(1)
 		}
+		released := time.Now()
 		release()
 		_, err := first()
 		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
 		c := b.start(id)
 		held()
+		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
 		_, err = together[0]()
 		p, err2 := together[1]()
 		if !waits || err != nil || errors.Is(err2, process.ErrUnavailable) {

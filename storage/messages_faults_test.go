@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -179,15 +180,19 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		for s.Pending() < 4 && waits {
 			waits = b.waits(1)
 		}
+		released := time.Now()
 		release()
 		_, err := first()
 		waits = waits && err == nil && b.waits(1) // the first locks of that flush are being taken
 		b.start(next)
 		second := hold(next)
 		held()
+		waits = waits && time.Since(released) < 200*time.Millisecond
+		released = time.Now()
 		waits = waits && b.waitsBehind(next) // for the second locks, which find the new process
 		b.start(last)
 		second()
+		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
 		got := ""
 		for _, delivered := range deliveries {
 			list, err2 := delivered()

@@ -27,6 +27,28 @@ SELECT s.name, s.namespaces, split_part(s.value, ':', 2) AS key_id, s.created_by
   FROM secrets s
  ORDER BY s.name, s.namespaces LIMIT @lim::int;
 
+-- ListEncrypted returns the namespaces, crons and sinks that contain encrypted values. key_id
+-- identifies the key that encrypted such a value. An object has a row for each of its keys. name is
+-- empty for a namespace.
+-- name: ListEncrypted :many
+SELECT 'namespace' AS kind, n.namespace, ''::text AS name, sealed.by[1]::text AS key_id
+  FROM namespaces n
+ CROSS JOIN LATERAL regexp_matches(n.config::text, '[$][{]sealed:(\w+):', 'g') AS sealed(by)
+ UNION
+SELECT 'cron', p.namespace, substr(p.process_id, 7), sealed.by[1]
+  FROM namespaces n
+  JOIN processes p
+    ON p.namespace = n.namespace
+   AND p.process_id >= '~cron/'
+   AND p.process_id < '~cron0'
+ CROSS JOIN LATERAL regexp_matches(encode(p.aux_state, 'escape'), '[$][{]sealed:(\w+):', 'g')
+            AS sealed(by)
+ UNION
+SELECT 'sink', k.namespace, k.sink_id, sealed.by[1]
+  FROM sinks k
+ CROSS JOIN LATERAL regexp_matches(k.secrets::text, '[$][{]sealed:(\w+):', 'g') AS sealed(by)
+ ORDER BY 2, 1, 3, 4 LIMIT @lim::int;
+
 -- RemoveSecret deletes a secret.
 -- name: RemoveSecret :execrows
 DELETE FROM secrets

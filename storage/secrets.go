@@ -20,7 +20,11 @@ type Secret = dbsqlc.ReadSecretsRow
 // ListedSecret is a secret without its value.
 type ListedSecret = dbsqlc.ListSecretsRow
 
-// MaxListedSecrets is the maximum number of secrets that ListSecrets returns.
+// EncryptedObject is a namespace, cron or sink with a value that a key has encrypted.
+type EncryptedObject = dbsqlc.ListEncryptedRow
+
+// MaxListedSecrets is the maximum number of secrets that List returns, and of rows that
+// ListEncrypted returns.
 const MaxListedSecrets = 10_000
 
 // SecretKey identifies a secret.
@@ -70,6 +74,13 @@ func (s Secrets) Read(ctx context.Context, name string) ([]Secret, error) {
 func (s Secrets) List(ctx context.Context) ([]ListedSecret, error) {
 	rows, err := dbsqlc.New().ListSecrets(ctx, s.db, MaxListedSecrets)
 	return rows, mapped("list secrets", err)
+}
+
+// ListEncrypted returns the namespaces, crons and sinks that contain encrypted values, and the keys
+// that encrypted them.
+func (s Secrets) ListEncrypted(ctx context.Context) ([]EncryptedObject, error) {
+	rows, err := dbsqlc.New().ListEncrypted(ctx, s.db, MaxListedSecrets)
+	return rows, mapped("list encrypted values", err)
 }
 
 // PutSecret creates or replaces a secret. value is encrypted. It writes to audit.

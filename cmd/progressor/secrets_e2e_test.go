@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -320,6 +321,58 @@ func TestMasterKey(t *testing.T) {
 	}
 	d = background(t, nil, append(args, "--secrets.master-key-file", writeKeys(t, "b", "a"))...)
 	d.Client.OK(t, "call", "shop", "order-1") // the old key is still in the file
+	d.Stop(t)
+}
+
+// While a master key is replaced, a list shows what must be put again.
+func TestReplaceMasterKey(t *testing.T) {
+	t.Parallel()
+	dsn, to := storagetest.DSN(t), newCallee(t)
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "--secrets.master-key-file"}
+	put := func(d *clitest.Daemon, file, verb string) {
+		t.Helper()
+		if r := putSecret(t, dsn, "token", "*", firstToken, "--secrets.master-key-file", file); r.Code != cli.ExitOK {
+			t.Fatalf("%+v", r)
+		}
+		d.Client.OK(t, "namespace", "put", "tea", "--pull") // has no encrypted value
+		header := []string{"--header", "x-key=" + headerKey}
+		d.Client.OK(t, slices.Concat([]string{"namespace", "put", "shop", "--connect-url", to.URL, "--changes",
+			"event"}, header)...)
+		d.Client.OK(t, slices.Concat([]string{"cron", verb, "shop", "play", "@yearly", "--http", to.URL}, header)...)
+		sink := d.Client
+		sink.Stdin = "webhook: {url: " + to.URL + ", secrets: [whsec_c2VjcmV0LWtleS1mb3ItdGhlLWV4YW1wbGU=]}"
+		sink.OK(t, "sink", "put", "shop", "hook", "-f", "-")
+	}
+	program := clitest.Program{Commands: newCommands}
+	list := func(key string, more ...string) string {
+		t.Helper()
+		list := []string{"secret", "list", "--all", "--key", key, "--db.dsn", dsn}
+		return program.OK(t, append(list, more...)...)
+	}
+	file := writeKeys(t, "a")
+	d := background(t, nil, append(args, file)...)
+	put(d, file, "create")
+	d.Stop(t)
+
+	file = writeKeys(t, "b", "a")
+	d = background(t, nil, append(args, file)...)
+	var all struct {
+		Secrets   []struct{ Key string }
+		Encrypted []struct{ Kind, Namespace, Name, Key string }
+	}
+	if err := json.Unmarshal([]byte(list("", "-o", "json")), &all); err != nil || len(all.Secrets) != 1 {
+		t.Fatalf("%+v: %v", all, err)
+	}
+	old := all.Secrets[0].Key
+	want := fmt.Sprintf("[{cron shop play %[1]s} {namespace shop  %[1]s} {sink shop hook %[1]s}]", old)
+	if got := fmt.Sprint(all.Encrypted); got != want {
+		t.Errorf("listed %s, want %s", got, want)
+	}
+	clitest.WantLines(t, list(old), "secret token * "+old, "cron play shop", "namespace shop", "sink hook shop")
+	put(d, file, "update")
+	if got := list(old); got != "none\n" {
+		t.Errorf("after the puts: %s", got)
+	}
 	d.Stop(t)
 }
 

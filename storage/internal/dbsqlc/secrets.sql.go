@@ -20,6 +20,61 @@ func (q *Queries) AddSealKey(ctx context.Context, db DBTX, key []byte) error {
 	return err
 }
 
+const listEncrypted = `-- name: ListEncrypted :many
+SELECT 'namespace' AS kind, n.namespace, ''::text AS name, sealed.by[1]::text AS key_id
+  FROM namespaces n
+ CROSS JOIN LATERAL regexp_matches(n.config::text, '[$][{]sealed:(\w+):', 'g') AS sealed(by)
+ UNION
+SELECT 'cron', p.namespace, substr(p.process_id, 7), sealed.by[1]
+  FROM namespaces n
+  JOIN processes p
+    ON p.namespace = n.namespace
+   AND p.process_id >= '~cron/'
+   AND p.process_id < '~cron0'
+ CROSS JOIN LATERAL regexp_matches(encode(p.aux_state, 'escape'), '[$][{]sealed:(\w+):', 'g')
+            AS sealed(by)
+ UNION
+SELECT 'sink', k.namespace, k.sink_id, sealed.by[1]
+  FROM sinks k
+ CROSS JOIN LATERAL regexp_matches(k.secrets::text, '[$][{]sealed:(\w+):', 'g') AS sealed(by)
+ ORDER BY 2, 1, 3, 4 LIMIT $1::int
+`
+
+type ListEncryptedRow struct {
+	Kind      string
+	Namespace string
+	Name      string
+	KeyID     string
+}
+
+// ListEncrypted returns the namespaces, crons and sinks that contain encrypted values. key_id
+// identifies the key that encrypted such a value. An object has a row for each of its keys. name is
+// empty for a namespace.
+func (q *Queries) ListEncrypted(ctx context.Context, db DBTX, lim int32) ([]ListEncryptedRow, error) {
+	rows, err := db.Query(ctx, listEncrypted, lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListEncryptedRow
+	for rows.Next() {
+		var i ListEncryptedRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Namespace,
+			&i.Name,
+			&i.KeyID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listSecrets = `-- name: ListSecrets :many
 SELECT s.name, s.namespaces, split_part(s.value, ':', 2) AS key_id, s.created_by, s.updated_time
   FROM secrets s

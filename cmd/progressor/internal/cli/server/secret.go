@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -198,13 +199,17 @@ func showKey(id string) string {
 type secretListCmd struct {
 	databaseFlags
 	cli.OutputFlag
+	All bool   `help:"Also list the namespaces, crons and sinks with encrypted headers, keys or passwords."`
+	Key string `placeholder:"KEY" help:"List only what this key has encrypted."`
 }
 
 func (secretListCmd) Help() string {
 	return `List shows all secrets without their values. The column KEY shows which key encrypted a
-secret: the key in the database, or the ID of a key in the file of master keys.
+secret: the key in the database, or the ID of a key in the file of master keys. With --all and --key,
+it shows what must be put again before that key can be removed.
 
-    progressor secret list --db.dsn postgres://progressor@db/progressor`
+    progressor secret list --db.dsn postgres://progressor@db/progressor
+    progressor secret list --all --key 5d0f1c2a9b3e`
 }
 
 // listedSecret is a secret in the JSON output.
@@ -216,25 +221,76 @@ type listedSecret struct {
 	UpdatedTime time.Time `json:"updated_time"`
 }
 
+// encryptedObject is a namespace, cron or sink with encrypted values in the JSON output.
+type encryptedObject struct {
+	Kind      string `json:"kind"` // "namespace", "cron" or "sink"
+	Namespace string `json:"namespace"`
+	Name      string `json:"name,omitempty"` // "" for a namespace
+	Key       string `json:"key"`
+}
+
 func (c *secretListCmd) Run(a *cli.App) error {
 	return c.withConnection(a, func(ctx context.Context, conn *pgx.Conn) error {
-		all, err := storage.SecretsOf(conn).List(ctx)
+		stored := storage.SecretsOf(conn)
+		all, err := stored.List(ctx)
 		if err != nil {
 			return err
 		}
-		listed, rows := make([]listedSecret, len(all)), make([]table.Row, len(all))
-		for n, s := range all {
-			listed[n] = listedSecret{s.Name, s.Namespaces, s.KeyID, s.CreatedBy, s.UpdatedTime}
-			rows[n] = table.Row{s.Name, s.Namespaces, output.OneLine(s.KeyID), output.OneLine(s.CreatedBy),
-				output.Second(s.UpdatedTime)}
+		var others []storage.EncryptedObject
+		if c.All {
+			if others, err = stored.ListEncrypted(ctx); err != nil {
+				return err
+			}
+		}
+		if c.Key != "" {
+			all = slices.DeleteFunc(all, func(s storage.ListedSecret) bool { return s.KeyID != c.Key })
+			others = slices.DeleteFunc(others, func(o storage.EncryptedObject) bool { return o.KeyID != c.Key })
 		}
 		if c.JSON() {
-			return output.PrintJSON(a.Stdout, map[string]any{"secrets": listed})
+			return c.printJSON(a, all, others)
 		}
-		none := cli.None("secrets", "", false, "store one with progressor secret put NAME --namespaces PATTERN")
-		return output.PrintList(a.Stdout, none,
-			table.Row{"name", "namespaces", "key", output.Minor("stored by"), "stored"}, rows)
+		return c.printTable(a, all, others)
 	})
+}
+
+func (c *secretListCmd) printJSON(
+	a *cli.App, all []storage.ListedSecret, others []storage.EncryptedObject,
+) error {
+	listed, encrypted := make([]listedSecret, len(all)), make([]encryptedObject, len(others))
+	for n, s := range all {
+		listed[n] = listedSecret{s.Name, s.Namespaces, s.KeyID, s.CreatedBy, s.UpdatedTime}
+	}
+	for n, o := range others {
+		encrypted[n] = encryptedObject{o.Kind, o.Namespace, o.Name, o.KeyID}
+	}
+	lists := map[string]any{"secrets": listed}
+	if c.All {
+		lists["encrypted"] = encrypted
+	}
+	return output.PrintJSON(a.Stdout, lists)
+}
+
+func (c *secretListCmd) printTable(
+	a *cli.App, all []storage.ListedSecret, others []storage.EncryptedObject,
+) error {
+	head, kind := table.Row{"name", "namespaces", "key", output.Minor("stored by"), "stored"}, table.Row{}
+	if c.All {
+		head, kind = append(table.Row{"kind"}, head...), table.Row{"secret"}
+	}
+	rows := make([]table.Row, 0, len(all)+len(others))
+	for _, s := range all {
+		rows = append(rows, slices.Concat(kind, table.Row{s.Name, s.Namespaces, output.OneLine(s.KeyID),
+			output.OneLine(s.CreatedBy), output.Second(s.UpdatedTime)}))
+	}
+	for _, o := range others {
+		rows = append(rows, table.Row{o.Kind, o.Name, o.Namespace, output.OneLine(o.KeyID), "", ""})
+	}
+	what := "secrets"
+	if c.All {
+		what = "encrypted values"
+	}
+	none := cli.None(what, "", c.Key != "", "store one with progressor secret put NAME --namespaces PATTERN")
+	return output.PrintList(a.Stdout, none, head, rows)
 }
 
 type secretRemoveCmd struct {

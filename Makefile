@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 GO ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
-# The results of the compiler do not depend on the directory, so that clones share its cache.
+# With -trimpath, compiled code does not depend on the directory, so clones share the build cache.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -18,8 +18,8 @@ SEED ?= 0
 FAULT ?=
 # mutants plants the bugs whose name contains this.
 MUTANT ?=
-# The packages to test, for example: make test PKG=./storage/... By default all, in an order in which
-# the slowest begin first, so that none of them is left alone at the end.
+# The packages to test, for example: make test PKG=./storage/... The default is all packages. The
+# slowest ones come first, so that none of them runs alone at the end.
 PKG ?= ./cmd/progressor ./storage ./engine ./engine/jobs ./internal/bench ./engine/flows ./...
 
 # generate writes into this directory. verify-generated uses an empty one, and compares.
@@ -39,8 +39,8 @@ run: postgres build ## Start everything on this machine: private PostgreSQL, eng
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)
 	@# verify runs vet. Test programs are linked faster without debug information. Results of earlier
-	@# runs are not used, because most tests depend on PostgreSQL. As tests often wait, one package
-	@# more than there are processors is tested at a time.
+	@# runs are not used, because most tests depend on PostgreSQL. Because tests often wait, one
+	@# package more than there are processors is tested at the same time.
 	$(GO) test -vet=off -ldflags=-w -count=1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m $(PKG)
 
 .PHONY: race
@@ -112,7 +112,7 @@ bench-peers: postgres build ## Compare jobs with River and graphile-worker (need
 	cd tools/peers && $(GO) run . -progressor ../../bin/progressor -graphile graphile $(ARGS)
 
 .PHONY: chaos
-chaos: postgres ## Break things for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
+chaos: postgres ## Inject faults for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
 	$(GO) test ./internal/chaos -run TestChaos -count=1 -v -timeout 0 \
 	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED) -chaos.fault="$(FAULT)"
 
@@ -124,7 +124,7 @@ mutants: postgres ## Plant bugs in the engine, four at a time: the tests must ca
 release: ## Build a release into dist/: binaries, image, bills of materials, checksums (VERSION=v1.2.3, the tag of HEAD)
 	@./tools/release.sh $(VERSION)
 
-# Targets that others depend on.
+# Targets that other targets depend on.
 
 .PHONY: build
 build:

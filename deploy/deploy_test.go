@@ -47,7 +47,7 @@ func checkMetrics(t *testing.T, names map[string]bool, where, query string) {
 	t.Helper()
 	found := inQuery.FindAllString(query, -1)
 	if len(found) == 0 && !strings.HasPrefix(query, "up{") {
-		t.Errorf("%s: the query has no metric of progressor: %s", where, query)
+		t.Errorf("%s: the query uses no metric of progressor: %s", where, query)
 	}
 	for _, name := range found {
 		if !names[name] && !names[series.ReplaceAllString(name, "")] {
@@ -135,7 +135,7 @@ func TestRunbook(t *testing.T) {
 		delete(sections, rule.Alert)
 		for _, part := range []string{"**Meaning.**", "**Cause.**", "**Action.**"} {
 			if strings.Count(section, "\n"+part+" ") != 1 {
-				t.Errorf("the section of %s in docs/runbook.md does not have one paragraph %s", rule.Alert, part)
+				t.Errorf("the section of %s in docs/runbook.md must have exactly one paragraph %s", rule.Alert, part)
 			}
 		}
 		want := "https://" + repository + "/blob/main/docs/runbook.md#" + strings.ToLower(rule.Alert)

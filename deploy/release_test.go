@@ -26,7 +26,7 @@ func TestReleaseNeedsVersion(t *testing.T) {
 	}
 }
 
-// If a check before a release cannot be made, it must fail.
+// A check before a release must fail if it cannot be made.
 func TestVulnerabilitiesFailClosed(t *testing.T) {
 	bin := t.TempDir()
 	for _, c := range []struct {

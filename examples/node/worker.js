@@ -87,7 +87,7 @@ async function beat() {
     const due = [...held.values()].filter((lease) => !lease.lost && (lease.progress || Date.now() - (lease.beaten ?? 0) >= lease.interval));
     if (due.length === 0) continue;
     const beats = due.map(({ token, progress }) => ({ leaseToken: token, ...(progress && { progress }) }));
-    // After a failed heartbeat, the next one has all leases of that time.
+    // After a failed heartbeat, the next one contains all current leases.
     const timeout = AbortSignal.timeout(Math.max(1000, Math.min(...due.map((lease) => lease.interval))));
     const { directives = [], worker } = await ask("Heartbeat", { workerId, beats }, timeout).catch((error) => (console.log(`heartbeat: ${error.message}`), {}));
     directives.forEach((directive, n) => {
@@ -102,7 +102,7 @@ async function beat() {
   }
 }
 
-// Replace these by your own jobs.
+// Replace these with your own jobs.
 const handlers = {
   count({ text } = {}) {
     if (typeof text !== "string") throw new Failure("bad_args", "text must be a string", true);

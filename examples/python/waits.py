@@ -94,7 +94,7 @@ class ExternalWorker:
         print(f"{wait['runId']} {wait['stepId']}: {', '.join(outcome)}", flush=True)
 
 
-# Replace this by your own work.
+# Replace this with your own work.
 
 
 def translate(job, report):

@@ -49,7 +49,7 @@ class Lease:
         self.progress = None  # not sent yet
 
     def report(self, percent, summary=""):
-        """Sets the progress, which the next heartbeat carries. Raises LeaseEnded if the job must stop."""
+        """Sets the progress, which the next heartbeat sends. Raises LeaseEnded if the job must stop."""
         self.progress = {"percent": min(max(0, percent), 100), "summary": summary}
         if self.directive != "DIRECTIVE_CONTINUE":
             raise LeaseEnded(self.cancel_reason)
@@ -162,7 +162,7 @@ class Worker:
             if due:
                 try:
                     self.beat_once(due)
-                except Exception as error:  # the next heartbeat follows soon, with all leases of that time
+                except Exception as error:  # the next heartbeat follows soon, with all current leases
                     print(f"heartbeat: {error!r}", flush=True)
             time.sleep(min([0.5] + [l.interval for l in held]))
 
@@ -209,7 +209,7 @@ class Worker:
             sys.exit(self.refused)
 
 
-# Replace these by your own jobs.
+# Replace these with your own jobs.
 
 
 def count(lease, args):

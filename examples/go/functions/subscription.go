@@ -12,7 +12,7 @@ import (
 type Subscription struct {
 	Customer string `json:"customer"`
 	Plan     string `json:"plan"`
-	Months   int    `json:"months"` // how many were paid
+	Months   int    `json:"months"` // number of paid months
 }
 
 // Change is a call of the customer. An empty plan ends the subscription with the month.

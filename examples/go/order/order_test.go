@@ -64,6 +64,6 @@ func TestDocs(t *testing.T) {
 	}
 	_, function, found := strings.Cut(string(code), "func newOrders")
 	if !found || !strings.Contains(string(page), "func newOrders"+function+"```") {
-		t.Error("docs/functions.md does not have newOrders of order.go")
+		t.Error("docs/functions.md does not contain newOrders of order.go")
 	}
 }

@@ -26,7 +26,7 @@ func main() {
 	defer stop()
 	w := client.NewWorker(client.New("http://127.0.0.1:8080"), []string{"mails-go"})
 	client.Handle(w, "remind", func(_ context.Context, r Reminder) (Sent, error) {
-		return Sent{Text: "Dear " + r.To + ", your cart waits."}, nil // an error: the job is retried
+		return Sent{Text: "Dear " + r.To + ", your cart waits."}, nil // an error retries the job
 	})
 	if err := w.Run(ctx); err != nil {
 		slog.Error("worker", "error", err)

@@ -85,7 +85,7 @@ type Failure struct {
 	Failed  time.Time // when it failed
 }
 
-// Running is the task that runs.
+// Running is the running task.
 type Running struct {
 	Task
 	NodeID   int64

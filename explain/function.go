@@ -68,7 +68,7 @@ func (s State) function(e *Explanation, head *Task) {
 	}
 }
 
-// ended says how the function has ended.
+// ended describes how the function ended.
 func (f *Function) ended() string {
 	if f.End.Error == "" {
 		return fmt.Sprintf("The function %q returned a value.", f.Name)
@@ -80,7 +80,7 @@ func (f *Function) ended() string {
 	return text
 }
 
-// runs says what the running task of the function does, as far as the journal shows it.
+// runs describes what the running task of the function does, as far as the journal shows it.
 func (f *Function) runs(t *Task) string {
 	step, retry := strings.CutPrefix(t.TimerName, retryTimer)
 	switch {
@@ -174,7 +174,7 @@ func (s State) retries() (text string) {
 	f := s.Function
 	for n, r := range f.Retries {
 		if n == maxNamed {
-			return text + fmt.Sprintf(" %s will be retried, too.",
+			return text + fmt.Sprintf(" %s will also be retried.",
 				capital(count(len(f.Retries)-n, false, "other step")))
 		}
 		times := fmt.Sprintf("%s%d times", f.atLeast(), r.Failed)

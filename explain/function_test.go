@@ -140,7 +140,7 @@ func TestFunctions(t *testing.T) {
 		{"many steps are retried", state(waiting(named(timer(3, 140), "retry:a")),
 			functionOf(`{"k":"try","n":"a"}`, `{"k":"try","n":"b"}`, `{"k":"try","n":"c"}`, `{"k":"try","n":"d"}`,
 				`{"k":"try","n":"e"}`, `{"k":"try","n":"f"}`, `{"k":"try","n":"g"}`)), process.WaitsForTime, at(140),
-			[]string{`Step "e" failed once: an error without a message. 2 other steps will be retried, too.`}},
+			[]string{`Step "e" failed once: an error without a message. 2 other steps will also be retried.`}},
 		{"suspended", state(status(process.StatusSuspended, 50), waiting(held(named(timer(2, 130), "late"))),
 			functionOf(child)), process.WaitsForOperator, time.Time{},
 			[]string{`It waits for timer "late", due at 2026-11-20T12:02:10.000Z (in 30s); child "bill"`,

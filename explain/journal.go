@@ -33,7 +33,7 @@ type Function struct {
 	End      *End     // nil if the function has not ended
 	Undos    []string // completed steps with an undo that was not recorded, newest first
 	Undone   int      // number of undos
-	Repaired bool     // it was repaired by step, so the order of Undos can be another one
+	Repaired bool     // it was repaired by step, so the order of Undos may be different
 
 	requests map[int64]string // the names of the calls whose tasks wait for a reply
 }
@@ -54,7 +54,7 @@ type Child struct {
 	Cancelled bool // it was asked to end
 }
 
-// End is how a function has ended.
+// End describes how a function ended.
 type End struct {
 	Error string // "" if it returned a value
 	Step  string // the step that failed with this error; "" if none did
@@ -77,7 +77,8 @@ type entryError struct {
 	Message string `json:"message"`
 }
 
-// text returns the reason and the message, on one line. The reason "error" says nothing.
+// text returns the reason and the message, on one line. It omits the reason "error", which says
+// nothing.
 func (e *entryError) text() string {
 	if e == nil {
 		return noError

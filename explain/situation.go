@@ -33,7 +33,7 @@ func (s State) situation(e *Explanation) {
 	}
 }
 
-// describe sets the explanation by the kind and the status of the process.
+// describe sets the explanation according to the kind and the status of the process.
 func (s State) describe(e *Explanation, head *Task, behind int) {
 	switch {
 	case s.Job != nil:
@@ -76,8 +76,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// head returns the task that runs next, and how many tasks without a time of their own wait behind
-// it.
+// head returns the task that runs next, and how many tasks without their own time wait behind it.
 func (s State) head() (head *Task, behind int) {
 	order := slices.Clone(s.Waiting)
 	slices.SortStableFunc(order, func(a, b Task) int {

@@ -17,15 +17,15 @@ const shortest = time.Millisecond
 // timeline collects the spans of a process.
 type timeline struct {
 	s     State
-	busy  []Task // tasks that have run or run, in that order
+	busy  []Task // tasks that have run or are running, in that order
 	spans []Span
 	// The spans of tasks whose response was deferred, by task ID. The end of their attempts is not
 	// stored. For such a task in busy, Finished is the time at which the next task began.
 	deferred map[int64]Span
 }
 
-// spans returns where the time went: of each task, and of the process while no task ran or waited
-// to run.
+// spans returns where the time went: the time of each task, and that of the process while no task
+// ran or waited to run.
 func spans(s State) []Span {
 	tl := &timeline{s: s, deferred: map[int64]Span{}}
 	for _, t := range s.Ended {
@@ -144,7 +144,7 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 	}
 	from := t.Scheduled.Add(-t.RetryInterval)
 	if made := tl.s.Process.CreatedTime; from.Before(made) {
-		from = made // an operator has moved its time forward
+		from = made // an operator has moved the task to an earlier time
 	}
 	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled,
 		Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
@@ -317,7 +317,7 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	current := from.After(changed.Add(-shortest))
 	held := status == process.StatusError || status == process.StatusSuspended
 	failed := tl.lastBefore(from)
-	// Without a task, which would be the last.
+	// The repair had no task, which would be the last one.
 	repaired := failed != nil && current && !held && changed.After(failed.Finished)
 	switch {
 	case current && held:

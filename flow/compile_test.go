@@ -18,7 +18,7 @@ func TestCompiled(t *testing.T) {
 		t.Error("index of d:", i, ok)
 	}
 	if _, ok := c.Index("e"); ok {
-		t.Error("there is no e")
+		t.Error("index of e: it does not exist")
 	}
 	a, b, d := c.Steps[0], c.Steps[1], c.Steps[3]
 	if !reflect.DeepEqual(a.Dependents, []int{1, 2}) || a.DependsOn != nil ||

@@ -240,8 +240,8 @@ func TestEndOfCancelledWait(t *testing.T) {
 	p.want("fco", flow.ModeStopping)
 }
 
-// TestDeadlineOfItems checks that the earliest deadline of the items of a step is kept, and the
-// newest deadline of a step.
+// TestDeadlineOfItems checks that the earliest deadline of the items of a step is kept, but the
+// newest deadline of a step itself.
 func TestDeadlineOfItems(t *testing.T) {
 	s, now := &flow.State{}, time.Unix(1e9, 0)
 	for index, after := range []time.Duration{3, 1, 2} {

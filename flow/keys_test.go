@@ -116,7 +116,7 @@ func TestSame(t *testing.T) {
 	} {
 		c := proto.CloneOf(a)
 		if change(c); flow.Same(a, c) {
-			t.Error("the same with another", name)
+			t.Error("ignores the difference of another", name)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func violation(v *protovalidate.Violation) string {
 	case "duration.gte_lte":
 		d, ok := v.FieldValue.Message().Interface().(*durationpb.Duration)
 		if ok && d.AsDuration() < 0 && v.FieldDescriptor.FullName() == "progressor.v1.JobOptions.start_deadline" {
-			return durations.Positive // 0 is rejected, too
+			return durations.Positive // 0 is also rejected
 		}
 	case "enum.defined_only":
 		if v.FieldDescriptor != nil && v.FieldDescriptor.Enum() != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/flow"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/problems.txt; read the difference")
+var update = flag.Bool("update", false, "rewrite testdata/problems.txt; review the diff")
 
 // sections returns the sections of a file by name. Each begins with "== NAME".
 func sections(t *testing.T, name string) map[string]string {

@@ -191,7 +191,7 @@ func (d *Decision) checkStep(step int) {
 			holds, err := d.facts.Rules.Condition(d, step)
 			switch {
 			case d.lacks(err):
-				d.starts++ // so that the number of missing facts is limited, too
+				d.starts++ // so that the number of missing facts is also limited
 				return
 			case err != nil:
 				d.broken(step, NoIndex, err)

@@ -71,7 +71,7 @@ func (r *runner) openAttacked(ctx context.Context, d *scratch, v variant) (*atta
 	a.processor = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		_, _ = io.Copy(io.Discard, request.Body)
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(a.answers) // the engine may be gone
+		_, _ = w.Write(a.answers) // the engine may have ended
 	}))
 	err := a.start(ctx, d.dsn, r.env.Stderr)
 	if err == nil {
@@ -84,8 +84,8 @@ func (r *runner) openAttacked(ctx context.Context, d *scratch, v variant) (*atta
 	return a, nil
 }
 
-// otherAddress returns an address of this machine that is not on loopback, or that of loopback.
-// Engines limit what one address may do, so tenants have different ones.
+// otherAddress returns an address of this machine other than loopback, or loopback if there is
+// none. Engines limit what one address may do, so tenants have different ones.
 func otherAddress() string {
 	addresses, _ := net.InterfaceAddrs() // on an error, the tenants share an address
 	for _, address := range addresses {
@@ -167,7 +167,7 @@ func (a *attacked) stop() error {
 	return nil
 }
 
-// close ends what still runs.
+// close ends everything that still runs.
 func (a *attacked) close() {
 	if a.ended != nil {
 		_ = a.cmd.Process.Kill() // fails if it has ended
@@ -235,7 +235,7 @@ func (a *attacked) setUp(ctx context.Context, d *scratch) error {
 	})
 }
 
-// work is a request of the victim: a call, or sometimes a job.
+// work sends a request of the victim: a call, or sometimes a job.
 func (a *attacked) work(ctx context.Context, c *client) error {
 	if c.random.IntN(jobPortion) == 0 {
 		return asOverload(a.doJob(ctx, c))

@@ -21,15 +21,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Attacks that hold something of the engine: slots, connections, memory, names.
+// Attacks that occupy resources of the engine: slots, connections, memory and names.
 
 const (
 	// slowByte is the interval between the bytes of a slow body.
 	slowByte = 5 * time.Second
 	// holdPause is the time before a client of an attack repeats what was rejected or ended.
 	holdPause = 10 * time.Second
-	// namespaceClients create namespaces, namespacesAtMost before the attack. The engine refuses
-	// earlier.
+	// namespaceClients is the number of clients that create namespaces, at most namespacesAtMost
+	// before the attack. The engine refuses earlier.
 	namespaceClients, namespacesAtMost = 8, 5000
 )
 
@@ -99,7 +99,7 @@ func (a *attacked) header(path, contentType string, length int) string {
 		"Content-Length: %d\r\n\r\n", path, a.from, a.token, contentType, length)
 }
 
-// sendSlowly sends bodies that take as long as the engine lets them.
+// sendSlowly sends bodies that take as long as the engine allows.
 func (a *attacked) sendSlowly(ctx context.Context) error {
 	n := a.command.sized(openConnections)
 	if err := enoughFiles(n + 2000); err != nil {
@@ -182,7 +182,7 @@ func (a *attacked) watchSilently(ctx context.Context) error {
 		if _, err := io.WriteString(conn, request.String()); err != nil {
 			return err
 		}
-		return wait(ctx, time.Minute) // longer than the engine lets it
+		return wait(ctx, time.Minute) // longer than the engine allows
 	})
 }
 
@@ -208,7 +208,7 @@ func (a *attacked) fillNamespaces(ctx context.Context) error {
 	return cmp.Or(err, errAccepted)
 }
 
-// createNamespaces tries to create more.
+// createNamespaces tries to create more namespaces.
 func (a *attacked) createNamespaces(ctx context.Context) error {
 	api := a.tenant(a.hostile)
 	return a.repeat(ctx, a.command.sized(namespaceClients), 0, func(ctx context.Context, _ int) error {

@@ -46,7 +46,7 @@ const (
 	openConnections  = 12_000   // at the same time
 	silentWatchers   = 300      // at the same time
 	watchedEvents    = 4000     // of 1 KiB
-	expandedBytes    = 16 << 20 // a request or a response may have at most
+	expandedBytes    = 16 << 20 // maximum size of a request or a response
 )
 
 // alertOfLimits and the others are alerts of deploy/prometheus/alerts.yaml.
@@ -137,8 +137,8 @@ var attackKinds = map[string]attackKind{
 // sized returns the size of an attack.
 func (c *Command) sized(n int) int { return max(1, n*c.AttackSize/100) }
 
-// repeat lets clients do something again and again until ctx ends. pause is the time between two
-// calls. After an error, such as a closed connection, it is at least a millisecond.
+// repeat makes clients repeat an operation until ctx ends. pause is the time between two calls.
+// After an error, such as a closed connection, it is at least a millisecond.
 func (a *attacked) repeat(
 	ctx context.Context, clients int, pause time.Duration, do func(ctx context.Context, client int) error,
 ) error {
@@ -168,7 +168,7 @@ func (a *attacked) repeat(
 	return <-failed
 }
 
-// waitFor is wait, without a timer if there is nothing to wait for.
+// waitFor is like wait, but creates no timer if there is nothing to wait for.
 func waitFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

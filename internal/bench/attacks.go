@@ -35,7 +35,7 @@ const (
 )
 
 // attacks measures what an attack leaves to another tenant, the victim: its requests per second
-// before, during and after it. The engine is a process of its own, as in production. It must stay
+// before, during and after it. The engine runs in its own process, as in production. It must stay
 // within the bounds, and a metric must show the attack.
 func (r *runner) attacks(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
@@ -173,7 +173,7 @@ func (a *attacked) report(
 	return nil
 }
 
-// The names of the figures that have bounds. The name of a metric follows the last one.
+// The names of the figures that have bounds. The last one is followed by the name of a metric.
 const (
 	figureMemory = "peak of the memory of the engine"
 	figureProbe  = "slowest probe"

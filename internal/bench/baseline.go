@@ -136,7 +136,7 @@ func (b *baseline) close() {
 	b.pool.Close()
 }
 
-// start is PrepareInit and SaveResult.
+// start runs PrepareInit and SaveResult.
 func (b *baseline) start(ctx context.Context, id string, key *string, metadata []byte) error {
 	task, err := b.prepareInit(ctx, id, key, metadata)
 	if err != nil {
@@ -162,7 +162,7 @@ func (b *baseline) prepareInit(ctx context.Context, id string, key *string, meta
 	return task, nil
 }
 
-// call is PrepareCall and, when it is the call's turn, SaveResult.
+// call runs PrepareCall and, when it is the call's turn, SaveResult.
 func (b *baseline) call(ctx context.Context, id string, key *string) error {
 	answer := make(chan struct{})
 	task, running, err := b.prepareCall(ctx, id, key, answer)
@@ -258,8 +258,8 @@ func (b *baseline) serve(ctx context.Context, id string, task int64) {
 	}
 }
 
-// save is SaveResult. It returns the task that runs next on the process: a waiting call, or the
-// zero timer if one is set; 0 if there is none.
+// save runs SaveResult. It returns the task that runs next on the process: a waiting call, or the
+// zero timer if one is set, or 0 if there is none.
 func (b *baseline) save(ctx context.Context, id string, task int64, zeroTimer bool) (next int64, err error) {
 	if err := b.readHistory(ctx, id); err != nil {
 		return 0, err

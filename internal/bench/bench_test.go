@@ -62,7 +62,7 @@ func noScratch(t *testing.T, dsn string) {
 	}
 }
 
-// Crons catch up with an hour by each misfire policy.
+// Crons catch up on an hour with each misfire policy.
 func TestCronsDown(t *testing.T) {
 	report := runShort(t, "--workloads=crons-down")
 	if len(report.Rows) != 3 {
@@ -225,7 +225,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("figures %v", figures)
 	}
 	if _, ok := figures["latency normal again after"]; !ok {
-		t.Errorf("the time after it is missing: %v", figures)
+		t.Errorf("the time after the overload is missing: %v", figures)
 	}
 }
 

@@ -24,7 +24,7 @@ type Command struct {
 	History   []string      `default:"none" enum:"none,full" placeholder:"none|full" help:"History that the processor receives with a call. Default: ${default}."`
 	Events    int           `default:"40" placeholder:"N" help:"Events of a process before the calls, with --history full. Default: ${default}."`
 	Metadata  bool          `help:"Start processes with searchable attributes."`
-	Processes int           `default:"10000" placeholder:"N" help:"Number of processes that are called; for search, that exist. Default: ${default}."`
+	Processes int           `default:"10000" placeholder:"N" help:"Number of processes that are called or, for search, that exist. Default: ${default}."`
 	Lanes     int           `default:"2" placeholder:"N" help:"Group-commit lanes of the engine. Default: ${default}."`
 	Baseline  bool          `default:"true" negatable:"" help:"Also measure the baseline. Default: ${default}."`
 
@@ -68,11 +68,11 @@ type neighborFlags struct {
 
 // attackFlags are the flags of attacks.
 type attackFlags struct {
-	Attacks    []string `placeholder:"NAME" help:"For attacks: which ones: expanding-requests, expanding-responses, long-numbers, patterns, foreign-hosts, tokens, awaits, slow-bodies, connections, watchers, namespaces. Default: all."`
+	Attacks    []string `placeholder:"NAME" help:"For attacks: their names: expanding-requests, expanding-responses, long-numbers, patterns, foreign-hosts, tokens, awaits, slow-bodies, connections, watchers, namespaces. Default: all."`
 	AttackSize int      `default:"100" placeholder:"PERCENT" help:"For attacks: number of their clients, in percent of the full size. Default: ${default}."`
 }
 
-// Environment has the functions of the program that the bench needs.
+// Environment contains the functions of the program that the bench needs.
 type Environment struct {
 	Stdin    io.Reader
 	Stdout   io.Writer

@@ -96,7 +96,7 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 
 func cronID(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 
-// makeCrons creates n crons that fire from the first to the last time, concurrently.
+// makeCrons concurrently creates n crons that fire from the first to the last time.
 func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) error {
 	spec := &progressorv1.CronSpec{
 		Expressions: []string{"@every " + f.every.String()}, StartTime: timestamppb.New(f.first),

@@ -159,8 +159,9 @@ const (
 SELECT count(*) FROM processes p WHERE p.namespace = $1 AND p.kind = 'cron' AND NOT EXISTS (
   SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id
     AND s.timer_name = '' AND s.scheduled_time > clock_timestamp())`
-	// readCaughtUp: the key of the ledger contains the fire time. Each cron must have a row for
-	// every minute from the first one after its creation to the last one.
+	// readCaughtUp counts the crons that have caught up, and their rows. The key of the ledger
+	// contains the fire time. Each cron must have a row for every minute from the first one after
+	// its creation to the last one.
 	readCaughtUp = `
 SELECT count(*) FILTER (WHERE n = minutes), coalesce(sum(n), 0)::bigint, coalesce(sum(fired), 0)::bigint,
   coalesce(sum(missed), 0)::bigint FROM (

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The data that the bench writes into the tables of the engine: what would have happened long
+// The data that the bench writes into the tables of the engine: as if it had been created long
 // before a measurement.
 const (
 	fillEvents = `

@@ -72,7 +72,7 @@ func (r *runner) onFlat(ctx context.Context, v variant, note string, use func(si
 	return err
 }
 
-// callFlat measures one side once more.
+// callFlat measures one side once.
 func (r *runner) callFlat(ctx context.Context, v variant, side *flatSide) (*Row, error) {
 	row := v.row(subjectEngine)
 	row.Note = side.note

@@ -58,7 +58,7 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 	items.Workload, items.Note = v.workload+": for_each",
 		fmt.Sprintf("one run with %d items; operations are items", eachItems)
 	latency.Workload, latency.Note = v.workload+": latency",
-		"one run at a time; latency is from one step's begin to the next one's"
+		"one run at a time; latency is the time between the beginnings of two steps"
 	p := &stepProcessor{begins: map[string]time.Time{}}
 	err := r.onEngine(ctx, v.history, p, line, func(d *scratch, s *site) (acknowledged, error) {
 		for _, t := range flowTemplates() {

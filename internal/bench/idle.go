@@ -59,7 +59,7 @@ func (r *runner) watchIdle(
 	if err != nil {
 		return err
 	}
-	// The first moments belong to the start: statements are prepared, pools fill up.
+	// The first moments belong to the startup: statements are prepared, and pools are filled.
 	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
 	}

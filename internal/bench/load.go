@@ -29,7 +29,7 @@ type client struct {
 	refused      int64     // in the window
 }
 
-// window has the results of a load while it was measured.
+// window contains the results of a load while it was measured.
 type window struct {
 	latencies    histogram
 	elapsed      time.Duration

@@ -48,7 +48,7 @@ func (l *looper) end(n int) {
 	}
 }
 
-// stepCounter is written by the one running task of a process.
+// stepCounter is written only by the running task of a process.
 type stepCounter struct {
 	latencies histogram
 	before    time.Time
@@ -56,8 +56,8 @@ type stepCounter struct {
 	ended     atomic.Bool
 }
 
-// loopProcessor is processor.BenchLoop that can be stopped and watched. Each client has a process,
-// which is a chain of timers that are due at once, until it is stopped.
+// loopProcessor is like processor.BenchLoop, but can be stopped and watched. Each client has a
+// process, which is a chain of timers that are due at once, until it is stopped.
 type loopProcessor struct {
 	processor.Processor
 	*looper
@@ -161,7 +161,7 @@ func (r *runner) watchLoop(ctx context.Context, l *looper, m *meter, row *Row) e
 // idleWait is how long an engine may take to store the last results.
 const idleWait = 30 * time.Second
 
-// waitIdle returns when no task runs or waits any more.
+// waitIdle returns when no task runs or waits.
 func (d *scratch) waitIdle(ctx context.Context) error {
 	return d.waitNone(ctx, idleWait, 2*time.Millisecond, countUnfinished)
 }

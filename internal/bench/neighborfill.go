@@ -155,7 +155,7 @@ func (n *neighborhood) fillMessages(ctx context.Context, count int, held bool) e
 		statement{sql: announceMessages})
 }
 
-// clear ends the state: it pauses the tenant and deletes its rows with every status.
+// clear ends the state: it pauses the tenant and deletes all its rows, regardless of their status.
 func (n *neighborhood) clear(ctx context.Context) error {
 	n.stopClients()
 	n.gate.open()

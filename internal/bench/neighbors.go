@@ -185,7 +185,7 @@ func (r *runner) measureNeighbors(ctx context.Context, n *neighborhood, state ne
 	return n.database.waitIdle(ctx)
 }
 
-// neighborWindow has the results of the other namespace in one window.
+// neighborWindow contains the results of the other namespace in one window.
 type neighborWindow struct {
 	calls    *flooded
 	timers   *timerProcessor

@@ -10,7 +10,7 @@ type neighborState struct {
 	note func(c *Command) string
 	// prepare fills the tables. The tenant is quiet until run.
 	prepare func(n *neighborhood, ctx context.Context) error
-	// run begins the state. It may return before ctx, which ends with the window.
+	// run begins the state. It may return before ctx ends. ctx ends with the window.
 	run func(n *neighborhood, ctx context.Context) error
 }
 

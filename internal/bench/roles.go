@@ -36,12 +36,13 @@ const (
 
 // order tells a process what to do.
 type order struct {
-	// For an engine. Protect: serve the API at a second address, which requires authentication.
+	// For an engine. With Protect, it serves the API at a second address, which requires
+	// authentication.
 	DSN        string            `json:"dsn,omitempty"`
 	Lanes      int               `json:"lanes,omitempty"`
 	Namespaces []json.RawMessage `json:"namespaces,omitempty"`
 	Protect    bool              `json:"protect,omitempty"`
-	// For a processor: it holds every CALL until a second line arrives.
+	// For a processor. With Hold, it holds every CALL until a second line arrives.
 	Hold bool `json:"hold,omitempty"`
 }
 

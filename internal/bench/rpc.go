@@ -61,7 +61,7 @@ func (r *runner) openRig(
 
 func (g *rig) close() error { return errors.Join(g.engine.close(), g.processor.close()) }
 
-// start starts the process with a number.
+// start starts the process with number n.
 func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
 	req := &progressorv1.StartRequest{Namespace: namespaceName, ProcessId: processID(n), Args: g.args}
 	if metadata {
@@ -74,7 +74,7 @@ func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
 	return asOverload(err)
 }
 
-// call calls the process with a number. If timeout is nil, that of the namespace applies.
+// call calls the process with number n. If timeout is nil, the timeout of the namespace applies.
 func (g *rig) call(ctx context.Context, n uint64, key string, timeout *durationpb.Duration) error {
 	return g.callBy(ctx, g.api, n, key, timeout)
 }

@@ -92,7 +92,8 @@ func (r *runner) logger() *slog.Logger {
 }
 
 // add adds a row to the report, followed by the row of the baseline with which it is compared,
-// unless the report has that row. On a server that loses commits, there is no comparison.
+// unless the report already contains that row. On a server that loses commits, there is no
+// comparison.
 func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 	r.report.Rows = append(r.report.Rows, row)
 	if !r.command.Baseline || !r.report.Machine.Durable() {
@@ -121,7 +122,7 @@ func (r *runner) inScratch(ctx context.Context, use func(d *scratch) error) erro
 	return withDatabase(ctx, r.server.createScratch, use)
 }
 
-// inEmpty is inScratch for a database without the schema.
+// inEmpty is like inScratch, but its database does not have the schema.
 func (r *runner) inEmpty(ctx context.Context, use func(d *scratch) error) error {
 	create := func(ctx context.Context) (*scratch, error) { return r.server.create(ctx, emptyTemplate) }
 	return withDatabase(ctx, create, use)

@@ -50,7 +50,7 @@ func openServer(ctx context.Context, dsn string, settings map[string]string) (*s
 	s.admin = admin
 	var backend int
 	if err := admin.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
-		return nil, errors.Join(fmt.Errorf("ask for the backend's process id: %w", err), s.close(ctx))
+		return nil, errors.Join(fmt.Errorf("read the backend's process ID: %w", err), s.close(ctx))
 	}
 	s.postmaster = postmasterOf(backend)
 	return s, nil

@@ -54,7 +54,7 @@ func parseLink(text []byte) (l link, err error) {
 	return l, nil
 }
 
-// An operation may ask the processor for these, at the end of its text.
+// The commands to the processor at the end of the text of an operation.
 const (
 	askFail   = " fail"
 	askReject = " reject"

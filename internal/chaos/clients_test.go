@@ -23,7 +23,7 @@ import (
 
 const namespace = "chain"
 
-// fleet has a client for each engine. If an engine does not answer, the next one is tried.
+// fleet contains a client for each engine. If an engine does not answer, the next one is tried.
 type fleet struct {
 	t       testing.TB
 	try     time.Duration // how long to wait for one engine
@@ -244,7 +244,7 @@ func (s *responseCounts) note(err error, took time.Duration) {
 	}
 	code := connect.CodeOf(err)
 	if code == connect.CodeCanceled && client.Detail(err) == nil {
-		code = connect.CodeUnavailable // a broken connection: Connect reports it as if the client had gone away
+		code = connect.CodeUnavailable // a broken connection: Connect reports it as if the client had ended
 	}
 	s.codes[code]++
 	s.last[code] = err.Error()

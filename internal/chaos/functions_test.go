@@ -27,7 +27,7 @@ import (
 )
 
 // The namespaces of the durable functions of a chaos run. Engines push tasks to one of them, where
-// each step has a task of its own. Workers pull those of the other one, and store checkpoints.
+// each step has its own task. Workers pull those of the other one, and store checkpoints.
 const (
 	pushedTrips = "trips-pushed"
 	pulledTrips = "trips-pulled"

@@ -84,8 +84,8 @@ func (w *eventWatch) take(e *progressorv1.JobEvent, first bool) {
 	}
 }
 
-// end waits until all recorded events have arrived, and returns the recorded ones. No job may
-// change any more.
+// end waits until all recorded events have arrived, and returns the recorded ones. When it is
+// called, no job may change.
 func (w *eventWatch) end(conn *pgx.Conn) map[string][]int64 {
 	w.t.Helper()
 	recorded, total := map[string][]int64{}, 0

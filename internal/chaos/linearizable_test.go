@@ -19,8 +19,8 @@ func TestLinearizable(t *testing.T) {
 	type call struct {
 		op           string
 		begun, ended int64
-		// In the response; without a response, the position in the chain, or nil if it is not in
-		// the chain.
+		// The chain in the response. Without a response, the position in the chain, or nil if the
+		// operation is not in the chain.
 		chain []string
 	}
 	read := func(chain ...string) call { return call{"", 100, 101, chain} }

@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	chaosDuration = flag.Duration("chaos.duration", 3*time.Second, "how long TestChaos breaks things")
-	chaosSeed     = flag.Uint64("chaos.seed", 0, "repeats a run of TestChaos; 0: a new one, which is printed")
+	chaosDuration = flag.Duration("chaos.duration", 3*time.Second, "how long TestChaos injects faults")
+	chaosSeed     = flag.Uint64("chaos.seed", 0, "repeats the run of TestChaos with this seed; 0: a new seed, printed")
 	chaosFault    = flag.String("chaos.fault", "", "injects only the faults whose name contains this text")
 )
 

@@ -29,8 +29,8 @@ type node struct {
 	done chan struct{}
 }
 
-// startNode starts an engine with a lease of one second and waits until it accepts requests. It
-// ends with the test.
+// startNode starts an engine with a lease of one second and waits until it accepts requests. The
+// engine ends with the test.
 func startNode(t testing.TB, name, dsn string, args ...string) *node {
 	t.Helper()
 	return startProgram(t, program.path(t), name, dsn, args...)
@@ -70,7 +70,7 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 	select {
 	case n.url = <-n.log.ready:
 	case <-n.done:
-		t.Fatalf("engine %s ended at its start:\n%s", name, n.log.tail(40))
+		t.Fatalf("engine %s ended while it started:\n%s", name, n.log.tail(40))
 	case <-time.After(testTimeout):
 		t.Fatalf("engine %s does not become ready:\n%s", name, n.log.tail(40))
 	}
@@ -79,7 +79,7 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 
 func (n *node) signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) } // fails if the engine has ended
 
-// kill ends the engine at once, even if it is stopped, and waits until it is gone.
+// kill ends the engine at once, even if it is stopped, and waits for its end.
 func (n *node) kill() {
 	n.signal(syscall.SIGKILL)
 	<-n.done

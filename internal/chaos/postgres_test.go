@@ -24,7 +24,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("terminates backends", func(t *testing.T) { backendsTerminated(t, server) })
 }
 
-// crash ends the server like a crash, and does not restart it.
+// crash ends the server as a crash would, and does not restart it.
 func crash(t testing.TB, server *pgembed.Server) {
 	t.Helper()
 	if err := syscall.Kill(server.PID(), syscall.SIGQUIT); err != nil {
@@ -87,7 +87,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 				group.Go(func() { unavailable(t, b, &probes) })
 			}
 			group.Wait()
-			t.Logf("new requests meanwhile: %v", &probes)
+			t.Logf("new requests in the meantime: %v", &probes)
 			if probes.worst > 3*time.Second {
 				t.Errorf("UNAVAILABLE after %s", probes.worst)
 			}

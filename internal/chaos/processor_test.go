@@ -77,14 +77,14 @@ func TestBadProcessors(t *testing.T) {
 	tests := []struct{ name, url, reason string }{
 		{"down", refusedURL(t), "unavailable"},
 		{"slow", badProcessor(t, func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that its client is gone
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server detect the end of its client
 			<-r.Context().Done()
 		}), "timeout"},
 		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")),
 			"bad_response"},
 		{"no processor", badProcessor(t, written(http.StatusOK, "text/html", "<html>It works!</html>")),
 			"bad_response"},
-		{"nothing in it", badProcessor(t, written(http.StatusOK, "application/proto", "")), "bad_response"},
+		{"empty response", badProcessor(t, written(http.StatusOK, "application/proto", "")), "bad_response"},
 		{"breaks off at once", badProcessor(t, breakOff(t, "")), "unavailable"},
 		{"breaks off in the middle",
 			badProcessor(t, breakOff(t,

@@ -18,7 +18,7 @@ type proxy struct {
 
 	mutex        sync.Mutex
 	dropsAnswers bool          // responses are dropped, and their connections closed
-	released     chan struct{} // nil if it is not a black hole
+	released     chan struct{} // nil if the proxy does not hold data
 }
 
 func newProxy(t testing.TB, dsn string) *proxy {

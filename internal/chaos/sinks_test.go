@@ -264,7 +264,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sinkWatch has the targets of the sinks of the chain.
+// sinkWatch contains the targets of the sinks of the chain.
 type sinkWatch struct {
 	t               testing.TB
 	fleet           *fleet
@@ -276,7 +276,7 @@ type sinkWatch struct {
 	quiet           int   // changes that were received without faults
 }
 
-// startSinks creates the sinks of the chain. The namespace must record already.
+// startSinks creates the sinks of the chain. The namespace must already record changes.
 func startSinks(f *fleet) *sinkWatch {
 	f.t.Helper()
 	w := &sinkWatch{
@@ -383,7 +383,7 @@ func (w *sinkWatch) counts() (total, again int) {
 	return total, again
 }
 
-// end waits until the sinks have delivered everything. After that, there are no faults any more, so
+// end waits until the sinks have delivered everything. After that, there are no more faults, so
 // further calls must not cause a second delivery.
 func (w *sinkWatch) end(seed uint64) []*entry {
 	w.t.Helper()

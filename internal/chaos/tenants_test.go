@@ -58,7 +58,7 @@ type queue struct {
 	removed bool // removed at once; otherwise the process was cancelled, and is removed at the end of the test
 }
 
-// tenantRows has the rows of the other tenants in the database at the end.
+// tenantRows contains the rows of the other tenants in the database at the end.
 type tenantRows struct {
 	ended   map[string]int // notifications that had ended before their process was removed, by process
 	left    map[string]int // rows of any kind, by process

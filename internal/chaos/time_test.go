@@ -24,7 +24,7 @@ func (s *chaosRun) freeze(i int) {
 	before := n.metric("progressor_attempts_fenced_total")
 	n.signal(syscall.SIGSTOP)
 	held := s.chain.working(chainCalls(s.t, conn, n))
-	await(s.t, testTimeout, "2/3 of the lease are over", func() bool { return silent(s.t, conn, n, "0.75 s") })
+	await(s.t, testTimeout, "2/3 of the lease have passed", func() bool { return silent(s.t, conn, n, "0.75 s") })
 	taken := count(s.t, conn, `SELECT count(*) FROM nodes WHERE dead_beat_time = beat_time
 		AND node_id = (SELECT max(node_id) FROM nodes WHERE address = $1)`, n.name)
 	n.signal(syscall.SIGCONT)

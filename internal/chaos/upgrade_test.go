@@ -120,7 +120,7 @@ func TestUpgrade(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	before := downTo(t, dsn, old)
 	// This program rejects an older schema with an error that names the next step. The commit that
-	// replaced migrations by the base has the same version as the one before it.
+	// replaced migrations with the base has the same version as the one before it.
 	refuses := func(path, says string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()
@@ -169,7 +169,7 @@ func downTo(t *testing.T, dsn, path string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "src", "migrations", "*.sql"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("the migrations of the program as it was: %q, %v", files, err)
+		t.Fatalf("the migrations of the previous program: %q, %v", files, err)
 	}
 	newest, err := goose.NumericComponent(filepath.Base(slices.Max(files)))
 	if err != nil {
@@ -217,7 +217,7 @@ git archive "$before" | tar -x -C "$2/src"`
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/progressor")
 	build.Dir = filepath.Join(dir, "src")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program as it was: %v\n%s", err, out)
+		t.Fatalf("build the previous program: %v\n%s", err, out)
 	}
 	return path
 }

@@ -40,7 +40,8 @@ func settle(t testing.TB, dsn string) {
 	doctor(t, dsn)
 }
 
-// leftOver lists the tasks that have not ended. If an ended task has the same number, it is added.
+// leftOver lists the tasks that have not ended. If an ended task has the same number, the list
+// includes it.
 func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(),

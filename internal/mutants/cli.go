@@ -57,7 +57,7 @@ var cliMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestCompleteQuotes",
 	},
 	{
-		name: "cli-typographic-quotes-end-strings", breaks: "PowerShell takes typographic quotes as quotes",
+		name: "cli-typographic-quotes-end-strings", breaks: "PowerShell treats typographic quotes as quotes",
 		file: "cmd/progressor/internal/cli/completequote.go", old: "\"'‘’‚‛\"", planted: "\"'\"",
 		packages: "./cmd/progressor/internal/cli", run: "TestQuotePowerShell",
 	},

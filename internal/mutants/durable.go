@@ -247,12 +247,13 @@ var durableMutants = []mutant{
 		packages: "./storage", run: "TestCheckpointFromSQLWaits|TestCheckpointFromSQLThatStaysOpen",
 	},
 	{
-		name: "sql-checkpoint-follows-any-event", breaks: "SQL stores a checkpoint only behind the events it knows",
-		file: sqlCheckpoint, old: "WHEN stored IS DISTINCT FROM checkpoint.last_event_id", planted: "WHEN false",
+		name:   "sql-checkpoint-follows-any-event",
+		breaks: "SQL stores a checkpoint only after the events that its caller knows",
+		file:   sqlCheckpoint, old: "WHEN stored IS DISTINCT FROM checkpoint.last_event_id", planted: "WHEN false",
 		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
 	},
 	{
-		name: "sql-checkpoint-without-secret", breaks: "SQL stores a checkpoint only for who has the lease token",
+		name: "sql-checkpoint-without-secret", breaks: "SQL stores a checkpoint only for a caller with the lease token",
 		file: sqlCheckpoint, old: "     AND l.salt = token_salt;", planted: ";",
 		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
 	},
@@ -291,7 +292,7 @@ var durableMutants = []mutant{
 		packages: "./engine", run: "TestCheckpointsThatAreRefused",
 	},
 	{
-		name: "checkpoint-repeated-with-other-events", breaks: "a checkpoint replaces no other one",
+		name: "checkpoint-repeated-with-other-events", breaks: "a checkpoint does not replace another one",
 		file: "engine/checkpoint.go", old: "return saved.Yield, e.checkRepeated(made)",
 		planted:  "return saved.Yield, nil",
 		packages: "./engine/rpc", run: "TestCheckpointsThatAreRejected",
@@ -381,7 +382,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestResponseOfChild",
 	},
 	{
-		name: "durable-hides-rejections-of-children", breaks: "a parent learns that its child said no",
+		name: "durable-hides-rejections-of-children", breaks: "a parent learns that its child returned a rejection",
 		file: "processor/durable/child.go", old: "e.Error != nil && e.Error.Rejected {", planted: "e.Error == nil {",
 		packages: "./processor/durable", run: "TestChild$",
 	},
@@ -425,7 +426,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",
 	},
 	{
-		name: "durable-reads-results-of-jobs", breaks: "the result of a job is no rejection",
+		name: "durable-reads-results-of-jobs", breaks: "the result of a job is not a rejection",
 		file: "processor/durable/child.go", old: "if !isJob && bytes.HasPrefix(", planted: "if bytes.HasPrefix(",
 		packages: "./processor/durable", run: "TestJob$",
 	},
@@ -450,7 +451,7 @@ var durableMutants = []mutant{
 		packages: "./processor", run: "TestCheckEnqueue",
 	},
 	{
-		name: "enqueue-command-unchecked", breaks: "a command has the checks of Enqueue",
+		name: "enqueue-command-unchecked", breaks: "a command is checked like Enqueue",
 		file: "engine/jobs/jobs.go", old: "cmp.Or(err, checkTimes(\"\", r.GetOptions()))", planted: "err",
 		packages: "./engine/jobs", run: "TestEnqueueCommandIsChecked",
 	},

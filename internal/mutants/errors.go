@@ -77,13 +77,13 @@ var errorMutants = []mutant{
 		packages: "./engine/crons", run: "TestFailingCrons",
 	},
 	{
-		name: "retry-inputs-forgotten", breaks: "the inputs that a retry sets apply to later retries, too",
+		name: "retry-inputs-forgotten", breaks: "the inputs that a retry sets also apply to later retries",
 		file: "engine/flows/inputs.go", old: "	maps.Copy(set, all)\n", planted: "",
 		packages: "./engine/flows", run: "TestRetryWithInputs",
 	},
 	{
 		name:   "retry-inputs-undo",
-		breaks: "the input that a retry sets for a step is the input of its compensation, too",
+		breaks: "the input that a retry sets for a step is also the input of its compensation",
 		file:   "engine/flows/rules.go", old: "if input, _, err = r.input(s, scope); err != nil {",
 		planted:  "if input, err = r.template.Input(s, scope); err != nil {",
 		packages: "./engine/flows", run: "TestRetryWithInputs",

@@ -175,7 +175,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestUpdateArgs",
 	},
 	{
-		name: "retention-of-failed-jobs", breaks: "failed jobs have a retention of their own",
+		name: "retention-of-failed-jobs", breaks: "failed jobs have their own retention",
 		file: "storage/expire.go", old: "{\"ERROR\", keep.Failed}", planted: "{\"ERROR\", keep.Completed}",
 		packages: "./engine/jobs", run: "TestRetentionByOutcome",
 	},

@@ -35,7 +35,7 @@ var metricMutants = []mutant{
 		packages: "./internal/requestid", run: "TestFrom",
 	},
 	{
-		name: "ops-requests-not-logged", breaks: "log.requests applies to the listener for probes, too",
+		name: "ops-requests-not-logged", breaks: "log.requests also applies to the listener for probes",
 		file: "cmd/progressor/internal/cli/server/ops.go", old: "rpc.Identify(s.front, n.api.requests, log)",
 		planted:  "rpc.Identify(s.front, rpc.LogNoRequests, log)",
 		packages: "./cmd/progressor", run: "TestOpsListener$",

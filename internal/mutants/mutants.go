@@ -99,7 +99,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "RestartHistory",
 	},
 	{
-		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
+		name: "same-token-again", breaks: "every attempt has its own fencing token",
 		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token",
 		planted:  "coalesce(candidate.attempt, 0)::bigint + 1 AS fencing_token",
 		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",
@@ -209,7 +209,7 @@ var mutants = []mutant{
 	},
 	{
 		name:   "fast-path-no-fence",
-		breaks: "the fast path, too, stores a result only under the token that holds the process",
+		breaks: "the fast path also stores a result only under the token that holds the process",
 		file:   saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
 			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Duplicate|Zombie",
@@ -255,7 +255,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "CallQueueYields",
 	},
 	{
-		name: "call-queue-unbounded", breaks: "max_waiting limits call queues, too",
+		name: "call-queue-unbounded", breaks: "max_waiting also limits call queues",
 		file: "storage/call_queues.go", old: "waiting >= int(it.call.MaxWaiting)",
 		planted:  "waiting < 0",
 		packages: "./storage", run: "CallLeaves|CallQueueIs",
@@ -299,7 +299,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TimerDelayAndContext",
 	},
 	{
-		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
+		name: "error-is-forgotten", breaks: "a task that fails permanently leaves its process in ERROR",
 		file: saveResult, old: "process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END",
 		planted:  "process.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Save",

@@ -191,7 +191,7 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "ResumeOfALargeQueue",
 	},
 	{
-		name: "resume-forgets-retry", breaks: "a retry during a resume is resumed, too",
+		name: "resume-forgets-retry", breaks: "a retry during a resume is also resumed",
 		file: "sql/suspend_processes.sql", old: "s.task_id = b.running_task_id",
 		planted:  "s.task_id = 0",
 		packages: "./storage", run: "RetryDuringTheResume",

@@ -54,7 +54,7 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestSlowBody",
 	},
 	{
-		name: "rest-of-a-body", breaks: "the rest of a body that was not read is never the next request",
+		name: "rest-of-a-body", breaks: "the rest of a body that was not read is never read as the next request",
 		file: "engine/rpc/bodies.go", old: "r = r.WithContext(r.Context())", planted: "",
 		packages: "./engine/rpc", run: "TestUnreadBodyIsNotARequest",
 	},
@@ -271,7 +271,7 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestRoles",
 	},
 	{
-		name: "all-namespaces-for-all", breaks: "lists have only the namespaces that the client may see",
+		name: "all-namespaces-for-all", breaks: "lists contain only the namespaces that the client may see",
 		file: "engine/rpc/authorize.go", old: "return engine.WithVisible(ctx, a.visible)",
 		planted:  "return engine.WithVisible(ctx, nil)",
 		packages: "./cmd/progressor", run: "TestListsShowWhatClientsMaySee",
@@ -394,7 +394,7 @@ var securityMutants = []mutant{
 		packages: "./storage", run: "TestAuditRetentionKeepsTheChain",
 	},
 	{
-		name: "audit-records-the-owner", breaks: "the audit has the role that calls a SQL function",
+		name: "audit-records-the-owner", breaks: "the audit contains the role that calls a SQL function",
 		file: "migrations/00126_audit_chain.sql", old: "'pg:' || session_user", planted: "'pg:' || current_user",
 		packages: "./storage", run: "TestFunctionsSend",
 	},
@@ -404,7 +404,7 @@ var securityMutants = []mutant{
 		packages: "./cmd/progressor/internal/cli/server", run: "TestDoctorVerifiesTheAudit",
 	},
 	{
-		name: "grant-without-change", breaks: "the audit has the grant that was removed",
+		name: "grant-without-change", breaks: "the audit contains the grant that was removed",
 		file: "storage/grants.go", old: "ConfigChange{Before: g.json()}", planted: "ConfigChange{}",
 		packages: "./cmd/progressor/internal/cli/server", run: "TestAccessIsAudited",
 	},
@@ -477,7 +477,7 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestLargeRequestsWait",
 	},
 	{
-		name: "gzip-to-the-end", breaks: "only what a message may have is decompressed",
+		name: "gzip-to-the-end", breaks: "no more is decompressed than a message may contain",
 		file: "engine/rpc/memory.go", old: "g.Reader.Read(p[:min(len(p), g.left)])", planted: "g.Reader.Read(p)",
 		packages: "./engine/rpc", run: "TestExpandingBody",
 	},

@@ -39,7 +39,7 @@ var sinkMutants = []mutant{
 		packages: "./storage", run: "TestLeaseOfASinkIsUnique",
 	},
 	{
-		name: "sink-not-taken-over", breaks: "another node continues when the lease is over",
+		name: "sink-not-taken-over", breaks: "another node continues when the lease has ended",
 		file: sinkStates, old: "(s.lease_time IS NULL\n        OR s.lease_time < statement_timestamp()\n",
 		planted:  "(s.lease_time IS NULL\n",
 		packages: "./engine/sinks", run: "TestNodeIsKilled",
@@ -189,7 +189,7 @@ var sinkMutants = []mutant{
 		packages: "./storage", run: "TestInvariantsAreChecked",
 	},
 	{
-		name: "sink-lane-twice", breaks: "the cursor of a sink has each lane once",
+		name: "sink-lane-twice", breaks: "the cursor of a sink contains each lane once",
 		file: "sql/change_invariants.sql", old: "WHERE cardinality(s.lanes) <>",
 		planted:  "WHERE cardinality(s.lanes) <",
 		packages: "./storage", run: "TestInvariantsAreChecked",

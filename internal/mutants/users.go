@@ -19,7 +19,7 @@ var userMutants = []mutant{
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},
 	{
-		name: "internal-processes-listed", breaks: "a list of processes of users has no internal processes",
+		name: "internal-processes-listed", breaks: "a list of processes of users contains no internal processes",
 		file: "engine/processes.go", old: "if r.GetUsersOnly() {", planted: "if false {",
 		packages: "./engine/jobs", run: "TestCountUserProcesses",
 	},

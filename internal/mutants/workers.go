@@ -196,7 +196,7 @@ var workerMutants = []mutant{
 		packages: "./engine/flows", run: "TestAssignees",
 	},
 	{
-		name: "waits-of-anyone-listed", breaks: "a list of answerable waits has only those of the client",
+		name: "waits-of-anyone-listed", breaks: "a list of answerable waits contains only those of the client",
 		file: "storage/search/waits.go", old: "		s.add(ofAssignees, q.Assignees)\n", planted: "",
 		packages: "./engine/flows", run: "TestAssignees",
 	},
@@ -216,7 +216,7 @@ var workerMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestWaitsOfAllNamespaces",
 	},
 	{
-		name: "waits-of-first-namespace", breaks: "the pages of the waits of all namespaces have all of them",
+		name: "waits-of-first-namespace", breaks: "the pages of the waits of all namespaces contain all of them",
 		file: "engine/rpc/waits.go", old: "		if name < first {",
 		planted:  "		if name <= first && first != \"\" {",
 		packages: "./cmd/progressor", run: "TestWaitsOfAllNamespaces",
@@ -227,7 +227,7 @@ var workerMutants = []mutant{
 		packages: "./engine/flows", run: "TestClaim",
 	},
 	{
-		name: "claim-forgotten", breaks: "a report that does not say who works on a wait leaves it as it was",
+		name: "claim-forgotten", breaks: "a report that does not say who works on a wait does not change this",
 		file: "sql/flow_steps.sql", old: "CASE WHEN item.claims THEN", planted: "CASE WHEN true THEN",
 		packages: "./engine/flows", run: "TestClaim",
 	},

@@ -18,7 +18,7 @@ const begin = `# Reference
 
 All services, methods, messages and enums of [the proto files](../proto/progressor/v1), with
 their comments. [API](api.md) describes what the methods do, the errors, JSON and MessagePack.
-[Limits](limits.md) has the limits of sizes and loads.
+[Limits](limits.md) lists the limits of sizes and loads.
 
 In JSON, a field name may be written as here or in camelCase. Bytes are base64, 64-bit integers may
 be strings, a duration is a string in seconds (` + "`\"1.5s\"`" + `), and a time is RFC 3339. The

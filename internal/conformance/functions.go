@@ -109,7 +109,7 @@ type namesOutput struct {
 	Random int        `json:"random"`
 }
 
-// names uses the same names again and again, in scopes within scopes.
+// names uses the same names repeatedly, in nested scopes.
 func names() processor.Processor {
 	return durable.Func("names", func(ctx durable.Ctx, in namesInput) (namesOutput, error) {
 		var out namesOutput

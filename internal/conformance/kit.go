@@ -31,8 +31,8 @@ type Difference struct {
 }
 
 // Run runs all scenarios with the functions of an SDK, one after the other, and reports the result
-// of each. functions returns the function with a name. The error is that of ctx, or names the task
-// that had no answer within the timeout.
+// of each. functions returns the function with the given name. The error is that of ctx, or names
+// the task that had no answer within the timeout.
 func Run(
 	ctx context.Context, timeout time.Duration, functions func(name string) processor.Processor, report func(Result),
 ) error {
@@ -59,7 +59,7 @@ func Run(
 				result.Differences = append(result.Differences, d)
 			}
 			if kill == 0 && len(result.Differences) > 0 {
-				break // the others differ, too
+				break // the others also differ
 			}
 		}
 		report(result)

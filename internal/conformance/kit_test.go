@@ -74,7 +74,7 @@ func dial(t *testing.T, url string) processor.Processor {
 	return p
 }
 
-// The kit notices what a broken SDK does.
+// The kit detects what a broken SDK does.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

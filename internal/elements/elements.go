@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// tooMany returns the error of a message with more than limit values. Package msgpack has the same.
+// tooMany returns the error of a message with more than limit values. Package msgpack returns the
+// same error.
 func tooMany(limit int) error {
 	return fmt.Errorf("the message has more than %d values: send less at a time, or large lists as one string", limit)
 }
@@ -56,9 +57,9 @@ func endOfString(data []byte, i int) int {
 	}
 }
 
-// CheckProto returns an error if an encoded message has more than limit fields, including nested
-// messages, and with each element of a list as a field. A malformed message is counted up to the
-// error.
+// CheckProto returns an error if an encoded message has more than limit fields, including those of
+// nested messages. Each element of a list counts as a field. A malformed message is counted up to
+// the error.
 func CheckProto(data []byte, md protoreflect.MessageDescriptor, limit int) error {
 	if len(data) <= limit {
 		return nil

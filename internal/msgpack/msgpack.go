@@ -14,7 +14,7 @@ import (
 // (process.MaxJSONDepth), to allow for the messages around it.
 const maxDepth = 200
 
-// maxExact is 2^53: a double holds every integer up to it.
+// maxExact is 2^53: a double can represent every integer up to it.
 const maxExact = 1 << 53
 
 // Error is an error with its position.
@@ -47,7 +47,8 @@ func MarshalAppend(dst []byte, m proto.Message) ([]byte, error) {
 func Unmarshal(data []byte, m proto.Message) error { return UnmarshalMax(data, m, math.MaxInt) }
 
 // UnmarshalMax is like Unmarshal, but returns an error if the message has more than limit values,
-// with the keys of maps in a google.protobuf.Value. It then has built at most limit of them.
+// including the keys of maps in a google.protobuf.Value. In this case, it has built at most limit
+// values.
 func UnmarshalMax(data []byte, m proto.Message, limit int) error {
 	proto.Reset(m)
 	if len(data) == 0 {

@@ -159,7 +159,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// pause waits for a while. It returns an error if ctx ends.
+// pause waits for the given time. It returns an error if ctx ends.
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// importable has the packages that the code may use, in two groups.
+// importable contains the packages that the code may use, in two groups.
 var importable = []string{
 	"encoding/json", "slices", "time", "", "github.com/google/uuid",
 	"github.com/progressor-engine/progressor/process",

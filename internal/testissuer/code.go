@@ -8,7 +8,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// codes has the state of the authorization code flow, by which browsers log in.
+// codes contains the state of the authorization code flow, by which browsers log in.
 type codes struct {
 	claims map[string]any        // claims of the user who logs in
 	secret string                // secret of the client, or ""

@@ -14,7 +14,7 @@ type device struct {
 	claims   map[string]any
 	lifetime time.Duration
 	refresh  string // the only valid refresh token
-	issued   int    // number of tokens by refresh tokens
+	issued   int    // number of tokens issued for refresh tokens
 	revoked  []string
 }
 

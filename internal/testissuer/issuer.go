@@ -143,7 +143,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		document = discovery
 	case r.URL.Path == "/keys" && i.text != "":
 		i.reads++
-		_, _ = io.WriteString(w, i.text) // the client may be gone
+		_, _ = io.WriteString(w, i.text) // the client may have closed the connection
 		return
 	case r.URL.Path == "/keys":
 		i.reads++

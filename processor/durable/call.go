@@ -17,8 +17,8 @@ type acceptor[In, Out any] struct{ accept func(In) (Out, error) }
 
 // Accept sets the function that answers each call, in the task of the call, before the function of
 // the process continues. If it returns an error, the call is rejected and nothing is stored. It may
-// read the variables of the function of the process, which waits meanwhile. It must not change
-// them, because it does not run in a replay.
+// read the variables of the function of the process, which waits during this time. It must not
+// change them, because it does not run in a replay.
 func Accept[In, Out any](f func(In) (Out, error)) CallOption[In, Out] {
 	return func(a *acceptor[In, Out]) { a.accept = f }
 }

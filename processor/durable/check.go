@@ -101,7 +101,8 @@ func (c *checking) decoded(what string, text json.RawMessage, as any) {
 	}
 }
 
-// operationOf returns the operation to which an entry belongs. ok is false if none must ask for it.
+// operationOf returns the operation to which an entry belongs. ok is false if no operation must ask
+// for it.
 func operationOf(e *entry) (key entryKey, ok bool) {
 	switch e.Kind {
 	case kindTry:
@@ -184,7 +185,7 @@ func (c *checker) newRun(ctx context.Context) (*run, error) {
 		return nil, err
 	}
 	r := newRun(ctx, c.program, c.request, j)
-	r.quiet = true // the report has the panics
+	r.quiet = true // the report contains the panics
 	r.check = &checking{recorded: map[entryKey]bool{}, places: map[entryKey]string{}}
 	for i := range j.entries {
 		if key, ok := operationOf(&j.entries[i]); ok {
@@ -194,7 +195,7 @@ func (c *checker) newRun(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// isIdle reports whether the process waits for something else than a task that runs soon. Then the
+// isIdle reports whether the process waits for something other than a task that runs soon. Then the
 // older build has run the function as far as it could.
 func (c *checker) isIdle() bool {
 	return !slices.ContainsFunc(c.request.GetProcess().GetTimers(),
@@ -267,7 +268,7 @@ func (r *run) pretend(choose func(b *branch) (ends entryKey, ok bool)) error {
 	return nil
 }
 
-// pretendStored lets the function continue that waits until its new entries are stored.
+// pretendStored lets a function that waits until its new entries are stored continue.
 func (r *run) pretendStored() (waited bool) {
 	for _, b := range r.branches {
 		if b.wait != nil && b.wait.flush {

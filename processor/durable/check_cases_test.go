@@ -36,7 +36,7 @@ func TestCheckCases(t *testing.T) {
 			},
 			want: "error durable_journal: durable/check_cases_test.go:",
 		},
-		"a field is gone": {
+		"a field was removed": {
 			before: func(ctx durable.Ctx) (string, error) {
 				_, err := durable.Step(ctx, "a", func(context.Context) (order, error) { return order{Item: "x"}, nil })
 				wait(ctx)
@@ -51,7 +51,7 @@ func TestCheckCases(t *testing.T) {
 			},
 			want: `changed the value of step a has a field that its type lacks: unknown field "item"` + place,
 		},
-		"a source of First is gone": {
+		"a source of First was removed": {
 			before: func(ctx durable.Ctx) (string, error) {
 				calls := durable.Calls[int, int](ctx, "go")
 				durable.First(ctx, "which", calls, durable.After(ctx, "late", time.Hour))
@@ -76,7 +76,7 @@ func TestCheckCases(t *testing.T) {
 			calls: []string{`{"go":1}`},
 			want:  "orphan call go: was accepted, and the function does not open this call",
 		},
-		"children are started otherwise": {
+		"children are started differently": {
 			before: func(ctx durable.Ctx) (string, error) {
 				return durable.Child[string](ctx, "c", 1, durable.In("a")).Get()
 			},

@@ -61,8 +61,8 @@ func (c *checker) findNew(r *run, made []entry) {
 	}
 }
 
-// findRequests reports the queues whose calls were accepted with a reply in mind that the function
-// does not send, or without one that it does.
+// findRequests reports the queues whose calls were accepted with the expectation of a reply that
+// the function does not send, or without the expectation of one that it sends.
 func (c *checker) findRequests(r *run, stored []entry) {
 	seen, reported := map[string]int{}, map[string]bool{}
 	for _, e := range stored {

@@ -35,8 +35,8 @@ func (t *task) checkpoint() (stored bool, err error) {
 }
 
 // mayCheckpoint reports whether this task may store its new entries and run on. A checkpoint cannot
-// set timers, start children or reply to calls. After a failure, each step has a task of its own,
-// so that one that fails again does not use up the attempts of the others.
+// set timers, start children or reply to calls. After a failure, each step has its own task, so
+// that one that fails again does not use up the attempts of the others.
 func (t *task) mayCheckpoint() bool {
 	switch {
 	case processor.CheckpointerOf(t.ctx) == nil || len(t.effects.timers)+len(t.effects.unset) > 0,

@@ -68,7 +68,7 @@ func TestCheckpointSetsNoTimers(t *testing.T) {
 	check(t, "effects", done.String(), "a b")
 }
 
-// After a failed attempt, each step has a task of its own, with all of its attempts.
+// After a failed attempt, each step has its own task, with all of its attempts.
 func TestCheckpointsAfterFailures(t *testing.T) {
 	tries := map[string]int{}
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {

@@ -271,8 +271,8 @@ func valueOf(response []byte, isJob bool) (json.RawMessage, *StepError) {
 	return response, nil
 }
 
-// cancelChildren asks children that still run to end, as many as the result can have commands. It
-// reports whether there were any.
+// cancelChildren asks children that still run to end, as many as the commands that the result can
+// contain. It reports whether there were any.
 func (t *task) cancelChildren(reason string) bool {
 	asked := false
 	for _, e := range t.journal.entries {

@@ -171,7 +171,7 @@ func TestManyChildren(t *testing.T) {
 	}
 }
 
-// A task with checkpoints starts children, too. The end of a child is stored even if the function
+// A task with checkpoints also starts children. The end of a child is stored even if the function
 // panics because of it.
 func TestChildBeforeDefect(t *testing.T) {
 	defective := true

@@ -80,7 +80,7 @@ func check(t *testing.T, what, got, want string) {
 }
 
 // Each step runs once, and its result is stored before the next one runs: by a checkpoint, or by
-// the result of a task of its own.
+// the result of a separate task.
 func TestSteps(t *testing.T) {
 	t.Run("with checkpoints", func(t *testing.T) { testSteps(t, 3) }) // INIT, two steps, the timer
 	t.Run("without checkpoints", func(t *testing.T) { testSteps(t, 4, processortest.WithoutCheckpoints()) })

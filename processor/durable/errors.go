@@ -29,8 +29,8 @@ const (
 )
 
 // StepError is an error that the journal contains: of a step, a child or the function. The function
-// gets it instead of the original error, so that the first run and a replay get the same. It has
-// the reason and message of a processor.Fail or processor.Reject that the step returned.
+// gets it instead of the original error, so that the first run and a replay get the same error. It
+// has the reason and message of a processor.Fail or processor.Reject that the step returned.
 type StepError struct {
 	Step     string `json:"-"`
 	Reason   string `json:"reason"`

@@ -71,7 +71,7 @@ func TestShip(t *testing.T) {
 	}
 }
 
-// docs/functions.md has the code as it is.
+// docs/functions.md contains the code unchanged.
 func TestShipInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	code, errCode := os.ReadFile("example_child_test.go")
@@ -82,7 +82,7 @@ func TestShipInDocs(t *testing.T) {
 		_, text, _ := strings.Cut(string(code), "\n"+begin)
 		text, _, found := strings.Cut(text, end)
 		if !found || !strings.Contains(string(page), "```go\n"+begin+text+end+"```") {
-			t.Errorf("docs/functions.md does not have %q", begin)
+			t.Errorf("docs/functions.md does not contain %q", begin)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestGallery(t *testing.T) {
 	}
 }
 
-// docs/functions.md has the code as it is.
+// docs/functions.md contains the code unchanged.
 func TestGalleryInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	code, errCode := os.ReadFile("example_job_test.go")
@@ -72,6 +72,6 @@ func TestGalleryInDocs(t *testing.T) {
 	_, text, _ := strings.Cut(string(code), "\nfunc gallery(")
 	text, _, found := strings.Cut(text, "\n}\n")
 	if !found || !strings.Contains(string(page), "```go\nfunc gallery("+text+"\n}\n```") {
-		t.Error("docs/functions.md does not have the function gallery")
+		t.Error("docs/functions.md does not contain the function gallery")
 	}
 }

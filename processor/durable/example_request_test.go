@@ -55,7 +55,7 @@ func TestDesk(t *testing.T) {
 		durabletest.Advance(3*time.Hour))
 }
 
-// docs/functions.md has the code as it is.
+// docs/functions.md contains the code unchanged.
 func TestDeskInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	if err != nil {
@@ -68,6 +68,6 @@ func TestDeskInDocs(t *testing.T) {
 	_, code, _ := strings.Cut(string(source), "func desk(")
 	code, _, _ = strings.Cut(code, "\n}\n")
 	if !strings.Contains(string(page), "func desk("+code+"\n}\n") {
-		t.Error("docs/functions.md does not have the function desk")
+		t.Error("docs/functions.md does not contain the function desk")
 	}
 }

@@ -80,7 +80,7 @@ func TestVisit(t *testing.T) {
 	}
 }
 
-// docs/functions.md has the code as it is.
+// docs/functions.md contains the code unchanged.
 func TestVisitInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	code, errCode := os.ReadFile("example_tx_test.go")
@@ -90,6 +90,6 @@ func TestVisitInDocs(t *testing.T) {
 	_, text, _ := strings.Cut(string(code), "\nfunc (t *theater) visit(")
 	text, _, found := strings.Cut(text, "\n}\n")
 	if !found || !strings.Contains(string(page), "```go\nfunc (t *theater) visit("+text+"\n}\n```") {
-		t.Error("docs/functions.md does not have the function visit")
+		t.Error("docs/functions.md does not contain the function visit")
 	}
 }

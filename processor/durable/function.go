@@ -37,7 +37,7 @@ func (v Versions) apply(p *program) { p.versions = v }
 // If f returns an error, the completed steps that have an Undo are undone, newest first. Then the
 // process is COMPLETED if the error was made by processor.Reject, an expected "no", and in ERROR
 // otherwise. A repair of a process that ended in ERROR starts f again, with a new history. A repair
-// after any other failure, such as a panic, continues f where it was.
+// after any other failure, such as a panic, continues f where it stopped.
 func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ...Option) *Function[In, Out] {
 	p := program{name: name, check: func(req *progressorv1.ProcessRequest) error {
 		_, err := processor.ArgsOf[In](req)

@@ -82,7 +82,7 @@ func newLender() *lender {
 	return &lender{lent: make(chan durable.Ctx), returned: make(chan struct{})}
 }
 
-// lend lends the Ctx once. Meanwhile, it calls during.
+// lend lends the Ctx once. While the Ctx is lent, it calls during.
 func (l *lender) lend(ctx durable.Ctx, during func()) {
 	if l.lends.CompareAndSwap(true, false) {
 		l.lent <- ctx

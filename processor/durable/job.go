@@ -28,7 +28,7 @@ func JobName(name string) JobOption {
 }
 
 // JobOptions sets the options of a job, such as priority, timeout and max_retry. unique is not
-// supported: each job of a function has an ID of its own. The result is kept in any case.
+// supported: each job of a function has its own ID. The result is kept in any case.
 func JobOptions(options *progressorv1.JobOptions) JobOption {
 	return jobOption(func(o *jobOptions) { o.command.Options = proto.CloneOf(options) })
 }

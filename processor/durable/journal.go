@@ -125,12 +125,12 @@ func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 // journal contains the entries of a process, in order. Entries from index saved on are new.
 //
 // Only the goroutine that may run adds entries. A goroutine of another process that misuses a Ctx
-// may look up entries at the same time, and mu prevents that this ends the program.
+// may look up entries at the same time, and mu prevents a crash of the program.
 type journal struct {
 	mu      sync.Mutex // guards changes of entries, index and calls, and what a Ctx looks up in them
 	entries []entry    // those that a repair has forgotten are empty
 	saved   int
-	bytes   int   // size of the new entries, about
+	bytes   int   // approximate size of the new entries
 	first   int64 // the number of the first event
 	origin  int64 // the number of the task that stored it, or that made the last repair by step
 	index   map[entryKey]int

@@ -10,7 +10,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// docs/journal.md has all kinds of entries.
+// docs/journal.md describes all kinds of entries.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/journal.md")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestDocs(t *testing.T) {
 	for _, kind := range []string{kindStart, kindStep, kindTry, kindValue, kindTimer, kindFired, kindStopped, kindCall,
 		kindFirst, kindEnd, kindFail, kindUndo, kindChild, kindEnded, kindCancel, kindRepair} {
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
-			t.Errorf("docs/journal.md does not have the kind %s", kind)
+			t.Errorf("docs/journal.md does not contain the kind %s", kind)
 		}
 	}
 }

@@ -173,7 +173,7 @@ func TestRepairTwice(t *testing.T) {
 		"reserve3 charge undo-reserve3 reserve4")
 }
 
-// A repair that is impossible says why, and changes nothing.
+// A repair that is impossible returns the reason and changes nothing.
 func TestRepairImpossible(t *testing.T) {
 	var done effects
 	broke, last := errors.New("no money"), error(nil)

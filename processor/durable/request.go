@@ -81,8 +81,8 @@ func (r *Request[In, Out]) Reject(err error) {
 	r.send(entry{Error: refusal}, rejected)
 }
 
-// send records a reply and adds it to the result that stores it, unless the journal has it already.
-// A function that has failed or is cancelled does not continue here.
+// send records a reply and adds it to the result that stores it, unless the journal already
+// contains it. A function that has failed or is cancelled does not continue here.
 func (r *Request[In, Out]) send(e entry, rejected *processor.RejectionError) {
 	b := r.branch.owner.current // any branch may answer
 	b.enter()
@@ -143,7 +143,7 @@ func (r reply) addTo(result *processor.ResultBuilder) {
 	}
 }
 
-// hasReply reports whether the journal has a reply to the request of a task.
+// hasReply reports whether the journal contains a reply to the request of a task.
 func (j *journal) hasReply(task int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

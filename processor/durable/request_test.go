@@ -200,8 +200,8 @@ func TestReplyAfterRepair(t *testing.T) {
 	}
 }
 
-// First can wait for a request, and the journal has its task, so that a replay answers the same
-// caller.
+// First can wait for a request, and the journal contains its task, so that a replay answers the
+// same caller.
 func TestFirstOfARequest(t *testing.T) {
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		asks := durable.Requests[string, string](ctx, "ask")

@@ -14,8 +14,8 @@ import (
 )
 
 // run is one run of the function, from its start to the point where it waits. Its driver is the
-// goroutine of Process. The function and the branches of Each are goroutines of their own, but only
-// one of them or the driver runs at a time, so they share the fields without a lock.
+// goroutine of Process. The function and the branches of Each are separate goroutines, but only one
+// of them or the driver runs at a time, so they share the fields without a lock.
 type run struct {
 	ctx     context.Context // ends with the attempt
 	program *program
@@ -29,7 +29,7 @@ type run struct {
 	undos    map[string]undo
 	order    beginOrder // nil before a repair by step
 	queues   map[string]*queue
-	due      map[string]bool // steps whose wait before the next try is over
+	due      map[string]bool // steps whose wait before the next try has ended
 	effects  effects
 	check    *checking // nil unless the run only checks the journal
 	quiet    bool      // panics are not logged
@@ -205,8 +205,8 @@ func (r *run) recovered(v any) {
 	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
 }
 
-// body runs user code in a goroutine of its own, in which operations are misuse. done is called
-// when it ends, even after misuse or a panic.
+// body runs user code in its own goroutine, in which operations are misuse. done is called when it
+// ends, even after misuse or a panic.
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()

@@ -74,7 +74,7 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 }
 
 // settleSteps adds the steps of Tx to the journal that have committed although their attempts were
-// lost, so that they are undone. The others cannot commit any more.
+// lost, so that they are undone. The others can no longer commit.
 func (t *task) settleSteps() error {
 	for _, b := range t.branches {
 		if b.wait == nil || b.wait.step == nil || b.wait.step.settle == nil || !b.wait.step.undo {

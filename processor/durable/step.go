@@ -64,7 +64,7 @@ type stepRun struct {
 
 	// settle is nil unless the step is a Tx: see txStep.settle.
 	settle func(failed error) (any, error)
-	// adopt makes the undo of a step known whose value the function has not taken.
+	// adopt registers the undo of a step whose value the function has not taken.
 	adopt func(value json.RawMessage)
 }
 
@@ -80,8 +80,8 @@ func Step[T any](ctx Ctx, name string, body func(context.Context) (T, error), op
 	})
 }
 
-// runStep returns the value of a step. If the journal does not have it, setBody sets the body that
-// returns it.
+// runStep returns the value of a step. If the journal does not contain it, setBody sets the body
+// that returns it.
 func runStep[T any](ctx Ctx, name string, opts []StepOption, setBody func(step *stepRun)) (T, error) {
 	b := ctx.branch
 	full := b.name(kindStep, name)

@@ -19,7 +19,7 @@ type Timer struct {
 }
 
 // After sets a timer that fires after d, and returns at once. The timer runs in the database: it
-// fires after a crash, too. At most 80 timers may be pending.
+// also fires after a crash. At most 80 timers may be pending.
 func After(ctx Ctx, name string, d time.Duration) *Timer {
 	b := ctx.branch
 	t := &Timer{branch: b, name: b.name(kindTimer, name)}

@@ -18,7 +18,7 @@ import (
 // on this address.
 const AddressVariable = processor.CheckAddressVariable
 
-// reportField is the field of the metadata that has the report.
+// reportField is the field of the metadata that contains the report.
 const reportField = "durable_check"
 
 // ErrUnsupported is the error of a program that does not answer checks.

@@ -73,14 +73,15 @@ func Cancel(reason string) Action {
 // Now and UUID may differ, and so may the tries of a step.
 //
 // All of this is done twice: as in the engine's program or in a worker, where a task stores
-// checkpoints between steps, and as in a pushed processor, where each step has a task of its own.
-// The outcome must be the same.
+// checkpoints between steps, and as in a pushed processor, where each step has its own task. The
+// outcome must be the same.
 //
 // function makes the processor of one repetition, with new fakes of the services that it uses. Its
 // t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a
 // card was charged once. Each repetition is a bubble of testing/synctest: time.Now and time.Sleep
-// follow the clock of the script. It has other keys (durable.StepKey) than the others, so they can
-// share the database of durable.Tx. function must open its connections, and t.Cleanup close them.
+// follow the clock of the script. Its keys (durable.StepKey) differ from those of the others, so
+// that all can share the database of durable.Tx. function must open its connections, and t.Cleanup
+// close them.
 func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processor, input any, script ...Action) {
 	t.Helper()
 	var first *repetition

@@ -13,7 +13,7 @@ import (
 type trap struct {
 	path  string
 	names []string // the functions, or nil for all that are not listed in except
-	// except are functions that return the same in each replay.
+	// except are functions that return the same value in each replay.
 	except []string
 	// problem says what is wrong, and use what to do instead.
 	problem, use string

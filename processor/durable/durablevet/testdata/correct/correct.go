@@ -89,7 +89,7 @@ func (s *shop) logged(ctx durable.Ctx, name string, body func(context.Context) e
 		var all sync.WaitGroup
 		all.Go(func() { s.mu.Lock() })
 		all.Wait()
-		s.count++ // the receiver is a service, too
+		s.count++ // the receiver is also a service
 		return body(c)
 	})
 }

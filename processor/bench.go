@@ -15,7 +15,7 @@ const (
 	BenchResponseBytes = 100
 )
 
-// BenchNoop returns the processor that `progressor bench` measures the engine with. It answers
+// BenchNoop returns the processor with which `progressor bench` measures the engine. It answers
 // every task with an event of 200 bytes, a state of 200 bytes and a response of 100 bytes. The
 // bytes are the same in every answer and look random, so that no store compresses them.
 func BenchNoop() Processor {
@@ -27,8 +27,8 @@ func BenchNoop() Processor {
 
 // BenchLoop returns the processor of the loop workload: a chain of timers that are due at once, one
 // task each. INIT reads the number of steps from its args (LoopArgs) and sets the first timer.
-// Every TIMEOUT appends an event of 200 bytes, counts in the state (200 bytes) and sets the next
-// timer. After the last step the process is COMPLETED.
+// Every TIMEOUT appends an event of 200 bytes, increments the counter in the state (200 bytes) and
+// sets the next timer. After the last step the process is COMPLETED.
 func BenchLoop() Processor {
 	event, padding, response := filler(BenchEventBytes, 1), filler(BenchStateBytes, 2), filler(BenchResponseBytes, 3)
 	step := func(left uint64) *ResultBuilder {

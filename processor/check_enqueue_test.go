@@ -30,7 +30,7 @@ func TestCheckEnqueue(t *testing.T) {
 		"backoff.steps[1]": {Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{{}, {Seconds: 4e9}}}},
 		"workers.count":    {Workers: &progressorv1.WorkerGroup{Count: 2000}},
 		"~":                nil,
-		// The method Enqueue rejects these, too.
+		// The method Enqueue also rejects these.
 		"timeout ":              {Timeout: &durationpb.Duration{}},
 		"lease_duration":        {LeaseDuration: &durationpb.Duration{}},
 		"heartbeat_interval":    {LeaseDuration: seconds(10), HeartbeatInterval: seconds(6)},

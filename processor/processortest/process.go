@@ -26,8 +26,8 @@ var ErrEndless = errors.New("process does not become idle: it keeps setting time
 
 // Process is a process in memory that passes its tasks to a processor and applies the answers as
 // the engine does: it numbers events, replaces state and metadata, sets timers, retries failures
-// and checks limits. Its clock only moves with Advance. Every method returns when nothing is due
-// any more. Process is safe for concurrent use.
+// and checks limits. Its clock only moves with Advance. Every method returns when nothing more is
+// due. Process is safe for concurrent use.
 //
 //	p := processortest.New(orders)
 //	response, err := p.Start(ctx, []byte(`{"order":"A-7"}`))

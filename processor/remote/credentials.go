@@ -70,7 +70,7 @@ func (s *credentialSource) read(
 	return headers, c.Keys, via, err
 }
 
-// pool has the connections to a processor. They all use the same client certificate. If the
+// pool contains the connections to a processor. They all use the same client certificate. If the
 // certificate changes, later requests use new connections.
 type pool struct {
 	create   func(*tls.Config) *http.Transport

@@ -94,7 +94,7 @@ func (d databaseHost) is(ctx context.Context, to netip.AddrPort) bool {
 	}
 	return slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		addr = plain(addr)
-		if sameHost(netip.IPv6Unspecified(), addr) { // the database may have all addresses of this machine
+		if sameHost(netip.IPv6Unspecified(), addr) { // the database may listen on all addresses of this machine
 			addr = netip.IPv6Unspecified()
 		}
 		return sameHost(addr, to.Addr())

@@ -126,7 +126,7 @@ func TestDatabaseIsDenied(t *testing.T) {
 	}
 }
 
-// A database at another address of this machine can be reached by loopback, too.
+// A database at another address of this machine can also be reached by loopback.
 func TestDatabaseOnThisMachineIsDenied(t *testing.T) {
 	t.Parallel()
 	addrs, err := net.InterfaceAddrs()

@@ -39,7 +39,7 @@ func newBanner(t *testing.T) string {
 }
 
 // The error of a processor, which users of the namespace see, contains no address and no data that
-// a server has sent instead of HTTP. The log has the complete error.
+// a server has sent instead of HTTP. The log contains the complete error.
 func TestErrorsShowNothingInternal(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {

@@ -394,7 +394,7 @@ func TestLargeHeaders(t *testing.T) {
 }
 
 // TestDeadline checks that the attempt ends with its context, and that the context of the processor
-// ends, too.
+// also ends.
 func TestDeadline(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		recorder := processortest.NewRecorder(processortest.Hang)
@@ -480,7 +480,7 @@ func TestAddressPolicy(t *testing.T) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
-	// The dialer checks resolved addresses, too.
+	// The dialer also checks resolved addresses.
 	if err := Control(t.Context(), "tcp4", "169.254.169.254:80", nil); err == nil {
 		t.Error("the dialer accepts a metadata address")
 	}

@@ -92,8 +92,8 @@ func (k Key) sign(content [][]byte) string {
 	return version + base64.StdEncoding.EncodeToString(k.mac(content))
 }
 
-// accepts reports whether the key has made a signature with a version. It returns false for the
-// zero Key, because anyone could sign with it.
+// accepts reports whether the key has created a signature, given as a text with its version. It
+// returns false for the zero Key, because anyone could sign with it.
 func (k Key) accepts(text string, content [][]byte) bool {
 	if encoded, ok := strings.CutPrefix(text, asymmetricVersion); ok {
 		got, err := base64.StdEncoding.DecodeString(encoded)

@@ -13,7 +13,7 @@ import (
 const (
 	enqueued = "enqueue" // in batches of many clients
 	drained  = "drain"   // all that were enqueued, by a processor in the same program
-	pulled   = "pull"    // the same by workers over RPC; only Progressor has it
+	pulled   = "pull"    // the same by workers over RPC; only Progressor supports this
 	latency  = "latency" // enqueued → started, one at a time
 )
 

@@ -25,7 +25,7 @@ const (
 // In the series, "0+30x80" starts at 0 and grows by 30 with each of the next 80 scrapes. With one
 // scrape every 30 s, that is one per second.
 var alertTests = []struct {
-	name, series, want string // want has the alerts that fire after the last scrape
+	name, series, want string // want contains the alerts that fire after the last scrape
 }{
 	{"nothing happens", `
 		progressor_rpc_failures_total{method="Call"} 0x80

@@ -1,5 +1,5 @@
-// Command rules checks files of Prometheus rules, like promtool check rules. It is a module of its
-// own, so that the engine does not depend on Prometheus.
+// Command rules checks files of Prometheus rules, like promtool check rules. It is a separate
+// module, so that the engine does not depend on Prometheus.
 package main
 
 import (

@@ -74,7 +74,7 @@ func ValueJSON(v *structpb.Value) ([]byte, error) {
 	if text := appendValue(make([]byte, 0, 128), v); text != nil {
 		return text, nil
 	}
-	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is cleaned too
+	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is also cleaned
 	v = proto.CloneOf(v)
 	cleanValue(v)
 	v = v.GetListValue().GetValues()[0]

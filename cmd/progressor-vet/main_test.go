@@ -42,12 +42,12 @@ func TestVet(t *testing.T) {
 		t.Fatal(err)
 	}
 	function, _, _ := strings.Cut(string(code[strings.Index(string(code), "func order("):]), "\n}\n")
-	// The cache of go vet can have the output of another clone, with its paths.
+	// The cache of go vet can contain the output of another clone, with its paths.
 	out = path.ReplaceAllString(out, "order/order.go")
 	_, found, _ := strings.Cut(out, "order/order.go") // go vet can print the package before it
 	for _, want := range []string{function + "\n}\n```", "```\norder/order.go" + found + "```"} {
 		if !strings.Contains(string(page), want) {
-			t.Errorf("docs/functions.md does not have:\n%s", want)
+			t.Errorf("docs/functions.md does not contain:\n%s", want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// wantCode fails the test if an error does not have a code and a text.
+// wantCode fails the test unless err has the given code and contains text.
 func wantCode(t *testing.T, err error, code connect.Code, text string) {
 	t.Helper()
 	if connect.CodeOf(err) != code || !strings.Contains(err.Error(), text) {
@@ -99,7 +99,7 @@ func TestAccessService(t *testing.T) {
 	out := s.with(rootToken).OK(t, "audit")
 	clitest.WantLines(t, out, "CreateKey", "RotateKey", "RevokeKey", "AddGrant", "RemoveGrant", "key:"+rootID)
 	if strings.Contains(out, created.GetToken()) || strings.Contains(out, rotated.GetToken()) {
-		t.Error("the audit has a token")
+		t.Error("the audit contains a token")
 	}
 }
 
@@ -214,7 +214,7 @@ func TestAccessServiceRejects(t *testing.T) {
 	wantCode(t, err, connect.CodeFailedPrecondition, "does not authenticate")
 }
 
-// The command replaces a key, and both keys are valid for the overlap.
+// The command replaces a key. Both keys are valid during the overlap.
 func TestKeyRotate(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)

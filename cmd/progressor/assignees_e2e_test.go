@@ -47,8 +47,8 @@ func TestAssigneesOfKeys(t *testing.T) {
 	}
 }
 
-// The list of the waits of all namespaces is paged. Each wait says whether the client may answer it
-// in its namespace, and who has claimed it.
+// The list of the waits of all namespaces is paged. Each wait shows whether the client may answer
+// it in its namespace, and who has claimed it.
 func TestWaitsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)

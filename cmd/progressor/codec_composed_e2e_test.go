@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// undone is the args of a compensation.
+// undone contains the args of a compensation.
 type undone struct{ Input, Result note }
 
 // composed runs jobs whose args or results the engine writes or composes itself.

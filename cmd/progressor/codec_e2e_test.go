@@ -150,7 +150,7 @@ func (e *coded) work(c codec.Codec, handle func(context.Context, note) (note, er
 	return e.worker(c, func(w *client.Worker) { client.Handle(w, "send", handle) })
 }
 
-// worker is work with all handlers that register adds.
+// worker is like work, but runs all handlers that register adds.
 func (e *coded) worker(c codec.Codec, register func(*client.Worker)) (stop func()) {
 	e.Helper()
 	w := client.NewWorker(client.New(e.url, client.WithCodec(c)), []string{"work"},
@@ -240,7 +240,7 @@ func (e *coded) processes() {
 	e.ok(err)
 }
 
-// eventually waits until the state of order-1 is hunter2- and want.
+// eventually waits until the state of order-1 is "hunter2-" followed by want.
 func (e *coded) eventually(want string) {
 	e.Helper()
 	state := ""
@@ -307,7 +307,7 @@ func (e *coded) watches() {
 	}
 }
 
-// jobs runs a job whose first attempt fails, a unique one and one of a cron.
+// jobs runs three jobs: one whose first attempt fails, a unique one, and one that a cron enqueues.
 func (e *coded) jobs(k codec.Codec) {
 	e.Helper()
 	ofCron := make(chan string, 100)

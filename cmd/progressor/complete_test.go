@@ -20,7 +20,8 @@ func completions(t *testing.T, p clitest.Program, words ...string) (values []str
 	return shellCompletions(t, p, "__complete", words...)
 }
 
-// shellCompletions is completions with the first argument of the script of a shell.
+// shellCompletions is like completions, but with the first argument that the script of a shell
+// passes.
 func shellCompletions(t *testing.T, p clitest.Program, command string, words ...string) (values []string, code int) {
 	t.Helper()
 	r := p.Run(t, append([]string{command}, words...)...)
@@ -34,8 +35,8 @@ func shellCompletions(t *testing.T, p clitest.Program, command string, words ...
 	return values, r.Code
 }
 
-// answeredCompletions is shellCompletions for values of the engine. A completion waits a second for
-// them, which may be too short on a busy machine. Then it is repeated.
+// answeredCompletions is shellCompletions for values of the engine. A completion waits one second
+// for them. That may be too short on a busy machine, so the completion is repeated.
 func answeredCompletions(
 	t *testing.T, p clitest.Program, command string, words ...string,
 ) (values []string, code int) {
@@ -113,7 +114,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The words of a shell have quotes, and so have the values for shells that do not add them.
+// Words are parsed with the quotes of the shell. For shells that do not add quotes themselves,
+// values are quoted.
 func TestCompleteQuotes(t *testing.T) {
 	t.Parallel()
 	f := completeEngine()
@@ -135,7 +137,7 @@ func TestCompleteQuotes(t *testing.T) {
 			t.Errorf("%s: %s: %s, code %d; want %s", c.shell, c.typed, got, code, c.want)
 		}
 	}
-	// What needs no quotes has none. fish passes only the last word with its quotes.
+	// Values that need no quotes are not quoted. fish passes only the last word with its quotes.
 	for shell, namespace := range map[string]string{
 		"bash": `'echo'`, "zsh": `ec"ho"`, "fish": "echo", "powershell": "'echo'",
 	} {

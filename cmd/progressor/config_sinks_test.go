@@ -43,8 +43,9 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 }
 
 // checkConfiguration checks a valid file that has these parts and no namespaces. The output of
-// config print contains no secrets. It is still valid, because the engine may have the secrets.
-// Each of the changes FROM|TO makes the file invalid, with an error that contains the value.
+// config print contains no secrets. It is still a valid file, because the engine may have stored
+// the secrets. Each of the changes FROM|TO makes the file invalid, with an error that contains the
+// value.
 func checkConfiguration(t *testing.T, file, parts string, changes map[string]string) {
 	t.Helper()
 	p := clitest.Program{Commands: newCommands}

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// flag > environment > file > default.
+// A flag overrides an environment variable, which overrides the file, which overrides the default.
 func TestOrderOfSources(t *testing.T) {
 	path := clitest.WriteConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
 	p := clitest.Program{Commands: newCommands,

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// A flag has the same type and the same letter in all commands, and a letter means one flag.
+// A flag has the same type and the same letter in all commands, and each letter belongs to only one
+// flag.
 func TestFlagNamesAreConsistent(t *testing.T) {
 	t.Parallel()
 	parser, err := cli.Main{Commands: newCommands}.Parser()
@@ -23,7 +24,7 @@ func TestFlagNamesAreConsistent(t *testing.T) {
 		"metadata":   "bench measures it",
 		"job":        "a worker may run several",
 		"kind":       "changes may have several",
-		"namespaces": "a key may have several patterns", "role": "a key may have several; that of PostgreSQL in bench",
+		"namespaces": "a key may have several patterns", "role": "a key may have several; in bench, a PostgreSQL role",
 		"overlap":   "what a cron does if a run is active; how long two keys are valid",
 		"worker-id": "a job may have several",
 		"rate":      "of a bulk per second; of a constraint in any unit",
@@ -84,7 +85,7 @@ func TestLogFormat(t *testing.T) {
 	}
 }
 
-// --decode needs the documents that it changes.
+// --decode changes JSON documents, so it requires -o json.
 func TestDecodeRequiresJSON(t *testing.T) {
 	t.Parallel()
 	p := clitest.Serve(t, newCommands, &clitest.Engine{})

@@ -95,7 +95,7 @@ func (s *starting) notices(t *testing.T, last string) (all []string) {
 	}
 }
 
-// fetch returns the status and the body of a page when the program listens.
+// fetch waits until the program listens, and returns the status and the body of a page.
 func (s *starting) fetch(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	clitest.Eventually(t, path, func() error {

@@ -100,8 +100,8 @@ func (b shipBuild) charge(ctx durable.Ctx) error {
 	}
 }
 
-// places are where the runs of TestDeployCheck wait, with the calls that bring them there, and the
-// last entry of their journal.
+// places lists where the runs of TestDeployCheck wait, with the calls that bring them there, and
+// the last entry of their journal.
 var places = []struct {
 	name, last string
 	calls      []string
@@ -189,7 +189,8 @@ func (c shopRuns) open(t *testing.T) {
 	})
 }
 
-// finish makes the other calls to the runs at some places, and waits until they are COMPLETED.
+// finish makes the remaining calls to the runs at the places that isAt selects, and waits until
+// they are COMPLETED.
 func (c shopRuns) finish(t *testing.T, isAt func(place string) bool) {
 	t.Helper()
 	inParallel(t, func(place int, id string) error {
@@ -213,7 +214,8 @@ func (c shopRuns) finish(t *testing.T, isAt func(place string) bool) {
 	})
 }
 
-// A check reports exactly the open runs that a new build affects. All others finish with it.
+// A check reports exactly the open runs that a new build affects. All other runs finish with the
+// new build.
 func TestDeployCheck(t *testing.T) {
 	t.Parallel()
 	var open atomic.Bool
@@ -235,12 +237,12 @@ func TestDeployCheck(t *testing.T) {
 		build shipBuild
 		want  affected
 	}{
-		"nothing changes":      {shipBuild{}, affected{}},
-		"a step is inserted":   {shipBuild{inserted: true}, affected{"timer": inserted, "step": inserted}},
-		"a step is moved":      {shipBuild{moved: true}, affected{}},
-		"a step is removed":    {shipBuild{removed: true}, affected{"timer": removed, "step": removed}},
-		"a timer is changed":   {shipBuild{changed: true}, affected{"timer": changed, "step": changed}},
-		"a value has new type": {shipBuild{retyped: true}, affected{"timer": "error  ", "step": "error  "}},
+		"nothing changes":        {shipBuild{}, affected{}},
+		"a step is inserted":     {shipBuild{inserted: true}, affected{"timer": inserted, "step": inserted}},
+		"a step is moved":        {shipBuild{moved: true}, affected{}},
+		"a step is removed":      {shipBuild{removed: true}, affected{"timer": removed, "step": removed}},
+		"a timer is changed":     {shipBuild{changed: true}, affected{"timer": changed, "step": changed}},
+		"a value has a new type": {shipBuild{retyped: true}, affected{"timer": "error  ", "step": "error  "}},
 		"a step is renamed": {shipBuild{renamed: true},
 			affected{"call": renamed, "timer": renamed, "step": renamed}},
 	} {
@@ -259,7 +261,7 @@ func TestDeployCheck(t *testing.T) {
 	}
 }
 
-// affected has the findings about the runs that wait at a place.
+// affected contains, for each place, the findings about the runs that wait there.
 type affected map[string]string
 
 // deployCheck checks a build. All runs that wait at the same place must have the same findings.
@@ -336,8 +338,8 @@ func serveNewBuild(kind string) {
 	os.Exit(3)
 }
 
-// A check starts a program, whose worker or processor then answers only checks. It has the key of
-// encrypted payloads.
+// A check starts a program, whose worker or processor then answers only checks. The program has the
+// key of the encrypted payloads.
 func TestDeployCheckOfPrograms(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
@@ -361,7 +363,7 @@ func TestDeployCheckOfPrograms(t *testing.T) {
 	clitest.Eventually(t, "the step ends", func() error {
 		resp, err := c.Process.GetProcess(t.Context(), shopProcess("old"))
 		if err == nil && !slices.Contains(kindsOf(t, resp.GetProcess()), "step reserve") {
-			err = errors.New("it has not ended")
+			err = errors.New("the step has not ended")
 		}
 		return err
 	})

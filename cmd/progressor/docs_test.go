@@ -27,18 +27,18 @@ var silentMetrics = map[string]string{
 	"progressor_task_processing_duration_ms":              "a duration",
 	"progressor_process_removing_duration_ms":             "a duration",
 	"progressor_job_duration_seconds":                     "a duration",
-	"progressor_jobs":                                     "the label name",
-	"progressor_job_lease_losses_total":                   "the label name",
-	"progressor_job_start_deadlines_total":                "the label name",
-	"progressor_job_blocked_seconds_total":                "the label constraint",
-	"progressor_sink_changes_delivered_total":             "the label sink_id",
-	"progressor_sink_dead_letters_total":                  "the label sink_id",
-	"progressor_sink_failures_total":                      "the label sink_id",
-	"progressor_sink_lag_changes":                         "the label sink_id",
-	"progressor_sink_lag_seconds":                         "the label sink_id",
-	"progressor_sink_state":                               "the label sink_id",
-	"progressor_tls_certificate_expiry_timestamp_seconds": "only with TLS",
-	"progressor_oidc_key_reads_total":                     "only with an issuer",
+	"progressor_jobs":                                     "has the label name",
+	"progressor_job_lease_losses_total":                   "has the label name",
+	"progressor_job_start_deadlines_total":                "has the label name",
+	"progressor_job_blocked_seconds_total":                "has the label constraint",
+	"progressor_sink_changes_delivered_total":             "has the label sink_id",
+	"progressor_sink_dead_letters_total":                  "has the label sink_id",
+	"progressor_sink_failures_total":                      "has the label sink_id",
+	"progressor_sink_lag_changes":                         "has the label sink_id",
+	"progressor_sink_lag_seconds":                         "has the label sink_id",
+	"progressor_sink_state":                               "has the label sink_id",
+	"progressor_tls_certificate_expiry_timestamp_seconds": "exists only with TLS",
+	"progressor_oidc_key_reads_total":                     "exists only with an issuer",
 }
 
 // docs/operations.md contains every metric of a scrape, and no others.
@@ -95,8 +95,8 @@ SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnu
    AND NOT a.attisdropped
  ORDER BY c.relname, a.attnum`
 
-// The column tables of docs/sql.md are the comments of the columns (COMMENT ON). -update writes
-// them; the names of the reference's columns are kept.
+// The column tables of docs/sql.md contain the comments of the columns (COMMENT ON). -update
+// rewrites the comments, and keeps the names of the columns in the reference.
 func TestSQLPageHasEveryColumn(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/sql.md")

@@ -27,7 +27,7 @@ import (
 
 func TestDev(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a PostgreSQL of its own")
+		t.Skip("starts its own PostgreSQL")
 	}
 	dir := t.TempDir()
 	d := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--demo-flow")
@@ -217,7 +217,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	}
 	codes := []int{one.Await(t), two.Await(t)}
 	if codes[0] != cli.ExitInterrupted && codes[1] != cli.ExitInterrupted {
-		t.Errorf("codes %d: a second signal does not stop the node with the task at once", codes)
+		t.Errorf("codes %d: a second signal does not immediately stop the node that runs the task", codes)
 	}
 }
 

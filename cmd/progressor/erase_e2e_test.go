@@ -16,7 +16,7 @@ import (
 )
 
 // Erase removes the ID and the payload of a process from every table. After a restore, it repeats
-// the erasures of a file.
+// the erasures that a file records.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

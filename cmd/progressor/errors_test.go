@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// errorCase is an error of the API, and the exit code and the line of the command.
+// errorCase is an error of the API, with the exit code and the error message of the command.
 type errorCase struct {
 	name string
 	err  error

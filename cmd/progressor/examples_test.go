@@ -88,7 +88,7 @@ func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	return resp.GetJob()
 }
 
-// counts checks the job that all examples run, and the failure of that job.
+// counts checks that the job count of the examples succeeds with valid args and fails with others.
 func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
@@ -144,7 +144,7 @@ func TestExampleWorkers(t *testing.T) {
 				t.Errorf("after SIGTERM: %v", err)
 			}
 			if d := time.Since(began); d > 8*time.Second { // the grace period for jobs is 10 s, a poll takes 20 s
-				t.Errorf("it ended %s after SIGTERM, although it ran no job: it did not end its polls", d)
+				t.Errorf("it ended only %s after SIGTERM, although it ran no job: it did not end its polls", d)
 			}
 		})
 	}

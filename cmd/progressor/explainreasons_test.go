@@ -271,8 +271,8 @@ var runReasons = []reason{
 		"flows ~flow/ended", []string{"now The run was cancelled: no need.", "progressor run retry flows ended"}},
 }
 
-// TestExplainReasons makes processes wait for each reason, by the command line, and checks what
-// explain prints.
+// TestExplainReasons uses commands to make processes wait for each reason, and checks what explain
+// prints.
 func TestExplainReasons(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})

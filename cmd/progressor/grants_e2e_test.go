@@ -52,7 +52,7 @@ func (s *tenants) with(token string) clitest.Program {
 	return p
 }
 
-// lists has the methods whose requests may cover all namespaces.
+// lists returns the methods whose requests may cover all namespaces.
 func lists(ctx context.Context, c *client.Client) map[string]func() (proto.Message, error) {
 	return map[string]func() (proto.Message, error){
 		"ListNamespaces": func() (proto.Message, error) {

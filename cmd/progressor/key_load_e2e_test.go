@@ -31,7 +31,7 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	c := client.New(d.URL, client.WithRetry(client.Retry{MaxAttempts: 1}),
 		client.WithTokenSource(func(context.Context) (string, error) { return *token.Load(), nil }))
 	const callers = 4
-	var ended [callers]chan struct{} // receives the ends of calls
+	var ended [callers]chan struct{} // receives a value when a call ends
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for n := range callers {
@@ -52,7 +52,7 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	// settle waits until no request has a token from before.
+	// settle waits until no request uses a token that was replaced before the call.
 	settle := func() {
 		for n := range ended {
 			<-ended[n]

@@ -141,7 +141,7 @@ func sized(fd protoreflect.FieldDescriptor, n int, text func(n int) string) prot
 type request struct {
 	method string
 	send   func(context.Context, proto.Message) error
-	base   func() proto.Message // valid, with an ID of its own
+	base   func() proto.Message // valid, with a new ID
 	bounds []bound
 }
 
@@ -197,7 +197,7 @@ func (l *limits) send(t *testing.T, requests ...[]request) {
 				m := r.base()
 				b.set(m, b.most)
 				if err := r.send(t.Context(), m); err != nil {
-					t.Errorf("%d is refused: %v", b.most, err)
+					t.Errorf("%d is rejected: %v", b.most, err)
 				}
 				m = r.base()
 				b.set(m, b.most+1)

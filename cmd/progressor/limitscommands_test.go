@@ -18,7 +18,7 @@ func TestCommandsHaveLimits(t *testing.T) {
 	for _, c := range []struct {
 		says, bound string
 		most        int
-		args        func(text string) []string // "" for what standard input has
+		args        func(text string) []string // called with "" if the text is on standard input
 		text        func(n int) string
 	}{
 		{"--args", "1 MiB", 1 << 20,

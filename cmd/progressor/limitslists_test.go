@@ -29,7 +29,7 @@ import (
 // resultsNamespace is a pull namespace without retries. Only processLease takes its processes.
 const resultsNamespace = "results"
 
-// listRequests are requests with long lists, and answers of workers.
+// listRequests returns requests with long lists, and answers of workers.
 func (l *limits) listRequests() []request {
 	const payload, metadata = 1 << 20, 64 << 10
 	l.cli.OK(l.t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")

@@ -20,7 +20,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// otherRequests are those about jobs, constraints, crons and flows.
+// otherRequests returns the requests about jobs, constraints, crons and flows.
 func (l *limits) otherRequests() []request {
 	const payload, metadata = 1 << 20, 64 << 10
 	unique := func(n int) string { return xs(l.id(), n) }
@@ -192,7 +192,7 @@ func (l *limits) poll(name string) *progressorv1.Lease {
 	return r.GetLeases()[0]
 }
 
-// reader reads something in one way.
+// reader is one way to read an object.
 type reader func() (proto.Message, error)
 
 func reads[Q, R any](l *limits, call func(context.Context, *Q) (*R, error), q *Q) reader {
@@ -205,7 +205,7 @@ func reads[Q, R any](l *limits, call func(context.Context, *Q) (*R, error), q *Q
 	}
 }
 
-// prints decodes the JSON output of a command into m.
+// prints returns a reader that decodes the JSON output of a command into m.
 func (l *limits) prints(m proto.Message, args ...string) reader {
 	return func() (proto.Message, error) {
 		return m, protojson.Unmarshal([]byte(l.cli.OK(l.t, append(args, "-o", "json")...)), m)
@@ -289,8 +289,8 @@ func TestLargestProcess(t *testing.T) {
 		l.prints(&progressorv1.AwaitTaskResponse{}, "await", limitsNamespace, id, "-k", key))
 }
 
-// TestLargestJob does the same as TestLargestProcess with a job whose first attempt fails, from the
-// API, SQL and the command line.
+// TestLargestJob does the same as TestLargestProcess with jobs whose first attempt fails, created
+// with the API, SQL and the command line.
 func TestLargestJob(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

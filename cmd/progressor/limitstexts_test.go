@@ -20,7 +20,7 @@ import (
 // longestZone is the time zone with the longest name. No name reaches the limit of 128 bytes.
 const longestZone = "America/Argentina/ComodRivadavia"
 
-// commandRequests are the commands of crons and runs, and the lists.
+// commandRequests returns the commands for crons and runs, and the lists.
 func (l *limits) commandRequests() []request {
 	const reason, filter = 4096, 16 << 10
 	unique := func(n int) string { return xs(l.id(), n) }

@@ -25,7 +25,7 @@ const (
 	reasonBytes = 1024
 )
 
-// sizeRequests are the requests that contain a cron, a token, or the reason of a pause.
+// sizeRequests returns the requests that contain a cron, a token, or the reason of a pause.
 func (l *limits) sizeRequests() []request {
 	result := func() *progressorv1.JobResult { return &progressorv1.JobResult{} }
 	pause := func() proto.Message {

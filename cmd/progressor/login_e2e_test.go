@@ -117,7 +117,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A token that expires soon is refreshed once, even by many commands at a time.
+// A token that expires soon is refreshed only once, even if many commands run at the same time.
 func TestLoginIsRefreshed(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -140,7 +140,7 @@ func TestLoginIsRefreshed(t *testing.T) {
 		t.Fatalf("login: %d, %s", code, out)
 	}
 	if got := s.issuer.Revoked(); !slices.Equal(got, []string{last}) || s.issuer.Refreshes() == began {
-		t.Errorf("another login revokes %q, want the last refresh token, %q, only", got, last)
+		t.Errorf("another login revokes %q, want only the last refresh token, %q", got, last)
 	}
 	s.issuer.Deny("invalid_grant")
 	clitest.Eventually(t, "the token has expired, and the refresh is denied", func() error {

@@ -51,7 +51,7 @@ func TestLongIntegersAreRefused(t *testing.T) {
 		}
 	}
 	if f.Last != nil {
-		t.Errorf("the engine was asked: %v", f.Last)
+		t.Errorf("the engine got a request: %v", f.Last)
 	}
 	p := clitest.Serve(t, newCommands, f)
 	p.OK(t, "job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740992, "s": "9007199254740993", "x": 1e300}`)

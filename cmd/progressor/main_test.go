@@ -16,8 +16,7 @@ import (
 var newCommands = commands.New
 
 // testsAtOnce is the number of tests that run at once, unless -parallel is set. It is more than the
-// number of processors of a small machine, because most tests wait for programs and for times of a
-// page.
+// number of processors of a small machine, because most tests wait for other programs.
 const testsAtOnce = 4
 
 // programVariable makes the test binary behave like progressor.

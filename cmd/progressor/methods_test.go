@@ -12,13 +12,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// behindClient has the methods that commands call through a helper of package client.
+// behindClient contains the methods that commands call through a helper of package client, with the
+// commands.
 var behindClient = map[string]string{
 	"Poll": "worker run", "Heartbeat": "worker run", "Complete": "worker run", "CompleteBatch": "worker run",
 	"Release": "worker run", "Checkpoint": "worker run", "WatchProcess": "watch",
 }
 
-// inDatabase has the methods whose commands use the database directly, so that they also work
+// inDatabase contains the methods whose commands use the database directly, so that they also work
 // without an engine.
 var inDatabase = map[string]string{
 	"ListConsoleLogins": "console-login list", "EndConsoleLogins": "console-login end",

@@ -32,7 +32,7 @@ func TestOIDC(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn,
 		"--auth.oidc.issuer", issuer.URL, "--auth.oidc.audience", testissuer.Audience)
 	if r := d.Client.Run(t, "namespace", "list"); !strings.Contains(r.Stderr, "the request has no token") {
-		t.Fatalf("on loopback, without a token: %+v", r) // auto is required with an issuer
+		t.Fatalf("on loopback, without a token: %+v", r) // auto requires a token with an issuer
 	}
 	principal := "user:" + issuer.URL + "#alice"
 	alice := user(d, issuer.Token(map[string]any{"groups": []string{"shop admins", "all"}}))

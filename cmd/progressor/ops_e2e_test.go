@@ -25,8 +25,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// The listener for probes and scrapers needs no credentials, and serves nothing else. It shows that
-// the node stops.
+// The listener for probes and scrapers needs no credentials, and serves nothing else. It also shows
+// that the node is stopping.
 func TestOpsListener(t *testing.T) {
 	t.Parallel()
 	ops := freeAddress(t)

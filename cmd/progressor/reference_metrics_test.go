@@ -31,9 +31,9 @@ var referenceMetrics = map[string]string{
 	"progressor_notification_duration_ms":      "prg_namespace notification_type",
 }
 
-// The table of docs/operations.md has the eight histograms of the reference with their labels there
-// and here, and every value of a label that differs. Every histogram of the engine has these labels
-// and values.
+// The table of docs/operations.md contains the eight histograms of the reference, with their labels
+// in both systems, and every value of a label that differs. Every histogram of the engine has these
+// labels and values.
 func TestMetricsOfTheReference(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(readPage(t, "docs/operations.md"), "\n### Dashboards of the reference\n")

@@ -53,7 +53,7 @@ func TestRunbookCommands(t *testing.T) {
 }
 
 // isCommand reports whether a line begins with a command, or a group of commands, and has only
-// flags of it. Arguments begin with a capital letter or a quote.
+// flags of that command. Arguments begin with a capital letter or a quote.
 func isCommand(node *kong.Node, line string) bool {
 	arguments := false
 	for word := range strings.FieldsSeq(line) {

@@ -19,7 +19,7 @@ import (
 const signingKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // sdkEngine starts an engine for the tests of an SDK. It returns the environment variables of the
-// tests. The requests of the namespace signed are signed with the secret key.
+// tests. The requests of the namespace "signed" are signed with the secret "key".
 func sdkEngine(t *testing.T) (env []string) {
 	t.Helper()
 	dsn := storagetest.DSN(t)
@@ -168,7 +168,7 @@ func TestPythonSDKPackage(t *testing.T) {
 	clitest.WantLines(t, out, "http://x 0.1.0")
 }
 
-// The versions of an SDK are the same everywhere.
+// All files of an SDK contain the same version.
 func TestSDKVersions(t *testing.T) {
 	for file, want := range map[string]string{
 		"sdk/typescript/package.json":           `"version": "0.1.0"`,

@@ -29,7 +29,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// callee is a processor and a target of crons. It keeps the headers of the last request by path.
+// callee is a processor and a target of crons. It keeps the headers of the last request to each
+// path.
 type callee struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -74,9 +75,9 @@ func putSecret(t *testing.T, dsn, name, namespaces, value string, args ...string
 	return p.Run(t, append([]string{"secret", "put", name, "--namespaces", namespaces, "--db.dsn", dsn}, args...)...)
 }
 
-// TestSecrets searches all data that clients with keys, the database and the log show for the
-// values of headers. The requests to the processor and of the cron contain these values. A rotated
-// secret is used without another put.
+// TestSecrets looks for the values of headers in all data that clients with keys can read, in the
+// database and in the log. The requests to the processor and of the cron contain these values. A
+// rotated secret is used without another put.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	dsn, to := storagetest.DSN(t), newCallee(t)
@@ -242,7 +243,7 @@ func one(t *testing.T, db *pgxpool.Pool, sql string) (value string) {
 	return value
 }
 
-// noSecrets looks for the values in the clear, in hexadecimal and in base64.
+// noSecrets looks for the values in plain text, in hexadecimal and in base64.
 func noSecrets(t *testing.T, where, text string) {
 	t.Helper()
 	const part = "hunter2-"

@@ -23,7 +23,7 @@ func openTerminal(t *testing.T, columns, lines uint16) (user, program *os.File) 
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no pseudo terminals here: ", err)
+		t.Skip("no pseudo terminals are available: ", err)
 	}
 	t.Cleanup(func() { user.Close() })
 	number, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
@@ -145,7 +145,7 @@ func TestShellsComplete(t *testing.T) {
 	}
 }
 
-// fish completes, too. The test asks it without a terminal, because fish redraws its line.
+// fish also completes words. The test calls it without a terminal, because fish redraws its line.
 func TestFishCompletes(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("fish")
@@ -263,7 +263,7 @@ func (s *typedShell) want(t *testing.T, keys, line string) {
 	t.Helper()
 	s.send(t, keys)
 	s.await(t, line)
-	s.send(t, "\x15") // Ctrl-U discards the line; Ctrl-C would discard the next keys, too
+	s.send(t, "\x15") // Ctrl-U discards the line; Ctrl-C would also discard the next keys
 }
 
 var controlSequence = regexp.MustCompile("\x1b(\\[[0-9;?]*[a-zA-Z]|[>=(].?)|\r|\x07")

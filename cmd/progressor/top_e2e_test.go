@@ -21,7 +21,7 @@ func TestTop(t *testing.T) {
 	clitest.WantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  INTERNAL  RUNNABLE", "demo  error 1  0  0",
 		"ERRORS  NAMESPACE  REASON", "1  demo", "moved", "here:1")
 	if n := strings.Count(out, "tasks per second"); n != 2 {
-		t.Errorf("%d looks, want 2:\n%s", n, out)
+		t.Errorf("%d updates, want 2:\n%s", n, out)
 	}
 	lines := strings.Split(strings.TrimSpace(
 		p.OK(t, "top", "demo", "--count", "2", "--interval", "200ms", "-o", "json")), "\n")

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
+var update = flag.Bool("update", false, "update the output of the commands in README.md and docs/")
 
 // The pages whose commands are run in the order of the page in one shell, each page with its own
 // engine.
@@ -43,7 +43,7 @@ const (
 func TestTour(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("starts a PostgreSQL of its own")
+		t.Skip("starts its own PostgreSQL")
 	}
 	program := filepath.Join(t.TempDir(), "progressor")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
@@ -77,7 +77,7 @@ func tour(t *testing.T, program, page string) {
 	ctx, cancel := context.WithTimeout(t.Context(), tourWait)
 	defer cancel()
 	address := runDev(ctx, t, dir)
-	// The addresses on the page, and the free ones used here.
+	// The addresses on the page, and the free ones that replace them.
 	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:]}
 	for _, m := range tourPort.FindAllStringSubmatch(string(text), -1) {
 		if here[m[1]] == "" {
@@ -184,8 +184,8 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 	}
 }
 
-// codeFits reports whether the exit code of a block fits the page: 0, or another code if the last
-// line on the page is an error of the program.
+// codeFits reports whether the exit code of a block matches the page: 0, or another code if the
+// last line on the page is an error of the program.
 func (b *tourBlock) codeFits(code int) bool {
 	lines := strings.Split(strings.TrimSpace(b.output), "\n")
 	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")
@@ -226,7 +226,7 @@ func (b *tourBlock) shape(output string) string {
 }
 
 // written returns the page with the actual output of each block whose output differs in more than
-// times.
+// the times.
 func written(page string, blocks []tourBlock) string {
 	for n := len(blocks) - 1; n >= 0; n-- {
 		b := blocks[n]
@@ -303,7 +303,7 @@ func freePort(t *testing.T) string {
 	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// shell is the terminal of the reader: variables of one block are set in the next one.
+// shell runs all blocks of a page, so variables of one block are also set in the next one.
 type shell struct {
 	in   io.Writer
 	out  *bufio.Reader
@@ -319,7 +319,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir
 	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address,
-		"PYTHONDONTWRITEBYTECODE=1") // the SDK is that of the tree
+		"PYTHONDONTWRITEBYTECODE=1") // use the SDK of the working tree
 	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // in the real HOME of the user, where they are filled
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A reader may follow one tour after the other, with one engine and in one directory. So no page
-// uses a namespace, an ID or a port of another page, and no page leaves files or background
-// processes behind.
+// A reader may follow several tours with the same engine and in the same directory. So no page uses
+// a namespace, an ID or a port of another page, and no page leaves files or background processes
+// behind.
 func TestToursShareNothing(t *testing.T) {
 	patterns := map[string]*regexp.Regexp{
 		"namespace": regexp.MustCompile(`namespace put (\S+)`),
@@ -32,7 +32,7 @@ func TestToursShareNothing(t *testing.T) {
 				for _, m := range pattern.FindAllStringSubmatch(b.commands, -1) {
 					used := kind + " " + m[1]
 					if other := pages[used]; other != "" && other != page {
-						t.Errorf("%s: %s uses it, too", page+": "+used, other)
+						t.Errorf("%s: %s also uses it", page+": "+used, other)
 					}
 					pages[used] = page
 				}

@@ -108,7 +108,7 @@ func TestServeTraces(t *testing.T) {
 	d.Stop(t)
 	start, task := c.named("progressor.v1.ProcessService/Start"), c.named("task INIT")
 	if start == nil || task == nil {
-		t.Fatalf("the collector has got %v", c.spans)
+		t.Fatalf("the collector received %v", c.spans)
 	}
 	if got := fmt.Sprintf("%x %x", start.GetTraceId(), start.GetParentSpanId()); got !=
 		"0af7651916cd43dd8448eb211c80319c b7ad6b7169203331" {

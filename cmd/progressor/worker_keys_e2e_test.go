@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// wantPermission fails the test if an error does not deny a permission with a text.
+// wantPermission fails the test unless err denies a permission and contains text.
 func wantPermission(t *testing.T, err error, text string) {
 	t.Helper()
 	if connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), text) {

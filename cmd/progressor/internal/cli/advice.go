@@ -11,10 +11,10 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// Texts of net/http if only one side uses TLS, and of an engine without the token of a client.
+// Texts of net/http if only one side uses TLS, and of an engine if a request has no token.
 const (
 	plainToTLS   = "Client sent an HTTP request to an HTTPS server"
-	plainRequest = "400 Bad Request" // the same for Connect, which does not read the text
+	plainRequest = "400 Bad Request" // the error of Connect, which does not read that text
 	tlsToPlain   = "server gave HTTP response to HTTPS client"
 	noToken      = "the request has no token"
 )
@@ -26,7 +26,7 @@ func nextOfConnection(err error, message string) string {
 	_, other := errors.AsType[x509.HostnameError](err)
 	switch {
 	case unknown:
-		return "if the authority of the engine is your own, set --tls.ca-file to its certificate"
+		return "if the engine uses your own certificate authority, set --tls.ca-file to its certificate"
 	case other:
 		return "use a name of the certificate in --address, or set --tls.server-name"
 	case strings.HasPrefix(message, plainToTLS), message == plainRequest:
@@ -61,9 +61,9 @@ func databaseReport(err error, c errorReport) errorReport {
 	return c
 }
 
-// attempts returns the lines of an error of pgx, which has one for each attempt to connect. The
-// first attempt may be with TLS, which a server without TLS always refuses. It is left out if there
-// is another one, and so are repetitions.
+// attempts returns the lines of a pgx error, one for each attempt to connect. The first attempt may
+// use TLS, which a server without TLS always refuses. Its line is omitted if there is another one.
+// Repeated lines are also omitted.
 func attempts(text string) []string {
 	head, rest, ok := strings.Cut(text, ":\n\t")
 	if !ok {

@@ -66,7 +66,7 @@ func TestAdviceOfConnections(t *testing.T) {
 	}
 }
 
-// The errors of PostgreSQL name the setting to change, and no attempt that always fails.
+// The errors of PostgreSQL name the setting to change, and omit the attempt that always fails.
 func TestAdviceOfDatabases(t *testing.T) {
 	t.Parallel()
 	const refused = "h:1 (127.0.0.1): tls error: server refused TLS connection"

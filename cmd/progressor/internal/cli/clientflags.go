@@ -154,7 +154,7 @@ func (f ClientFlags) Page(ctx context.Context, path string) (string, error) {
 	return f.page(ctx, path, token)
 }
 
-// PublicPage is Page without a token.
+// PublicPage is like Page, but sends no token.
 func (f ClientFlags) PublicPage(ctx context.Context, path string) (string, error) {
 	return f.page(ctx, path, "")
 }
@@ -165,7 +165,7 @@ func (f ClientFlags) page(ctx context.Context, path, token string) (string, erro
 	return pageFrom(ctx, transport, f.Address.url(), path, token)
 }
 
-// pageFrom is page for the address of an engine.
+// pageFrom returns the text of a page of the engine at address.
 func pageFrom(ctx context.Context, transport *http.Transport, address, path, token string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	if err != nil {
@@ -211,7 +211,7 @@ func (a *App) Request() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(); cancelSignal() }
 }
 
-// Ask is like Show, with a function that prints only this type of response.
+// Ask is like Show, but its function prints only this type of response.
 func Ask[Q, P proto.Message](
 	a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error,
 ) error {

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// clientTLS has the TLS settings of a client.
+// clientTLS contains the TLS settings of a client.
 type clientTLS struct {
 	CAFile         string `name:"ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify the engine, PEM. Default: the system's."`
 	ServerName     string `placeholder:"NAME" setting:"" help:"Host name in the certificate of the engine, if it is not that of --address."`

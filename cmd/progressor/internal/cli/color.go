@@ -20,7 +20,7 @@ const (
 )
 
 // colorOf returns the color mode of a command line. The command line may be invalid, because the
-// error about it has colors, too.
+// error about it also has colors.
 func colorOf(args []string, getenv func(string) (string, bool)) string {
 	mode := colorAuto
 	if getenv != nil {

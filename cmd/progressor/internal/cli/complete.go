@@ -12,9 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// completeCommand is the first argument of a completion script, with = and the shell if the words
-// have the quotes of this shell. The command line so far follows, and its last word is to be
-// completed.
+// completeCommand is the first argument that a completion script passes, followed by = and the
+// shell if the words are quoted for this shell. The other arguments are the command line so far.
+// Its last word is to be completed.
 const completeCommand = "__complete"
 
 // exitFiles is the exit code that asks the script to complete file names.
@@ -34,7 +34,7 @@ type completing struct {
 }
 
 // complete prints the values that can replace the last word, one per line, each with a tab and a
-// description. The words have the quotes of a shell, or none if shell is "".
+// description. The words are quoted for shell, or not quoted if shell is "".
 func (a *App) complete(shell string, words []string) int {
 	if len(words) == 0 {
 		words = []string{""}
@@ -93,7 +93,7 @@ func isShortWithValue(word string) bool {
 	return !strings.HasPrefix(word, "--") && len(word) > 2
 }
 
-// enter selects the subcommand with a name. It reports whether there is one.
+// enter selects the subcommand named word, and reports whether it exists.
 func (c *completing) enter(word string) bool {
 	if len(c.args) > 0 {
 		return false
@@ -175,8 +175,8 @@ func (c *completing) flagNames() (all []completion) {
 	return all
 }
 
-// values returns the values of a flag or an argument, each after a prefix. typed is the beginning
-// of the value. If the value is a list, only its last element is completed. The tag complete has
+// values returns the values of a flag or an argument, each with a prefix. typed is the beginning of
+// the value. If the value is a list, only its last element is completed. The tag complete contains
 // the kind of an object, the name of an enum of the API, or a list.
 func (c *completing) values(v *kong.Value, prefix, typed string) (all []completion, files bool) {
 	if n := strings.LastIndexByte(typed, ','); n >= 0 && v.IsSlice() {

@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// quoting is how a shell quotes words. The zero value is for words without quotes.
+// quoting describes how a shell quotes words. The zero value is for words without quotes.
 type quoting struct {
 	escape byte // quotes the next character outside of quotes; 0 if words have no quotes
-	// The characters that escape quotes between single and double quotes.
+	// The characters that the escape character can quote within single and within double quotes.
 	single, double string
 	doubled        bool // two quotes between such quotes are one
 	lastOnly       bool // the script passes only the last word with its quotes
@@ -17,10 +17,10 @@ type quoting struct {
 	quote func(value string, typed typedWord) string
 }
 
-// posix is the quoting of bash and zsh, as far as typed words have it.
+// posix is the part of the quoting of bash and zsh that occurs in typed words.
 var posix = quoting{escape: '\\', double: "$`\"\\"}
 
-// shells has the quoting of the shells whose scripts pass words with their quotes.
+// shells contains the quoting of the shells whose scripts pass words with their quotes.
 var shells = map[string]quoting{
 	"bash": {escape: posix.escape, double: posix.double, quote: quoteBash},
 	"zsh":  posix,
@@ -36,7 +36,7 @@ type typedWord struct {
 	raw, text string // with and without quotes
 	open      byte   // the quote without an end; 0 if there is none
 	before    int    // length of the text before that quote
-	kept      int    // length of raw up to the last = or : without quotes, where bash splits words
+	kept      int    // length of raw up to the last unquoted = or :, where bash splits words
 }
 
 // read returns a word without its quotes.
@@ -89,8 +89,8 @@ func (q *quoting) escapes(open, c byte) bool {
 var doubleQuotesBash = strings.NewReplacer("$", `\$`, "`", "\\`", `"`, `\"`, `\`, `\\`, "!", `"'!'"`)
 
 // quoteBash returns what follows the open quote of a word, or the whole word with backslashes. bash
-// adds the closing quote. Up to the last = or : without quotes, the word stays as it was typed,
-// because the script removes this part.
+// adds the closing quote. Up to the last unquoted = or :, the word stays as it was typed, because
+// the script removes this part.
 func quoteBash(value string, typed typedWord) string {
 	switch typed.open {
 	case '\'':
@@ -110,8 +110,8 @@ func quoteBash(value string, typed typedWord) string {
 	return quoted.String()
 }
 
-// quotePowerShell returns a value as a single-quoted string, if PowerShell would change or split
-// it otherwise. PowerShell takes typographic quotes as quotes, too, and splits -a.b.
+// quotePowerShell returns a value as a single-quoted string, if PowerShell would change or split it
+// otherwise. PowerShell also treats typographic quotes as quotes, and splits -a.b.
 func quotePowerShell(value string) string {
 	oneDash := strings.HasPrefix(value, "-") && !strings.HasPrefix(value, "--")
 	if !oneDash && value != "" && strings.IndexFunc(value, func(c rune) bool { return !isPlain(c) }) < 0 {
@@ -127,7 +127,7 @@ func quotePowerShell(value string) string {
 	return "'" + quoted.String() + "'"
 }
 
-// isPlain reports whether no shell gives a character a meaning within a word.
+// isPlain reports whether a character within a word has no special meaning in any shell.
 func isPlain(c rune) bool {
 	return unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_-./:=+%", c)
 }

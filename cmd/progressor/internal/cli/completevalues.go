@@ -23,7 +23,7 @@ const (
 // lookup finds the objects of a kind in a namespace whose ID begins with the typed text.
 type lookup func(ctx context.Context, c *client.Client, namespace, typed string) ([]completion, error)
 
-// lookups has a lookup for each kind of object that can be completed, by the value of the tag
+// lookups contains a lookup for each kind of object that can be completed, by the value of the tag
 // complete.
 var lookups = map[string]lookup{
 	"namespace": findNamespaces, "process": findProcesses, "job": findJobs, "run": findRuns, "cron": findCrons,
@@ -62,7 +62,7 @@ func (c *completing) objects(kind, typed string) []completion {
 	return found
 }
 
-// idFilter returns a filter for the IDs that begin with a text; "" for all.
+// idFilter returns a filter for the IDs that begin with a text, or "" for all IDs.
 func idFilter(field, typed string) string {
 	if typed == "" {
 		return ""

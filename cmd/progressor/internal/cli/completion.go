@@ -36,7 +36,7 @@ In this shell:
     progressor completion fish | source                                     # fish
     progressor completion powershell | Out-String | Invoke-Expression       # PowerShell
 
-In new shells, too:
+To load the script in each new shell:
 
     echo 'source <(progressor completion bash)' >> ~/.bashrc
     echo 'autoload -Uz compinit && compinit && source <(progressor completion zsh)' >> ~/.zshrc

@@ -19,7 +19,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The exit codes. docs/cli.md lists them, too.
+// The exit codes. docs/cli.md also lists them.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1   // any other error; doctor found a violation

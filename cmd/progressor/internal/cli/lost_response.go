@@ -24,7 +24,7 @@ type Change struct {
 type changeOf struct{} // context key of the Change of a request
 
 // NewChange tracks the tries of a request with this key. If the key is empty and needsKey is true,
-// NewChange generates a key. The client could generate it, too, but then the error after a lost
+// NewChange generates a key. The client could also generate it, but then the error after a lost
 // response could not show it. Requests that are idempotent by their ID, or that change nothing,
 // need no key.
 func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *Change) {

@@ -80,8 +80,8 @@ func printMore(a *App, token string) error {
 	return err
 }
 
-// None returns the sentence for an empty list. what is a plural, and next a command that lets the
-// list have an entry, or "".
+// None returns the sentence for an empty list. what is a plural noun. next is a command that
+// creates an entry, or "".
 func None(what, namespace string, filtered bool, next string) string {
 	text := "no " + what
 	if namespace != "" {

@@ -23,7 +23,7 @@ type PayloadFlags struct {
 	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
 }
 
-// ReadArgs returns the args of the flags; nil if there are none.
+// ReadArgs returns the args of the flags, or nil if there are none.
 func (f PayloadFlags) ReadArgs(a *App) ([]byte, error) {
 	switch {
 	case f.Args != nil:

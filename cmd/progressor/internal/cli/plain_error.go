@@ -62,7 +62,8 @@ func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 	return fmt.Errorf("%s; did you mean %s?", text, nearest)
 }
 
-// hint returns the flag for which an unexpected argument was probably meant; "" if unknown.
+// hint returns the flag for which an unexpected argument was probably meant, or "" if it is
+// unknown.
 func hint(command *kong.Node, argument string) string {
 	for _, f := range command.Flags {
 		_, err := os.Stat(argument)

@@ -10,14 +10,14 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/protoyaml"
 )
 
-// Set assigns the value of a flag that was set.
+// Set assigns the value of a flag, if the flag is set.
 func Set[T any](into, value *T) {
 	if value != nil {
 		*into = *value
 	}
 }
 
-// SetDuration assigns the value of a flag that was set.
+// SetDuration assigns the value of a flag, if the flag is set.
 func SetDuration(into **durationpb.Duration, value *time.Duration) {
 	if value != nil {
 		*into = durationpb.New(*value)

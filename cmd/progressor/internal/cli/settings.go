@@ -21,7 +21,7 @@ type settings struct {
 	program func() *kong.Application // all commands, which kong may not have parsed
 	loaded  bool
 	file    configfile.File
-	sources map[string]string // by flag name: "environment …", "file …"; absent: default or flag
+	sources map[string]string // by flag name: "environment …", "file …"; absent for defaults and flags
 }
 
 func newSettings(getenv func(string) (string, bool)) *settings {

@@ -9,8 +9,8 @@ import (
 )
 
 // Show sends a request that does not wait for a task, and prints the response as JSON or with show.
-// It is for commands whose responses contain the same message: show gets the message from each of
-// these types of responses. c is the command, which embeds OutputFlag.
+// It is for commands whose different responses contain the same message. show gets the message from
+// any of these responses. c is the command, which embeds OutputFlag.
 func Show[Q, P proto.Message](
 	a *App, c interface{ JSON() bool }, call func(context.Context, Q) (P, error), req Q, show func(*App, P) error,
 ) error {

@@ -80,7 +80,7 @@ func (f WaitFlags) RequestTimeout() *durationpb.Duration {
 	return durationpb.New(f.Timeout)
 }
 
-// ReadContext returns the context of the task; nil if there is none.
+// ReadContext returns the context of the task, or nil if there is none.
 func (f WaitFlags) ReadContext(a *App) ([]byte, error) {
 	if f.Context == "" {
 		return nil, nil

@@ -95,7 +95,7 @@ func link(command string) string {
 }
 
 // command returns the description of a command: its heading, help, usage, arguments and flags.
-// Flags that are the same in the command named by like are listed only by name.
+// Flags that a command in like describes in the same words are listed only by name.
 func (p *page) command(command string, like ...string) (string, error) {
 	node := p.nodes[command]
 	if node == nil {

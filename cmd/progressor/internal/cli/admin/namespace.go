@@ -55,10 +55,10 @@ type connectFlags struct {
 	Encoding      string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
 	Protocol      string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
 	Header        map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
-	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret; two while a key is replaced."`
+	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret. Set two secrets while a key is replaced."`
 
 	ConnectCAFile      string `name:"connect-ca-file" placeholder:"FILE" help:"CA certificates that verify --connect-url, PEM. Default: those of the system."`
-	ConnectCertificate string `placeholder:"NAME" help:"Client certificate for --connect-url: the secret with it and its key, PEM."`
+	ConnectCertificate string `placeholder:"NAME" help:"Secret with the client certificate for --connect-url and its private key, PEM."`
 }
 
 // recordFlags configure what is recorded about jobs and processes.

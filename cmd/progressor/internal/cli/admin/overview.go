@@ -16,7 +16,7 @@ import (
 
 // Commands are the commands that observe and manage the engines and their namespaces.
 type Commands struct {
-	Overview  overviewCmd  `cmd:"" group:"cluster" help:"Summarize a namespace, or all, and the nodes."`
+	Overview  overviewCmd  `cmd:"" group:"cluster" help:"Show a summary of the nodes and of one or all namespaces."`
 	Top       topCmd       `cmd:"" group:"cluster" help:"Show rates, namespaces, errors and nodes, live."`
 	Changes   changesCmd   `cmd:"" group:"namespace" help:"Print or follow the recorded changes of a namespace."`
 	Audit     auditCmd     `cmd:"" group:"access" help:"List commands of operators."`
@@ -116,7 +116,7 @@ func showTotal(counts map[string]int64) string {
 	return strconv.FormatInt(total, 10)
 }
 
-// byUrgency orders statuses by how much they concern an operator, and other names by the alphabet.
+// byUrgency orders statuses by their urgency for an operator, and other names alphabetically.
 func byUrgency(a, b string) int {
 	order := []string{"error", "running", "suspended", "completed", "cancelled"}
 	return cmp.Or(slices.Index(order, a)-slices.Index(order, b), cmp.Compare(a, b))

@@ -34,15 +34,15 @@ type Engine struct {
 	Fires     []*progressorv1.Fire
 	Changes   []*progressorv1.WatchChangesResponse
 	Sink      *progressorv1.Sink
-	// Retries are the responses to successive retries of dead letters. The last one remains.
+	// Retries are the responses to successive retries of dead letters. The last one is repeated.
 	Retries     []*progressorv1.RetrySinkDeadLettersResponse
 	Jobs        []*progressorv1.Job // the states that a job goes through
 	Batches     []int               // sizes of the batches that were enqueued
 	RejectBatch int                 // number of the batch that is rejected, counted from 1
 }
 
-// services has all methods of the API. Engine answers most requests in intercept, before they reach
-// a method.
+// services implements all methods of the API. Engine answers most requests in intercept, before
+// they reach a method.
 type services struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler

@@ -114,7 +114,7 @@ func WantRequest(t *testing.T, got any, want proto.Message) {
 	}
 }
 
-// Eventually calls look until it returns nil, less often after a while.
+// Eventually calls look until it returns nil. After a while, it calls look less often.
 func Eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
 	begin, end := time.Now(), time.After(DaemonWait)

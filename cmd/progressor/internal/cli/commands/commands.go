@@ -38,8 +38,8 @@ type tree struct {
 }
 
 // New returns the commands of the program, with no flag set, for cli.Main. If name is a command, it
-// returns only the commands of the same subject, because kong needs more CPU time for all commands
-// than most commands need.
+// returns only the commands of the same subject, because parsing all commands takes more CPU time
+// than running most commands.
 func New(name string) any {
 	t := reflect.TypeFor[tree]()
 	for i := range t.NumField() {

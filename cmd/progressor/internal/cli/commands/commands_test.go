@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/commands"
 )
 
-// For each command there is a smaller tree, in which the command is the same as in the tree of all
-// commands.
+// New returns a smaller tree for each command, in which the command is the same as in the tree of
+// all commands.
 func TestCommandsOfOneSubject(t *testing.T) {
 	t.Parallel()
 	all := parse(t, "")

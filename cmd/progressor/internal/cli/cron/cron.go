@@ -36,7 +36,7 @@ type cronCmd struct {
 	Rerun        cronRerunCmd        `cmd:"" help:"Start another run for a fire that was skipped or failed."`
 	Backfill     cronBackfillCmd     `cmd:"" help:"Run past fire times that are not in the ledger."`
 	StopBackfill cronStopBackfillCmd `cmd:"" help:"Stop the backfills of a cron."`
-	Preview      cronPreviewCmd      `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
+	Preview      cronPreviewCmd      `cmd:"" help:"Show when a cron, or expressions, will fire in the next month."`
 	Fires        cronFiresCmd        `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
 }
 
@@ -141,8 +141,8 @@ func (c *cronNextCmd) Run(a *cli.App) error {
 		})
 }
 
-// cronState returns active, paused or over, and how many runs failed in a row. A cron that fails is
-// not shown as active.
+// cronState returns active, paused or over, and the number of consecutive failures. A failing cron
+// is not shown as active.
 func cronState(c *progressorv1.Cron) string {
 	state := "active"
 	switch {

@@ -117,9 +117,9 @@ type targetFlags struct {
 	RunEnd          string            `placeholder:"process|init" help:"When the run ends with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header with --http; can be repeated."`
-	SigningSecret   []string          `placeholder:"NAME" help:"Sign the requests of --http with the key in this secret; two while a key is replaced."`
+	SigningSecret   []string          `placeholder:"NAME" help:"Sign the requests of --http with the key in this secret. Set two secrets while a key is replaced."`
 	HTTPCAFile      string            `name:"http-ca-file" placeholder:"FILE" help:"CA certificates that verify --http, PEM. Default: those of the system."`
-	HTTPCertificate string            `name:"http-certificate" placeholder:"NAME" help:"Client certificate for --http: the secret with it and its key, PEM."`
+	HTTPCertificate string            `name:"http-certificate" placeholder:"NAME" help:"Secret with the client certificate for --http and its private key, PEM."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success with --http. Default: 200 to 299."`
 	startRunFlags
 	jobTargetFlags

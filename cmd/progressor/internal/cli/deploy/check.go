@@ -37,7 +37,7 @@ var (
 )
 
 // asksStatus reports whether a filter compares the status of processes. A field of the metadata may
-// have this name, too.
+// also have this name.
 func asksStatus(filter string) bool {
 	return statusName.MatchString(quoted.ReplaceAllString(filter, `""`))
 }
@@ -48,8 +48,8 @@ var (
 	errEncoded = errors.New("the first event of the process is not JSON")
 )
 
-// unsureError is the error for a process that may be of another kind than durable functions. It is
-// the result of the command only if no process could be checked.
+// unsureError is the error for a process that may not run a durable function. It is the result of
+// the command only if no process could be checked.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
@@ -89,12 +89,12 @@ func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Pro
 	return k.result, err
 }
 
-// checks is a check that runs.
+// checks is a running check.
 type checks struct {
 	*checkCmd
 	build    processor.Processor
 	engine   *client.Client
-	onlyOpen bool // processes with another status than those of openProcesses are not checked
+	onlyOpen bool // processes with a status that openProcesses excludes are not checked
 
 	mu     sync.Mutex
 	result *result
@@ -117,10 +117,10 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	defer k.mu.Unlock()
 	switch {
 	case client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
-		return nil // it was removed meanwhile
+		return nil // it was removed in the meantime
 	case err == nil && k.onlyOpen && p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING &&
 		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED:
-		return nil // it has ended meanwhile
+		return nil // it has ended in the meantime
 	case isUnsure(err):
 		k.unsure = err
 		k.result.Skipped++
@@ -137,8 +137,8 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	return nil
 }
 
-// ask returns the report of the build about a process. It is nil if the process is not that of a
-// durable function.
+// ask returns the report of the build about a process. The report is nil if the process does not
+// run a durable function.
 func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.RunTimeout)
 	defer cancel()
@@ -192,7 +192,8 @@ func (k *checks) run(ctx context.Context, p *progressorv1.Process) (*durablechec
 	return &durablecheck.Report{Findings: []durablecheck.Finding{{Class: durablecheck.Error, Detail: err.Error()}}}, nil
 }
 
-// quietSpans are the spans of a process that can last while none of its tasks runs or is about to.
+// quietSpans are the spans in which a process can stay while none of its tasks is running or about
+// to run.
 var quietSpans = []string{"idle", "time", "operator", "reply"}
 
 // isBusy reports whether a task of the process runs or waits, and whether the process is the same

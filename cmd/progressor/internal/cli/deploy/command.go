@@ -120,13 +120,13 @@ func (c *checkCmd) Run(a *cli.App) error {
 	return c.print(a, found)
 }
 
-// target returns how to reach the new build: like the processor of the namespace, with another URL.
-// With --cmd, the URL is only the path.
+// target returns how to reach the new build: the settings of the processor of the namespace, with
+// another URL. With --cmd, the URL is only the path.
 func (c *checkCmd) target(ctx context.Context) (*progressorv1.ConnectProcessor, error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()
 	resp, err := c.Client().Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: c.NS})
-	if err != nil && connect.CodeOf(err) != connect.CodePermissionDenied { // it may read processes nevertheless
+	if err != nil && connect.CodeOf(err) != connect.CodePermissionDenied { // it may read processes
 		return nil, err
 	}
 	current := resp.GetNamespace().GetProcessor().GetConnect()

@@ -19,7 +19,7 @@ import (
 // shownRuns is how many affected processes are printed without --all.
 const shownRuns = 20
 
-// result is what a check has found.
+// result is the result of a check.
 type result struct {
 	Namespace string           `json:"namespace"`
 	Checked   int              `json:"checked"`

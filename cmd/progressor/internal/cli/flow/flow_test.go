@@ -202,7 +202,7 @@ func TestDrawSteps(t *testing.T) {
 		t.Errorf("a sequence is drawn as a tree:\n%s", got)
 	}
 	// The longest possible chain fits the width of a terminal, and steps that have no place in the
-	// tree are drawn, too.
+	// tree are also drawn.
 	var steps, ids []string
 	for n := range 1000 {
 		id := fmt.Sprintf("s%d", n)

@@ -69,7 +69,7 @@ FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type 
 	for _, want := range []string{"report is valid, 2 steps in sequence", "a     job make\n",
 		"b     delay of 1m  a\n"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("has no %q:\n%s", want, out)
+			t.Errorf("the output has no %q:\n%s", want, out)
 		}
 	}
 	// A response of the API is also a valid file.

@@ -145,7 +145,7 @@ type flowReportCmd struct {
 	Percent *float64       `placeholder:"0..100" help:"Progress in percent."`
 	Summary string         `placeholder:"TEXT" help:"Summary of the progress."`
 	Due     *time.Duration `placeholder:"DURATION" help:"New due time, as a duration from now."`
-	Worker  *string        `name:"worker-id" placeholder:"NAME" help:"Who works on it: lists show it. Empty clears it."`
+	Worker  *string        `name:"worker-id" placeholder:"NAME" help:"Who works on the step, as lists show it. An empty name clears it."`
 }
 
 func (flowReportCmd) Help() string {

@@ -18,7 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// ConstraintCommands has the commands for constraints, which limit jobs.
+// ConstraintCommands contains the commands for constraints, which limit jobs.
 type ConstraintCommands struct {
 	Constraint constraintCmd `cmd:"" group:"job" help:"Limit concurrent jobs and their rate."`
 }
@@ -43,7 +43,7 @@ type constraintPutCmd struct {
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put creates or replaces a limit for jobs. The limit applies at once, to waiting jobs, too. Running
+	return `Put creates or replaces a limit for jobs. The limit applies at once, and also to waiting jobs. Running
 jobs count.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10

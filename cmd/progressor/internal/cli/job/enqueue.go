@@ -27,7 +27,7 @@ func fieldMask(paths []string) *fieldmaskpb.FieldMask { return &fieldmaskpb.Fiel
 
 type jobEnqueueCmd struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Name string `arg:"" optional:"" name:"name" help:"Name of the job, by which workers choose. With --file: for lines without a name."`
+	Name string `arg:"" optional:"" name:"name" help:"Name of the job, by which workers select jobs. With --file: for lines without a name."`
 
 	cli.ClientFlags
 	ID             string         `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`

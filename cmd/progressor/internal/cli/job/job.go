@@ -19,11 +19,11 @@ type Commands struct {
 }
 
 type jobCmd struct {
-	Enqueue jobEnqueueCmd `cmd:"" help:"Enqueue a job, or a file of them."`
+	Enqueue jobEnqueueCmd `cmd:"" help:"Enqueue a job, or the jobs in a file."`
 	Get     jobGetCmd     `cmd:"" help:"Show a job."`
 	List    jobListCmd    `cmd:"" help:"List the jobs of a namespace."`
 	Cancel  jobCancelCmd  `cmd:"" help:"Cancel a job."`
-	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again, or one in backoff now."`
+	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again, or end the backoff of a job."`
 	Remove  jobRemoveCmd  `cmd:"" help:"Remove a job that has ended."`
 	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`

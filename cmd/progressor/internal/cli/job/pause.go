@@ -23,7 +23,7 @@ type jobPauseCmd struct {
 }
 
 func (jobPauseCmd) Help() string {
-	return `Pause pauses the jobs of one name: no worker and no processor gets them until resume.
+	return `Pause pauses the jobs of one name: no worker and no processor gets them until they are resumed.
 Running attempts continue, and jobs can still be enqueued. If the name is paused already, its reason
 changes.
 

@@ -104,7 +104,7 @@ type addresses struct {
 	revocation string // "" if the issuer does not revoke tokens
 }
 
-// discover finds the addresses of the issuer. ctx has the HTTP client.
+// discover finds the addresses of the issuer. ctx contains the HTTP client.
 func (i Issuer) discover(ctx context.Context) (addresses, error) {
 	provider, err := oidc.NewProvider(ctx, i.URL)
 	if err != nil {
@@ -240,7 +240,7 @@ func (i Issuer) Wait(ctx context.Context, c *Code) (Login, error) {
 	return i.wait(ctx, c)
 }
 
-// wait is Wait with a context that has the HTTP client.
+// wait is like Wait, but ctx contains the HTTP client.
 func (i Issuer) wait(ctx context.Context, c *Code) (Login, error) {
 	auth := *c.auth
 	for {

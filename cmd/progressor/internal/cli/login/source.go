@@ -12,8 +12,8 @@ const margin = 30 * time.Second
 
 var errLoggedOut = errors.New("you are logged out: run progressor login")
 
-// Source returns the token of the login for an engine, and refreshes it before it expires. It is
-// safe for concurrent use.
+// Source returns a function that returns the token of the login for an engine, and refreshes it
+// before it expires. The function is safe for concurrent use.
 func (f File) Source(engine string) func(context.Context) (string, error) {
 	s := &source{file: f, engine: engine, slot: make(chan struct{}, 1)}
 	return s.token

@@ -33,7 +33,7 @@ func issuerBehind(
 	return issuer
 }
 
-// isRefresh reports whether a request is for a new token by a refresh token.
+// isRefresh reports whether a request uses a refresh token to get a new token.
 func isRefresh(r *http.Request) bool { return r.FormValue("grant_type") == "refresh_token" }
 
 // logIn returns a file with a login for engine whose token expires after a time.
@@ -205,7 +205,7 @@ func TestLogoutBeforeRefresh(t *testing.T) {
 		_, err := s.refresh(t.Context())
 		done <- err
 	}()
-	if err := f.write(logins{}); err != nil { // as logout, which has the lock
+	if err := f.write(logins{}); err != nil { // like logout, which holds the lock
 		t.Error(err)
 	}
 	if err := lock.Close(); err != nil {

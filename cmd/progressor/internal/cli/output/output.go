@@ -83,7 +83,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// Duration formats a duration exactly, without needless zeros; "" if it is not set.
+// Duration formats a duration exactly, without needless zeros. It returns "" if the duration is not
+// set.
 func Duration(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -91,7 +92,7 @@ func Duration(d time.Duration) string {
 	return durations.Exact(d)
 }
 
-// ID formats an ID; "" for 0.
+// ID formats an ID. It returns "" for 0.
 func ID(id int64) string {
 	if id == 0 {
 		return ""
@@ -99,7 +100,7 @@ func ID(id int64) string {
 	return fmt.Sprint(id)
 }
 
-// Message formats a message, such as a JSON value, as JSON on one line; "" if it is nil.
+// Message formats a message, such as a JSON value, as JSON on one line. It returns "" for nil.
 func Message(m proto.Message, limit int) string {
 	if !m.ProtoReflect().IsValid() {
 		return ""
@@ -119,7 +120,7 @@ func Counted(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// EnumPrefix returns the common prefix of an enum's values: that of the value 0 without
+// EnumPrefix returns the common prefix of an enum's values: the name of the value 0 without
 // UNSPECIFIED.
 func EnumPrefix(desc protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(desc.Values().ByNumber(0).Name()), "UNSPECIFIED")

@@ -56,7 +56,7 @@ func (s Style) size() (columns, lines int) {
 // Moment is a time in a cell, a field or a line. Its format depends on the stream.
 type Moment struct {
 	t      time.Time // zero if there is none
-	layout string    // in a pipe
+	layout string    // format in a pipe
 }
 
 // Time returns a moment for a time of the API. It is shown as "" if t is nil.
@@ -82,7 +82,7 @@ func Note(text string) any {
 	return text
 }
 
-// String returns the format in a pipe.
+// String formats the time as in a pipe.
 func (m Moment) String() string {
 	if m.t.IsZero() {
 		return ""
@@ -164,8 +164,8 @@ func (s Style) Status(name string) string {
 }
 
 // statusColors contains the colors of statuses and states. Red means that an operator should act,
-// yellow that something is unusual, cyan that work is in progress, and green success. Statuses of
-// waiting have no color.
+// yellow that something is unusual, cyan that work is in progress, and green success. Statuses that
+// mean waiting have no color.
 var statusColors = map[string]Color{
 	"ERROR": Red, "FAILED": Red, "TIMEOUT": Red, "EXPIRED": Red, "DOWN": Red, "BROKEN": Red, "SILENT": Red,
 	"MISSED": Red, "DROPPED": Red, "REVOKED": Red, "FAILING": Red,

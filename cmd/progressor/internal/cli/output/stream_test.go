@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// terminal returns a stream that is a terminal with a width.
+// terminal returns a stream that is a terminal of the given width.
 func terminal(w io.Writer, columns int) Stream {
 	return Stream{w, Style{Colors: true, Size: func() (int, int) { return columns, 24 }, Zone: time.UTC}}
 }
@@ -93,7 +93,8 @@ func TestMinorColumns(t *testing.T) {
 	}
 }
 
-// An empty list says on a terminal what is empty. Scripts get the same word for all lists.
+// On a terminal, the output for an empty list says what is empty. In a pipe, it is the same word
+// for all lists.
 func TestEmptyLists(t *testing.T) {
 	t.Parallel()
 	var shown, pipe strings.Builder

@@ -38,8 +38,8 @@ func PrintList(w io.Writer, empty string, header table.Row, rows []table.Row, nu
 // Minor is the title of a column that is omitted on a terminal if the table is too wide.
 type Minor string
 
-// MinorIf returns the title of a column that is Minor under a condition, such as that of the
-// namespace in a list of one namespace.
+// MinorIf returns the title of a column that is Minor if minor is true, such as the namespace in a
+// list of one namespace.
 func MinorIf(minor bool, title string) any {
 	if minor {
 		return Minor(title)
@@ -150,7 +150,7 @@ func without(n int, header table.Row, rows []table.Row) (table.Row, []table.Row)
 type column struct {
 	title           string
 	numbers, status bool
-	whole           bool // has IDs, numbers, times or statuses, which are cut last
+	whole           bool // contains IDs, numbers, times or statuses, which are cut last
 	width           int  // width of the longest cell; later, the width to which cells are cut
 }
 
@@ -260,7 +260,7 @@ func newTable() table.Writer {
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", strings.Repeat(" ", columnGap)
-	style.Format.Header = text.FormatDefault // Rows does this, because it would break escape sequences here
+	style.Format.Header = text.FormatDefault // Rows does, without breaking escape sequences
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	return t

@@ -9,7 +9,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// ShowProgress formats the progress of a job or step; "" if it is nil.
+// ShowProgress formats the progress of a job or step. It returns "" for nil.
 func ShowProgress(p *progressorv1.Progress) string {
 	if p == nil {
 		return ""

@@ -15,7 +15,7 @@ type countCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
 
 	cli.ClientFlags
-	Internal bool `help:"Also processes of the engine: jobs, runs, crons and bulks."`
+	Internal bool `help:"Also count processes of the engine: jobs, runs, crons and bulks."`
 }
 
 func (countCmd) Help() string {

@@ -20,7 +20,8 @@ func (errorsCmd) Help() string {
 EXPIRED, by reason and message, ignoring numbers, IDs and quoted text. The filter of a group finds
 exactly its processes, jobs or runs, and works in a bulk. A bulk repairs processes, runs jobs again
 (--kind job), or continues runs (--kind run). Each cron whose last run failed is listed, with the
-number of failures in a row. Jobs of steps are not listed, because the failure is shown with their
+number of consecutive failures. Jobs of steps are not listed, because the failure is shown with
+their
 run.
 
     progressor errors

@@ -115,7 +115,8 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 }
 
 // explainedAt returns the database time of an explanation, because the clock of this machine may
-// differ. The total of its kind does not include the duration of a span without an end.
+// differ. It is derived from the total of a kind of span, which includes the durations of its open
+// spans.
 func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 	spans := resp.GetSpans()
 	for _, open := range spans {

@@ -130,7 +130,7 @@ type listCmd struct {
 	cli.ClientFlags
 	Status        string `placeholder:"STATUS" complete:"ProcessStatus" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
-	Internal      bool   `help:"Also processes of the engine: jobs, runs, crons and bulks. So does a filter on kind, or with a ~."`
+	Internal      bool   `help:"Also list processes of the engine: jobs, runs, crons and bulks. A filter that compares kind or contains ~ has the same effect."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	cli.PageFlags `set:"rows=processes"`
 }
@@ -185,7 +185,7 @@ func (c *listCmd) Run(a *cli.App) error {
 }
 
 // asksInternal matches filters that ask for internal processes: those that compare kind, contain
-// the ~ of their IDs, or are those of a group of errors. The console has the same rule.
+// the ~ of their IDs, or belong to a group of errors. The console has the same rule.
 var asksInternal = regexp.MustCompile(`\b(kind|fingerprint)\b|~`)
 
 type traceCmd struct {

@@ -43,7 +43,7 @@ func UnmarshalNode(node *yaml.Node, m proto.Message, path string) error {
 	return UnmarshalTree(tree, node, m, path)
 }
 
-// UnmarshalTree parses a message from a tree of Tree. Errors name the line of node.
+// UnmarshalTree parses a message from a tree that Tree has returned. Errors name the line of node.
 func UnmarshalTree(tree any, node *yaml.Node, m proto.Message, path string) error {
 	text, err := json.Marshal(tree)
 	if err != nil {
@@ -120,7 +120,7 @@ func Tree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (an
 	return tree, nil
 }
 
-// chosenBefore returns the field of the same oneof that a tree already has; "" if there is none.
+// chosenBefore returns the field of the same oneof that a tree already has, or "" if there is none.
 func chosenBefore(tree map[string]any, field protoreflect.FieldDescriptor) string {
 	choice := field.ContainingOneof()
 	if choice == nil {
@@ -214,7 +214,7 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 	}
 }
 
-// isNumber reports whether a field of numbers accepts a text; other fields accept any.
+// isNumber reports whether a numeric field accepts a text. Other fields accept any text.
 func isNumber(text string, kind protoreflect.Kind) bool {
 	number, err := strconv.ParseFloat(text, 64)
 	switch kind {

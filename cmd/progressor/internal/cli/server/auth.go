@@ -73,7 +73,7 @@ func checkListen(flag, address string) error {
 	return nil
 }
 
-// authentication is how a node authenticates its clients.
+// authentication describes how a node authenticates its clients.
 type authentication struct {
 	mode    string
 	keyFile string // file of the root key, with authLocal

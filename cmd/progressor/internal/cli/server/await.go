@@ -17,7 +17,7 @@ const (
 )
 
 // awaitDatabase waits until the database can be reached, at most db.wait. If waiting cannot help,
-// such as with a wrong password, it returns an error at once.
+// for example because the password is wrong, it returns an error at once.
 func (n *node) awaitDatabase(ctx context.Context, log *slog.Logger, front *rpc.Front) error {
 	until := time.Now().Add(n.db.Wait)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

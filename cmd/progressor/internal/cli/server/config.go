@@ -59,7 +59,7 @@ func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
 	if c.JSON() {
 		var tree any
 		if err := root.Decode(&tree); err != nil {
-			return fmt.Errorf("configuration as JSON: %w", err)
+			return fmt.Errorf("convert the configuration to JSON: %w", err)
 		}
 		return output.PrintJSON(a.Stdout, tree)
 	}
@@ -73,19 +73,19 @@ func appendLists(root *yaml.Node, f *configfile.File) error {
 	namespaces, err := listNode(f.Namespaces,
 		func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
 	if err != nil {
-		return fmt.Errorf("namespaces as YAML: %w", err)
+		return fmt.Errorf("convert the namespaces to YAML: %w", err)
 	}
 	templates, err := listNode(f.Templates, func(t configfile.Template) *progressorv1.Template { return t.Template })
 	if err != nil {
-		return fmt.Errorf("templates as YAML: %w", err)
+		return fmt.Errorf("convert the templates to YAML: %w", err)
 	}
 	crons, err := listNode(f.Crons, func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
 	if err != nil {
-		return fmt.Errorf("crons as YAML: %w", err)
+		return fmt.Errorf("convert the crons to YAML: %w", err)
 	}
 	sinks, err := listNode(f.Sinks, func(m configfile.Sink) *progressorv1.Sink { return redactSink(m.Sink) })
 	if err != nil {
-		return fmt.Errorf("sinks as YAML: %w", err)
+		return fmt.Errorf("convert the sinks to YAML: %w", err)
 	}
 	for _, list := range []struct {
 		key  string
@@ -244,7 +244,7 @@ type configCheckCmd struct {
 func (configCheckCmd) Help() string {
 	return `Check validates the configuration without connecting to anything. The exit code is 2 if it is
 invalid. Environment variables that begin with PROGRESSOR_ but are not settings cause a
-warning; serve and dev ignore them. A path in --auth.console.url causes a warning, too.
+warning; serve and dev ignore them. A path in --auth.console.url also causes a warning.
 
     progressor config check -c progressor.yaml`
 }

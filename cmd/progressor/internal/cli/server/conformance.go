@@ -94,13 +94,13 @@ func printScenario(w io.Writer, r conformance.Result) {
 	fmt.Fprintf(w, "DIFFERENT  %s (%s)\n", r.Scenario, r.Function)
 	for _, d := range r.Differences {
 		if d.Killed != "" {
-			fmt.Fprintf(w, "  with the result lost that has: %s\n", d.Killed)
+			fmt.Fprintf(w, "  after the loss of the result with: %s\n", d.Killed)
 		}
 		fmt.Fprintf(w, "  %s\n    expected  %s\n    got       %s\n", d.Where, d.Expected, d.Got)
 	}
 }
 
-// functionOf returns the function with a name of a program, as a processor.
+// functionOf returns the function of a program with this name, as a processor.
 func functionOf(p *cli.Program, name string) processor.Processor {
 	dialed, err := remote.Dial("conformance", &progressorv1.ConnectProcessor{
 		Url: "http://" + p.Address + "/" + name, Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,

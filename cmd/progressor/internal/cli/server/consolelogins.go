@@ -36,8 +36,8 @@ type consoleLoginListCmd struct {
 }
 
 func (consoleLoginListCmd) Help() string {
-	return `List shows the logins that have not expired, newest first. A login that is not used for
-auth.console.idle has ended, too.
+	return `List shows the logins that have not expired, newest first. Logins that were not used for
+auth.console.idle have also expired.
 
     progressor console-login list --db.dsn postgres://progressor@db/progressor`
 }

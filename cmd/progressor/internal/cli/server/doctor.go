@@ -85,7 +85,7 @@ type examination struct {
 	Violations   []finding      `json:"violations"`
 	Warnings     []finding      `json:"warnings"`
 	Invariants   []invariant    `json:"invariants"`
-	Transactions []transaction  `json:"transactions"` // open for long
+	Transactions []transaction  `json:"transactions"` // open for a long time
 	OldestXmin   *xminHolder    `json:"oldest_xmin"`
 	Frozen       frozen         `json:"frozen"`
 	Settings     []setting      `json:"settings"`
@@ -104,7 +104,7 @@ type finding struct {
 
 type invariant struct {
 	Name       string `json:"name"`
-	Looked     int64  `json:"looked"` // rows
+	Looked     int64  `json:"looked"` // number of rows
 	Violations int    `json:"violations"`
 }
 

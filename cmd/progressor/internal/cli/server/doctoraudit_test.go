@@ -78,15 +78,15 @@ func TestDoctorFindsRolesThatChangeTheAudit(t *testing.T) {
 		want, never  []string
 	}{
 		{"a role with pg_write_all_data", "pg_write_all_data", true, []string{changes + all, chain}, nil},
-		{"the same, not of an engine", "pg_write_all_data", false, nil, []string{changes, chain}},
+		{"the same role, not used by an engine", "pg_write_all_data", false, nil, []string{changes, chain}},
 		{"a member that does not inherit", add + execute + "; NOINHERIT; pg_write_all_data", true,
 			[]string{changes + all}, []string{chain}},
 		{"the documented role", add + execute, true, nil, []string{changes, chain}},
-		{"without functions", add, true, []string{chain}, []string{changes}},
-		{"of commands", add, false, nil, []string{changes, chain}},
-		{"with a column", add + execute + "; UPDATE (actor) ON progressor.audit", true, []string{changes},
+		{"a role without rights to functions", add, true, []string{chain}, []string{changes}},
+		{"the role of a command", add, false, nil, []string{changes, chain}},
+		{"UPDATE of a column", add + execute + "; UPDATE (actor) ON progressor.audit", true, []string{changes},
 			[]string{all, chain}},
-		{"with the chain", add + execute + "; UPDATE ON progressor.audit_chain", true, []string{changes},
+		{"UPDATE of the chain", add + execute + "; UPDATE ON progressor.audit_chain", true, []string{changes},
 			[]string{all, chain}},
 	} {
 		dsn := storagetest.DSN(t)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lateLease is the maximum time that no node delivers for a sink. Another node takes the lease
-	// within a second after its end.
+	// lateLease is how long no node may deliver for a sink before doctor warns. Another node takes
+	// the lease within a second after its end.
 	lateLease = time.Minute
 	// nearMaxLag is the portion of max_lag from which doctor warns.
 	nearMaxLag = 0.8
@@ -34,7 +34,7 @@ type sinkFacts struct {
 	MaxLag     float64
 	Lost       bool    // changes were deleted before they were delivered
 	NodeID     int64   // 0 if no node has the lease
-	NodeGone   bool    // the node has no row any more
+	NodeGone   bool    // the node no longer has a row
 	LeaseEnded float64 // how long ago the lease ended; negative if it has not
 	Letters    int64   // dead letters of the last day
 }
@@ -137,7 +137,7 @@ func (s *sinkFacts) deadLetterFindings(name, words string) []sinkFinding {
 		return nil
 	}
 	return []sinkFinding{{"dead letters", finding{
-		What: fmt.Sprintf("the target of sink %s rejected %s for good in the last 24 h", name,
+		What: fmt.Sprintf("the target of sink %s rejected %s permanently in the last 24 h", name,
 			output.Counted(int(s.Letters), "change")),
 		Next: "progressor sink get " + words + " lists them; progressor sink retry " + words +
 			" --all delivers them again",

@@ -82,7 +82,7 @@ func TestDoctorFindsSinks(t *testing.T) {
 		"- no node delivers for sink n/left: the lease of node 98, which is gone, ended N m ago" + noNode,
 		"- changes were deleted before sink n/lost delivered them: it becomes BROKEN when it continues" + explain +
 			"lost",
-		"- the target of sink n/rejects rejected 2 changes for good in the last 24 h. Next: progressor sink get n " +
+		"- the target of sink n/rejects rejected 2 changes permanently in the last 24 h. Next: progressor sink get n " +
 			"rejects lists them; progressor sink retry n rejects --all delivers them again",
 		"- no node delivers for sink n/waits: its oldest change has waited for N m" + noNode,
 	}

@@ -171,7 +171,7 @@ func migrationsOf(states []storage.MigrationState) []migration {
 	return all
 }
 
-// schemaVersion returns the newest applied migration; 0 if there is none.
+// schemaVersion returns the newest applied migration, or 0 if there is none.
 func schemaVersion(states []storage.MigrationState) int64 {
 	var newest int64
 	for _, s := range states {

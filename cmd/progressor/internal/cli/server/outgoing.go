@@ -21,8 +21,8 @@ func (f outgoingFlags) check() error {
 	return nil
 }
 
-// egress returns the addresses that crons and sinks may call: not the listeners of this node, not
-// the database, and of the private ones only those that are allowed.
+// egress returns the addresses that crons and sinks may call: all except the listeners of this
+// node, the database, and the private addresses that are not allowed.
 func (n *node) egress() (*remote.Egress, error) {
 	networks, err := remote.ParseNetworks(n.outgoing.Allow)
 	if err != nil {

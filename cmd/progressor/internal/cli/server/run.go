@@ -131,7 +131,7 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		cancel() // ends Serve
 		if stopped.Err() != nil {
-			err = nil // a signal has ended the start
+			err = nil // a signal ended the startup
 		}
 	}
 	return cmp.Or(group.Wait(), err)

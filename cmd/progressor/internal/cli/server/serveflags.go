@@ -18,7 +18,7 @@ import (
 var errNoDSN = errors.New("--db.dsn: is required: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the " +
 	"configuration file")
 
-// configFlag is the path of the configuration file. Type settings resolves its settings.
+// configFlag is the path of the configuration file. The type settings resolves its settings.
 type configFlag struct {
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
 }

@@ -105,7 +105,7 @@ type traces struct {
 	stop func(context.Context)
 }
 
-// open creates the tracer; nil if traces are disabled. node is the address of this node.
+// open creates the tracer. It returns nil if traces are disabled. node is the address of this node.
 func (f tracingFlags) open(
 	ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger,
 	registry prometheus.Registerer,
@@ -140,7 +140,7 @@ func (f tracingFlags) open(
 	}}, nil
 }
 
-// spanQueue precedes the batches of the SDK and counts dropped spans, because the SDK drops
+// spanQueue precedes the batches of the SDK and counts dropped spans, because the SDK drops spans
 // silently. It never blocks.
 type spanQueue struct {
 	sdktrace.SpanProcessor // the batches, with room for max spans

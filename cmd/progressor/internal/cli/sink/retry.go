@@ -105,7 +105,7 @@ func (c *sinkRetryCmd) Run(a *cli.App) error {
 	return err
 }
 
-// request returns the request of the flags.
+// request returns the request that the flags describe.
 func (c *sinkRetryCmd) request() (*progressorv1.RetrySinkDeadLettersRequest, error) {
 	req := &progressorv1.RetrySinkDeadLettersRequest{
 		Namespace: c.NS, SinkId: c.ID, All: c.All, ChangeIds: c.Letter, OfProcessId: c.Process, Error: c.Error,

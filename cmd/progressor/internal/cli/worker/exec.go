@@ -187,7 +187,8 @@ func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 	)
 }
 
-// resultOf returns the output of a command: as JSON if valid, otherwise as text; null if empty.
+// resultOf returns the output of a command: as JSON if it is valid JSON, otherwise as text, or null
+// if it is empty.
 func resultOf(out []byte) (*structpb.Value, error) {
 	text := strings.TrimRight(string(out), "\r\n")
 	if text == "" {

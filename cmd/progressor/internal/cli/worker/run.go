@@ -139,7 +139,7 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if len(c.Job) == 0 {
 		w.HandleJobs(processor.Func(e.Process))
 	}
-	defer e.killAll() // they run after a second signal and are not in the process group of the terminal
+	defer e.killAll() // the commands would survive a second signal
 	return a.UntilSignal(log, func(ctx context.Context) error { return w.Run(ctx) })
 }
 

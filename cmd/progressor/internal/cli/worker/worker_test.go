@@ -81,7 +81,7 @@ func TestExecutedWithinMemory(t *testing.T) {
 	e := runnerOf(`x=$(head -c 100000000 /dev/zero | tr '\0' a); echo ${#x}`)
 	e.maxMemory = 32 << 20
 	if _, err := e.Process(t.Context(), jobRequest("")); err == nil {
-		t.Error("100 MB fit into 32")
+		t.Error("a command used 100 MB despite the limit")
 	}
 	e.maxMemory = 1 << 30
 	if _, err := e.Process(t.Context(), jobRequest("")); err != nil {

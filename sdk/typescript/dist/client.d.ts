@@ -36,8 +36,8 @@ export declare const maxTimer: number;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an
  * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
- * again after a lost response. So can reads. Other requests are sent again only if the engine
- * reported that it stored nothing.
+ * again after a lost response. Reads can also be sent again. Other requests are sent again only if
+ * the engine reported that it stored nothing.
  */
 export declare class Client {
     readonly url: string;

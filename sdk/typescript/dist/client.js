@@ -13,8 +13,8 @@ export const maxTimer = 2 ** 31 - 1;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an
  * idempotency key (Start, Call, Enqueue, StartRun, …) get a random one, so that they can be sent
- * again after a lost response. So can reads. Other requests are sent again only if the engine
- * reported that it stored nothing.
+ * again after a lost response. Reads can also be sent again. Other requests are sent again only if
+ * the engine reported that it stored nothing.
  */
 export class Client {
     url;
@@ -110,7 +110,7 @@ export class Client {
             const value = jsonOf(text);
             if (value instanceof Object)
                 return value;
-            throw new ProgressorError("unknown", `${this.url} sent no JSON: is it the address of an engine?`);
+            throw new ProgressorError("unknown", `${this.url} did not send JSON: is it the address of an engine?`);
         }
         catch (error) {
             if (error instanceof ProgressorError)
@@ -118,7 +118,7 @@ export class Client {
             if (ending.signal.aborted)
                 throw ending.signal.reason;
             const { code, message } = (error.cause ?? error);
-            throw new ProgressorError("unavailable", `no response of ${this.url}: ${message || code}`, {}, { cause: error });
+            throw new ProgressorError("unavailable", `no response from ${this.url}: ${message || code}`, {}, { cause: error });
         }
         finally {
             clearTimeout(timer);

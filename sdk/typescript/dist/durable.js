@@ -42,7 +42,7 @@ export class Run {
     undos = new Map();
     queues = new Map();
     asked = new Map(); // the order in which the function began its operations
-    due = new Set(); // steps whose wait before the next try is over
+    due = new Set(); // steps whose wait before the next try has ended
     branches = [];
     current;
     failure; // the first misuse or error of the program

@@ -48,7 +48,7 @@ const codes = {
 /** Returns the error of an HTTP response that is not a success. */
 export function errorOf(status, text, decodeDetail) {
     const body = jsonOf(text);
-    if (!body || !known.includes(body.code)) { // a proxy may send JSON, too
+    if (!body || !known.includes(body.code)) { // a proxy may also send JSON
         return new ProgressorError(codes[status] ?? "unknown", `HTTP status ${status}: ${text.slice(0, 200)}`);
     }
     const { code, message: sent, details } = body;

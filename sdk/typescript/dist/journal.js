@@ -77,7 +77,7 @@ export class Journal {
     reruns = new Map(); // how often a completed step was forgotten
     repaired = false; // by step: then the entries may be in another order than the operations of the function
     saved = 0;
-    bytes = 0; // of the new entries, about
+    bytes = 0; // approximate size of the new entries
     index = new Map();
     calls = new Map();
     /** origin is the number of the task that stored the first entry, or that made the last repair by step. */

@@ -51,7 +51,7 @@ export declare function responseOf(error: unknown): ProcessResponse;
 export declare const maxMessage: number;
 /** Returns what is stored about an error that a handler threw. */
 export declare function failureOf(error: unknown): NonNullable<ProcessResponse["failure"]>;
-/** Returns the API's text of a number of milliseconds, at most 365 days. */
+/** Returns the text that the API uses for a number of milliseconds, at most 365 days. */
 export declare const duration: (milliseconds: number) => string;
 /** Cuts a text, and replaces what the engine would refuse. */
 export declare function wellFormed(text: string, maxBytes: number): string;

@@ -112,7 +112,7 @@ export function failureOf(error) {
     return { reason: error.reason, message, nonRetryable, details, retryAfter: retryAfter === undefined ? undefined : duration(retryAfter) };
 }
 const maxDuration = 365 * 24 * 3600_000;
-/** Returns the API's text of a number of milliseconds, at most 365 days. */
+/** Returns the text that the API uses for a number of milliseconds, at most 365 days. */
 export const duration = (milliseconds) => `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
 /** Cuts a text, and replaces what the engine would refuse. */
 export function wellFormed(text, maxBytes) {

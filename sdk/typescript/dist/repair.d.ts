@@ -12,7 +12,10 @@ export declare const isByStep: (args: any) => boolean;
 export declare function repairOf(request: any): StepRepair;
 /** Returns the value of the entry of a repair. */
 export declare function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): any;
-/** Returns the indexes of the entries that a repair forgets, in order. The run has the order of the operations. */
+/**
+ * Returns the indexes of the entries that a repair forgets, in order. The run contains the order of
+ * the operations.
+ */
 export declare function toForget(journal: Journal, { skip, set, rewind }: StepRepair, order: Run): number[];
 /** Returns some names for a message. */
 export declare function nearest(name: string, names: string[]): string;

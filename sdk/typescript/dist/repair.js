@@ -49,7 +49,10 @@ export function recordOf({ skip, set, rewind }, forget) {
     const lists = Object.entries({ skip, set: [...set.keys()], rewind, forget });
     return Object.fromEntries(lists.filter(([, list]) => list.length > 0));
 }
-/** Returns the indexes of the entries that a repair forgets, in order. The run has the order of the operations. */
+/**
+ * Returns the indexes of the entries that a repair forgets, in order. The run contains the order of
+ * the operations.
+ */
 export function toForget(journal, { skip, set, rewind }, order) {
     const { entries } = journal;
     const marked = new Set();

@@ -34,7 +34,7 @@ export function verify(headers, body, keys, now = Date.now() / 1000) {
         return;
     throw new Error("no signature of the request was made with a known key");
 }
-/** Returns a function that reports whether a key has made a signature of a content. */
+/** Returns a function that reports whether a key has created a signature of the content. */
 function accepts(key, content) {
     if (key.startsWith("whpk_")) {
         const raw = Buffer.from(key.slice(5), "base64");

@@ -90,7 +90,10 @@ export declare class Worker {
      */
     run(): Promise<void>;
     private poll;
-    /** Sends a poll. If the worker stops, the engine ends the poll. The response may have leases, so it is awaited. */
+    /**
+     * Sends a poll. If the worker stops, the engine ends the poll. The response may contain leases,
+     * so it is awaited.
+     */
     private pollOnce;
     private pollRequest;
     /** Applies the engine's directive to the whole worker. */

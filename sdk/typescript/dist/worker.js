@@ -127,7 +127,10 @@ export class Worker {
             }
         }
     }
-    /** Sends a poll. If the worker stops, the engine ends the poll. The response may have leases, so it is awaited. */
+    /**
+     * Sends a poll. If the worker stops, the engine ends the poll. The response may contain leases,
+     * so it is awaited.
+     */
     async pollOnce(body) {
         const { signal } = this.stopping;
         const ending = new AbortController();

@@ -73,7 +73,7 @@ export class Run {
   readonly undos = new Map<string, (step: StepContext) => unknown>();
   readonly queues = new Map<string, Queue<any>>();
   readonly asked = new Map<string, number>(); // the order in which the function began its operations
-  readonly due = new Set<string>(); // steps whose wait before the next try is over
+  readonly due = new Set<string>(); // steps whose wait before the next try has ended
   branches: Branch[] = [];
   current: Branch | undefined;
   failure: Failure | undefined; // the first misuse or error of the program

@@ -98,7 +98,7 @@ export class Journal {
   readonly reruns = new Map<string, number>(); // how often a completed step was forgotten
   repaired = false; // by step: then the entries may be in another order than the operations of the function
   saved = 0;
-  bytes = 0; // of the new entries, about
+  bytes = 0; // approximate size of the new entries
   private readonly index = new Map<string, number>();
   private readonly calls = new Map<string, number[]>();
 

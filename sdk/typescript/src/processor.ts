@@ -147,7 +147,7 @@ export function failureOf(error: unknown): NonNullable<ProcessResponse["failure"
 
 const maxDuration = 365 * 24 * 3600_000;
 
-/** Returns the API's text of a number of milliseconds, at most 365 days. */
+/** Returns the text that the API uses for a number of milliseconds, at most 365 days. */
 export const duration = (milliseconds: number) => `${(Math.min(Math.max(0, milliseconds || 0), maxDuration) / 1000).toFixed(3)}s`;
 
 /** Cuts a text, and replaces what the engine would refuse. */

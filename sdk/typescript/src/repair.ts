@@ -50,7 +50,10 @@ export function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): a
   return Object.fromEntries(lists.filter(([, list]) => list.length > 0));
 }
 
-/** Returns the indexes of the entries that a repair forgets, in order. The run has the order of the operations. */
+/**
+ * Returns the indexes of the entries that a repair forgets, in order. The run contains the order of
+ * the operations.
+ */
 export function toForget(journal: Journal, { skip, set, rewind }: StepRepair, order: Run): number[] {
   const { entries } = journal;
   const marked = new Set<number>();

@@ -35,7 +35,7 @@ export function verify(
   throw new Error("no signature of the request was made with a known key");
 }
 
-/** Returns a function that reports whether a key has made a signature of a content. */
+/** Returns a function that reports whether a key has created a signature of the content. */
 function accepts(key: string, content: Buffer): (text: string) => boolean {
   if (key.startsWith("whpk_")) {
     const raw = Buffer.from(key.slice(5), "base64");

@@ -180,7 +180,10 @@ export class Worker {
     }
   }
 
-  /** Sends a poll. If the worker stops, the engine ends the poll. The response may have leases, so it is awaited. */
+  /**
+   * Sends a poll. If the worker stops, the engine ends the poll. The response may contain leases,
+   * so it is awaited.
+   */
   private async pollOnce(body: string): Promise<any> {
     const { signal } = this.stopping;
     const ending = new AbortController();

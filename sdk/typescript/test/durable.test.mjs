@@ -278,7 +278,7 @@ test("an attempt without the response to a checkpoint is released", async (t) =>
   assert.equal(released, 2); // otherwise the next attempt would wait for the end of the lease
 });
 
-test("a function goes on without checkpoints if the engine is older", async (t) => {
+test("a function continues without checkpoints if the engine is older", async (t) => {
   let refused = 0;
   const fetchOlder = (url, init) => {
     if (!url.endsWith("/Checkpoint")) return fetch(url, init);

@@ -16,7 +16,7 @@ export async function namespace(processor, more = {}) {
   return name;
 }
 
-/** Starts a server, and returns its address. It ends with the test. */
+/** Starts a server, and returns its address. The server ends with the test. */
 export async function listen(t, listener) {
   const server = createServer(listener);
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -51,8 +51,8 @@ export function proxy(t, answered) {
 }
 
 /**
- * Starts a proxy that loses the first responses of a method: the engine has done what was asked, and
- * the connection breaks. requests has the bodies that it has seen for the method.
+ * Starts a proxy that loses the first responses of a method: the engine has done what was asked,
+ * and the connection breaks. requests contains the bodies that it has seen for the method.
  */
 export async function losing(t, method, count = 1) {
   const requests = [];
@@ -71,7 +71,7 @@ export async function eventually(check) {
   }
 }
 
-/** Runs a worker until the test ends. attempts has the attempts that have ended. */
+/** Runs a worker until the test ends. attempts contains the attempts that have ended. */
 export function work(t, namespace, register, options = {}, of = client) {
   const attempts = [];
   const worker = new Worker(of, [namespace], {

@@ -50,8 +50,8 @@ class Client:
     """A client of one engine, or of a load balancer in front of several. Threads can share it.
 
     Requests that can have an idempotency key get a random one, so that they can be sent again after
-    a lost response. So can reads. Other requests are sent again only if the engine reported that it
-    stored nothing.
+    a lost response. Reads can also be sent again. Other requests are sent again only if the engine
+    reported that it stored nothing.
 
     :param url: such as "https://progressor.example.com". Without it, the client reads
         PROGRESSOR_ADDRESS (default: http://127.0.0.1:8080), PROGRESSOR_TOKEN and
@@ -135,13 +135,14 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, socket.timeout) and time.monotonic() >= end:
                 raise ProgressorError("deadline_exceeded", f"{path}: no response within the timeout") from error
-            raise ProgressorError("unavailable", f"no response of {self.url}: {error or type(error).__name__}") from error
+            raise ProgressorError(
+                "unavailable", f"no response from {self.url}: {error or type(error).__name__}") from error
         if status != 200:
             raise error_of(status, text, lambda detail: decode("ErrorDetail", detail, self.payloads))
         try:
             return _json_object(text)
         except (ValueError, RecursionError):
-            raise ProgressorError("unknown", f"{self.url} sent no JSON: is it the address of an engine?") from None
+            raise ProgressorError("unknown", f"{self.url} did not send JSON: is it the address of an engine?") from None
 
 
 def _read_token(read: Callable[[], str]) -> str:

@@ -77,7 +77,7 @@ def error_of(status: int, text: bytes, decode_detail: Callable[[Any], Any]) -> P
 
 
 def message_of(error: BaseException) -> str:
-    """Returns the text of an error, whose class may be anything."""
+    """Returns the text of an error of any class."""
     try:
         return str(error)
     except Exception:

@@ -126,7 +126,7 @@ class Processor:
             server.serve_forever()
 
     def __call__(self, environ: Dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Is the WSGI application."""
+        """Handles a request as a WSGI application."""
         headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
         size = _size_of([environ.get("CONTENT_LENGTH") or ""])
         if environ["REQUEST_METHOD"] != "POST":
@@ -203,7 +203,7 @@ def failure_of(error: BaseException) -> api.Failure:
 
 
 def duration(seconds: float) -> str:
-    """Returns the API's text of a number of seconds, at most 365 days."""
+    """Returns the text that the API uses for a number of seconds, at most 365 days."""
     return f"{min(max(0, seconds), MAX_DURATION):.3f}s"
 
 

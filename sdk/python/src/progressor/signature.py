@@ -22,7 +22,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Op
     """Raises ValueError unless one of the keys has signed the request.
 
     The engine can sign its requests to processors, to HTTP targets of crons and to webhooks.
-    headers has the names in lower case, or ignores their case. body is the body as bytes,
+    headers contains the names in lower case, or ignores their case. body is the body as bytes,
     unchanged. A key begins with whsec_, or with whpk_ if it is a public key of Ed25519. Public keys
     need the package cryptography, because the standard library has no Ed25519. To replace a key,
     pass the old and the new one.
@@ -48,7 +48,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Op
 
 
 def _signed_by(key: str, text: str, content: bytes) -> bool:
-    """Reports whether a key has made a signature of a content."""
+    """Reports whether a key has created a signature of the content."""
     if key.startswith("whpk_"):
         return _signed_by_public(key[5:], text, content)
     secret = base64.b64decode(key[6:] if key.startswith("whsec_") else key, validate=True)

@@ -265,7 +265,7 @@ class Worker:
                 self._stopping.wait(QUIET_PAUSE)
 
     def _end_poll(self, poller: threading.Thread) -> None:
-        """Lets the engine end the last poll. Its response may have leases, so the poller must receive it."""
+        """Lets the engine end the last poll. The poller must receive its response, which may contain leases."""
         end = time.monotonic() + POLL_MARGIN
         with self._changed:
             self._changed.notify_all()

@@ -1,6 +1,7 @@
 import { defineConfig } from "vite";
 
-// The base is relative, and no file is inlined: the pages work under any path, and with a policy that allows no inline scripts and styles.
+// The base is relative and no file is inlined, so the pages work under any path, and with a content
+// security policy that forbids inline scripts and styles.
 export default defineConfig({
   base: "./",
   build: {
@@ -10,7 +11,7 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
     license: false,
-    // React's directives for servers mean nothing here.
+    // React's directives for servers have no effect here.
     rolldownOptions: { onLog: (level, log, handle) => log.code !== "MODULE_LEVEL_DIRECTIVE" && handle(level, log) },
   },
 });

@@ -26,10 +26,10 @@ export function setToken(text: string): void {
   void queries.invalidateQueries();
 }
 
-// The directory of the page is the root of the engine, also behind a proxy with a path prefix.
+// The directory of the page is the root of the engine, even behind a proxy with a path prefix.
 const root = new URL(".", location.href.split("#")[0]).href;
 
-/** Sends a request to a page of the engine that is not a method. */
+/** Sends a request to a path of the engine that is not a method of the API. */
 const ask = (page: string, options: RequestInit = {}) => fetch(root + page, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", cache: "no-store", ...options });
 
 /** Where users can log in. */
@@ -38,7 +38,7 @@ export interface Logins {
   issuers: { name: string; host: string }[];
 }
 
-/** Returns where users can log in. An older engine, or a proxy, may not know it. */
+/** Returns where users can log in. An older engine or a proxy may not support this request. */
 export const readLogins = (): Promise<Logins | undefined> =>
   ask("login/options", { method: "GET", body: undefined }).then((answer) => (answer.ok ? (answer.json() as Promise<Logins>) : undefined)).catch(() => undefined);
 
@@ -52,7 +52,10 @@ export function loginAddress(logins: Logins, issuer: string): string {
 /** Reports whether the tab has a token. */
 export const hasToken = () => token !== "";
 
-/** Forgets the token of the tab, before the user logs in: an engine rejects requests with both. */
+/**
+ * Forgets the token of the tab before the user logs in, because an engine rejects requests with
+ * both a token and a cookie.
+ */
 export function forgetToken(): void {
   token = ""; // a browser can show this page again without loading it
   sessionStorage.removeItem(tokenName);
@@ -61,10 +64,10 @@ export function forgetToken(): void {
 /** Ends the login in the cookie of the browser, if there is one. Reports whether the login has ended. */
 export const endLogin = (): Promise<boolean> => ask("logout").then((answer) => answer.ok).catch(() => false);
 
-/** Who uses the console, and what it may do. */
+/** Who uses the console, and what they may do. */
 export interface Me {
   principal: string; // "" if the engine does not authenticate
-  login: boolean; // it has logged in to the console
+  login: boolean; // the user has logged in to the console
   groups: string[];
   grants: { namespaces: string; permissions: string[] }[];
 }
@@ -163,7 +166,7 @@ export function useRead<T>(key: QueryKey, read: (options: CallOptions) => Promis
     enabled,
     placeholderData: keep ? keepPreviousData : undefined,
   });
-  // A read that was rejected for load is not an error while there is older data to show.
+  // A read that was rejected because of overload is not an error while there is older data to show.
   const waits = query.data !== undefined && query.error !== null && ConnectError.from(query.error).code === Code.ResourceExhausted;
   return { data: query.data, error: waits ? null : query.error, isPending: query.isPending, isFetching: query.isFetching };
 }
@@ -200,7 +203,7 @@ export function trouble(error: unknown): Trouble {
   const failure = ConnectError.from(error);
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
-  // Browsers use different texts if there is no response; none adds to the title.
+  // Without a response, the texts of browsers differ, and none of them adds to the title.
   const text = (failure.code === Code.Unknown && /^(Failed to fetch|NetworkError|Load failed)/.test(failure.rawMessage) ? "There was no response." : failure.rawMessage) || "The engine gave no reason.";
   if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Not allowed in this status", text, detail };
   if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "Changed by somebody else", text, hint: "Your change was not saved. Open it again.", detail };

@@ -14,7 +14,7 @@ import { givenViews, useViews } from "./views";
 import { Overview } from "./pages/overview";
 import { Boundary } from "./boundary";
 
-// A page with a method is only for those who may use the method.
+// A page with a method is shown only to users who may call the method.
 type Page = { title: string; key?: string; needs: boolean; nav: boolean; method?: DescMethod; show: React.ComponentType<{ ns: string }> };
 
 // All pages except the overview are loaded when they are first opened.
@@ -49,7 +49,10 @@ const Palette = lazy(loadPalette);
 
 const lastName = "progressor.namespace";
 
-/** Returns the namespaces, and the selected one: that of the address, or else the last one that was shown. */
+/**
+ * Returns the namespaces and the selected one, which is the one in the address, or else the last
+ * one that was shown.
+ */
 function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; paused: boolean; error: unknown; loading: boolean; guessed: boolean } {
   const { params } = useRoute();
   const { data, error, isPending } = useRead(["namespaces"], allNamespaces, { every: 15000 });
@@ -275,7 +278,7 @@ function NamespaceNotice({ title, ns, others }: { title: string; ns: string; oth
   );
 }
 
-// Pages that belong to another one in the navigation.
+// Pages that belong to another page in the navigation.
 const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", sink: "changes", job: "jobs", constraints: "jobs", worker: "workers", run: "flows", templates: "flows", template: "flows" };
 
 /** Shows another namespace. The page of an object is replaced by the list, because the namespace does not have the object. */

@@ -3,7 +3,7 @@ import { Component, type ReactNode } from "react";
 // Messages of browsers if a part of the console could not be loaded. Browsers do not retry.
 const lost = /dynamically imported module|importing a module script/i;
 
-/** Keeps the shell alive if a page throws. away: the engine does not respond. */
+/** Keeps the shell alive if a page throws. If away is set, the engine does not respond. */
 export class Boundary extends Component<{ children: ReactNode }, { error?: Error; away?: boolean }> {
   state: { error?: Error; away?: boolean } = {};
   again?: ReturnType<typeof setTimeout>;

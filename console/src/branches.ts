@@ -1,6 +1,9 @@
-// Branches of a graph that are collapsed: a step stands for all steps that only follow from it.
+// Collapsed branches of a graph: a step represents all steps that can be reached only through it.
 
-/** Returns the steps that would be hidden below each step: those that can only be reached through it. */
+/**
+ * Returns the steps that would be hidden below each step: those that can be reached only through
+ * it.
+ */
 export function branchesOf(ids: string[], after: Map<string, string[]>): Map<string, string[]> {
   const known = new Set(ids);
   const before = new Map(ids.map((id) => [id, (after.get(id) ?? []).filter((d) => known.has(d))]));
@@ -38,7 +41,7 @@ function inOrder(ids: string[], before: Map<string, string[]>): string[] {
 
 export interface Collapsed {
   ids: string[]; // those that are shown
-  after: Map<string, string[]>; // with collapsed steps in the place of what they hide
+  after: Map<string, string[]>; // with collapsed steps in place of the steps that they hide
   hidden: Map<string, string[]>; // hidden steps, by the collapsed step
 }
 

@@ -42,8 +42,8 @@ interface Props {
   filter: string;
   field: string; // field of the filter
   looks: Record<string, Look>;
-  total?: Record<string, Counted>; // without a filter, if the engine counts that
-  counted: boolean; // the engine counts that, even if total has not arrived yet
+  total?: Record<string, Counted>; // the counts without a filter, if the engine has them
+  counted: boolean; // the engine has these counts, even if total has not arrived yet
   read: ReadStatuses;
   label: string;
   title?: string;

@@ -1,4 +1,5 @@
-// The fires of the last day, or of as much of it as is known, in equal parts of time: for crons that fire often.
+// The fires of the last day, or of the known part of it, in equal periods, for crons that fire
+// often.
 import { useMemo } from "react";
 import { count, exact, millis, span } from "./format";
 import { FireStatus, type Fire } from "./gen/progressor/v1/cron_pb";

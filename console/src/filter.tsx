@@ -6,8 +6,8 @@ export interface FieldHelp {
   name: string;
   hint: string;
   operators: string[];
-  values?: string[]; // offered behind an operator
-  literals?: string[]; // the same, as the filter has them
+  values?: string[]; // suggested after an operator
+  literals?: string[]; // the same, as literals of the filter
   time?: boolean;
 }
 
@@ -32,7 +32,10 @@ function tokens(text: string): Token[] {
 
 const operator = /^(=|!=|<|<=|>|>=|:)$/;
 
-/** Reports whether a text, such as order:17, is an ID with a colon: it is not a comparison, because no field has that name. */
+/**
+ * Reports whether a text such as order:17 is an ID with a colon, and not a comparison, because no
+ * field has that name.
+ */
 function isID(text: string, fields: FieldHelp[]): boolean {
   const name = text.match(/^([^-\s()"'=<>!:][^\s()"'=<>!:]*):[^\s()"'=<>!]+$/)?.[1];
   return name !== undefined && !/^(args|metadata|payload)\./.test(name) && !fields.some((f) => f.name === name);

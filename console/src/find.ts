@@ -18,7 +18,9 @@ export interface Found {
 export const mostNamespaces = 6;
 const mostOfKind = 8;
 
-/** Returns a list that is read once in a while: the engine has no filter for it. */
+/**
+ * Returns a complete list, which is cached for a while, because the engine has no filter for it.
+ */
 const whole = <T>(what: string, ns: string, page: (token: string) => Promise<{ rows: T[]; next: string }>) => queries.fetchQuery({ queryKey: ["find", what, ns], queryFn: () => fill("", 1000, page), staleTime: 15_000 });
 
 /** Jobs have IDs like those of processes. The processes of runs and crons have a prefix. */
@@ -66,7 +68,7 @@ async function find(namespaces: string[], typed: string, options: CallOptions): 
   return [...all.filter((f) => f.id === typed), ...all.filter((f) => f.id !== typed)];
 }
 
-/** Returns the objects whose ID begins with a text, "" for none. */
+/** Returns the objects whose ID begins with a text, or none if the text is "". */
 export function useFound(typed: string, namespaces: string[]) {
   return useRead(["find", namespaces.join(), typed], (o) => find(namespaces, typed, o), { every: 0, enabled: typed !== "" && namespaces.length > 0, age: 2 });
 }

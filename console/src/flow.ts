@@ -46,7 +46,7 @@ export function doerOf(ns: string, s: Step, t?: StepTemplate): { href: string; n
 /** Reports whether an expression of the template failed: a retry with the same values fails again. */
 export const evaluationFailed = (r: Run): boolean => r.failure?.reason === "expression" || r.steps.some((s) => s.status === StepStatus.FAILED && s.failure?.reason === "expression");
 
-/** The input of a step. A step without an input of its own has the payload of the run. */
+/** The input of a step. A step without its own input gets the payload of the run. */
 export const inputOf = (s: Step, r: Run): unknown => (s.input ? plainValue(s.input) : r.payload ? plainValue(r.payload) : null);
 
 /** Explains the status of a run. */

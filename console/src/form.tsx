@@ -3,10 +3,10 @@ import { createContext, useContext, useEffect, useRef, useState, type ReactNode 
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
 
-/** What the fields of a form know about it. */
+/** What a form shares with its fields. */
 export interface Entered {
   tried: boolean; // the user has tried to send it
-  refused?: { field: string; text: string; key: unknown }; // the engine refused a value; key: which error that was
+  refused?: { field: string; text: string; key: unknown }; // a value that the engine rejected; key identifies the error
   names: Set<string>; // the fields that can show an error of the engine
 }
 const FormContext = createContext<Entered>({ tried: false, names: new Set() });
@@ -33,7 +33,7 @@ function focusWrong(form: HTMLElement): boolean {
   return wrong !== undefined;
 }
 
-/** wrong: something outside of its fields must be corrected first. */
+/** If wrong is set, something outside of its fields must be corrected first. */
 export function Form({ onSubmit, error, wrong, className, children }: { onSubmit: () => unknown; error?: unknown; wrong?: boolean; className?: string; children: ReactNode }) {
   const form = useRef<HTMLFormElement>(null);
   const [tried, setTried] = useState(false);

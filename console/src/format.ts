@@ -13,7 +13,7 @@ const units: [number, string][] = [
   [60_000, "min"],
 ];
 
-/** 1.2 ms, 34 ms, 5.6 s, 2 min 3 s, 4 h 5 min, 6 d 7 h */
+/** Formats a duration, such as 1.2 ms, 34 ms, 5.6 s, 2 min 3 s, 4 h 5 min, or 6 d 7 h. */
 export function span(ms: number): string {
   if (ms <= 0) return "0 s";
   if (ms < 0.995) return `${ms.toFixed(2)} ms`;
@@ -31,7 +31,10 @@ export function span(ms: number): string {
   return "1 min";
 }
 
-/** 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago, in 3 min 2 s. Past times have no seconds after minutes. */
+/**
+ * Formats a time relative to now, such as 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago, or in 3 min 2
+ * s. Past times have no seconds after minutes.
+ */
 export function ago(ms: number, now: number): string {
   const past = now - ms;
   if (Math.abs(past) < 1000) return "now";
@@ -42,7 +45,10 @@ export function ago(ms: number, now: number): string {
 
 const pad = (n: number, width = 2) => String(n).padStart(width, "0");
 
-/** 2026-11-22 14:03:05.123 in the time zone of the browser, or with a Z in UTC, if that was chosen. */
+/**
+ * Formats a time, such as 2026-11-22 14:03:05.123, in the time zone of the browser or, if UTC was
+ * chosen, in UTC with a Z.
+ */
 export function exact(ms: number, fraction = true): string {
   if (chosenTimes() === "utc") return `${new Date(ms).toISOString().slice(0, fraction ? 23 : 19).replace("T", " ")}Z`;
   const d = new Date(ms);
@@ -57,7 +63,7 @@ export const count = (n: bigint | number): string => numbers.format(n);
 export const plural = (n: bigint | number, one: string, many = one + "s"): string => `${count(n)} ${Number(n) === 1 ? one : many}`;
 export const rate = (n: number): string => (n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(Math.round(n)));
 
-/** A duration as text for a form, without rounding. parseSpan is the inverse. */
+/** Formats a duration for a form, without rounding. parseSpan is the inverse. */
 export function typedSpan(ms: number): string {
   let text = "";
   let rest = ms;
@@ -70,14 +76,17 @@ export function typedSpan(ms: number): string {
   return least || !text ? `${text}${least}ms` : text;
 }
 
-/** Returns the error of a whole number in a form. An empty field is valid. */
+/** Returns the error for the text of a whole number in a form, or "". An empty text is valid. */
 export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "must be a whole number, or empty");
 
 /** The same for a number that may be negative, and for one with a fraction. */
 export const wrongWhole = (text: string): string => (/^\s*(-?\d+)?\s*$/.test(text) ? "" : "must be a whole number, or empty");
 export const wrongNumber = (text: string): string => (/^\s*(\d+(\.\d+)?)?\s*$/.test(text) ? "" : "must be a number, or empty");
 
-/** Parses 90s, 5m, 1h30m, 250ms, 2d; undefined if the text is not a duration. */
+/**
+ * Parses durations such as 90s, 5m, 1h30m, 250ms and 2d. Returns undefined if the text is not a
+ * duration.
+ */
 export function parseSpan(text: string): number | undefined {
   const sizes: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
   const clean = text.replace(/\s+/g, "");

@@ -125,7 +125,10 @@ const useNarrow = () =>
 const importance: Tone[] = ["bad", "run", "hold", "wait", "good", "gone"];
 const foldable = 8; // graphs with more steps have branches that can be collapsed
 
-/** The state of an edge: whether the second step has begun, and how the first one ended. A step that never began was not reached by the edge. */
+/**
+ * The state of an edge: whether the second step has begun, and how the first one ended. A step that
+ * never began was not reached through the edge.
+ */
 function edgeClass(from: Drawn, to: Drawn): string {
   if (!to.look) return ""; // in a template
   if (to.since === undefined) return to.look.tone === "wait" ? "" : "untaken";

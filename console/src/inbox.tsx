@@ -1,4 +1,4 @@
-// How many waits the user may answer, in all namespaces: shown in the navigation.
+// Shows in the navigation how many waits the user may answer, in all namespaces.
 import { flows, useRead } from "./api";
 import { methods, useCan } from "./may";
 

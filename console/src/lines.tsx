@@ -1,4 +1,5 @@
-// A text in lines. JSON has colors, and its objects and lists can be folded. The text can be searched. It never becomes markup.
+// A text in lines. JSON has colors, and its objects and lists can be folded. The text can be
+// searched, and never becomes markup.
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { plural } from "./format";
 import { Button } from "./ui";

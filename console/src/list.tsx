@@ -13,7 +13,7 @@ export interface Column<T> {
   text: (row: T) => string; // text in an exported table
   number?: boolean;
   className?: string;
-  label?: string | ((row: T) => string | undefined); // label on a phone, where the list has no heads
+  label?: string | ((row: T) => string | undefined); // label on a phone, where the list has no column headings
   up?: string; // order_by for ascending order
   down?: string; // order_by for descending order
   fixed?: boolean; // always shown

@@ -17,7 +17,7 @@ export function Login() {
     <form
       onSubmit={(e) => {
         e.preventDefault();
-        // A browser would send a cookie in addition, and the engine rejects requests with both.
+        // A browser would also send a cookie, and the engine rejects requests with both.
         void endLogin().finally(() => setToken(text.trim()));
       }}
     >
@@ -60,12 +60,15 @@ export function Login() {
   );
 }
 
-/** The user of the console, and the logout. Nothing if the engine does not authenticate. */
+/**
+ * Shows the user of the console and the logout, or nothing if the engine does not authenticate its
+ * clients.
+ */
 export function User() {
   const me = useMe();
   const tell = useToast();
   if (!me?.principal) return null;
-  // A user is shown without its issuer.
+  // A user is shown without the issuer.
   const name = me.principal.startsWith("user:") ? me.principal.slice(me.principal.indexOf("#") + 1) : me.principal;
   const logOut = async () => {
     if (me.login && !(await endLogin())) {

@@ -1,4 +1,4 @@
-// What the user may do. Only that is offered; the engine decides in the end.
+// What the user may do. The console offers only that, but the engine makes the decision.
 import { getOption, type DescMethod } from "@bufbuild/protobuf";
 import { useCallback } from "react";
 import { readOnly, useMe } from "./api";
@@ -14,7 +14,7 @@ import { ProcessService } from "./gen/progressor/v1/process_pb";
 import { WorkerService } from "./gen/progressor/v1/worker_pb";
 import { useParam } from "./router";
 
-/** The methods of all services, whose names differ. */
+/** The methods of all services. No two have the same name. */
 export const methods = { ...AccessService.method, ...ProcessService.method, ...NamespaceService.method, ...InsightService.method, ...BulkService.method, ...ChangeService.method, ...CronService.method, ...FlowService.method, ...JobService.method, ...WorkerService.method };
 
 /** The name of a permission in the answers of the engine, such as process.call. */

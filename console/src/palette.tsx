@@ -11,7 +11,7 @@ export interface Command {
   run: () => void;
 }
 
-/** What can be done now, by who offers it. */
+/** The commands that can be executed now, by the component that offers them. */
 class Registry {
   private kept = new Map<string, Command[]>();
   private listeners = new Set<() => void>();
@@ -38,7 +38,9 @@ export function Commands({ children }: { children: ReactNode }) {
   return <Registered.Provider value={registry}>{children}</Registered.Provider>;
 }
 
-/** Offers the commands that the user may execute in the palette as long as the component is there. */
+/**
+ * Offers the commands that the user may execute in the palette as long as the component is mounted.
+ */
 export function useCommands(list: Command[]): void {
   const may = useMay();
   const commands = list.filter((c) => !c.needs || may(c.needs));

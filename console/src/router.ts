@@ -25,7 +25,7 @@ export function go(page: string, params: Params = {}): void {
   location.hash = href(page, params);
 }
 
-/** Changes some parameters; undefined and "" remove one. */
+/** Changes some parameters. The values undefined and "" remove a parameter. */
 export function change(params: Params, how: "push" | "replace" = "push"): void {
   const now = parse(location.hash);
   const all: Params = { ...Object.fromEntries(now.params), ...params };

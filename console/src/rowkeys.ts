@@ -1,4 +1,4 @@
-// The keys of lists.
+// The keyboard shortcuts of lists.
 const row = "main table.stack > tbody > tr:not(.opened)";
 
 /** Moves through the rows of the lists of a page: j and k focus the link of a row, so that Enter opens it. x selects the row. Reports whether it used the key. */

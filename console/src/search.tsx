@@ -78,7 +78,7 @@ export function Palette({ onClose, namespaces, typed: early }: { onClose: () => 
     }
   });
   useEffect(() => {
-    document.getElementById(`${list}-${chosen}`)?.scrollIntoView({ block: "nearest" }); // newer browsers return a promise, which is no cleanup of an effect
+    document.getElementById(`${list}-${chosen}`)?.scrollIntoView({ block: "nearest" }); // newer browsers return a promise, which is not a cleanup function of an effect
   }, [chosen, list]);
   return (
     <Dialog title="Search" onClose={onClose}>

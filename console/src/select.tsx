@@ -21,8 +21,9 @@ export interface Selection {
 }
 
 /**
- * Returns the selected items of a list. When the list shows something else (shown), none is selected. Bulks act neither on
- * the engine's own processes nor on the jobs of steps.
+ * Returns the selected items of a list. When shown changes, because the list shows something else,
+ * the selection is cleared. Bulks act neither on the engine's own processes nor on the jobs of
+ * steps.
  */
 export function useSelection(shown: string, all: string[]): Selection {
   const offered = useMay()(methods.startBulk);

@@ -1,4 +1,4 @@
-// Light or dark: the setting of the system, unless one was chosen here.
+// The theme, light or dark. It is the setting of the system, unless one was chosen here.
 import { useSyncExternalStore } from "react";
 
 export type Theme = "system" | "light" | "dark";

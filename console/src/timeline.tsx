@@ -51,7 +51,7 @@ function lanesOf(spans: Span[], events: Event[], now: number): Lane[] {
   return [...lanes.values()].sort((a, b) => (a.id === "" ? -1 : b.id === "" ? 1 : Number(a.id) - Number(b.id)));
 }
 
-/** When the repair of a lane began, if that is in the picture. */
+/** Returns when the repair of a lane began, if that time is visible. */
 function repairOf(l: Lane, from: number, to: number): number | undefined {
   const at = l.pieces.find((p) => p.what === "processing")?.from;
   return at !== undefined && at >= from && at <= to ? at : undefined;

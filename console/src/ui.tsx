@@ -28,8 +28,9 @@ export function useNow(): number {
 }
 
 /**
- * A time as the user has chosen, with all forms as a tooltip. next: a future time, shown as "now" when it has passed.
- * relative: always relative, because the time itself is shown as well.
+ * A time in the form that the user has chosen, with all forms in a tooltip. With next, it is a
+ * future time, which is shown as "now" when it has passed. With relative, it is always relative,
+ * because the time itself is also shown.
  */
 export function When({ at, none = "never", next, relative }: { at?: number; none?: string; next?: boolean; relative?: boolean }) {
   const clock = useNow();
@@ -96,10 +97,13 @@ export function Button({ kind, className, ...rest }: ButtonProps) {
 
 interface ActProps extends ButtonProps {
   needs: DescMethod; // the method that it calls
-  ns?: string; // where, if that is not the namespace that is shown
+  ns?: string; // the namespace, if it is not the one that is shown
 }
 
-/** A button that changes something. It is shown only to those who may do that, and not by a read-only console. */
+/**
+ * A button that changes something. It is shown only to users who may do that, and never in a
+ * read-only console.
+ */
 export function Act({ needs, ns, ...props }: ActProps) {
   return useMay()(needs, ns) ? <Button {...props} /> : null;
 }
@@ -112,7 +116,7 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const inDialog = useContext(InDialog);
   const { refused, names } = useForm();
   const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // at a field
-  // It may be below the visible part of a long form.
+  // The error may be below the visible part of a long form.
   useEffect(() => {
     if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
   }, [error]);
@@ -146,7 +150,7 @@ export function Missing({ error, what, id, ns, to, list }: { error: unknown; wha
   );
 }
 
-/** docs: the page of the documentation about the missing objects. */
+/** docs is the page of the documentation about the missing objects. */
 export function Empty({ title, children, page, docs }: { title: string; children?: ReactNode; page?: boolean; docs?: string }) {
   return (
     <div className="empty">
@@ -228,7 +232,10 @@ export function Field({ label, hint, error, required, name, children }: FieldPro
   );
 }
 
-/** A modal dialog of the browser. sticky: it is closed only by its buttons, because its content is not shown again. */
+/**
+ * A modal dialog of the browser. If sticky is set, it is closed only by its buttons, because its
+ * content is not shown again.
+ */
 export function Dialog({ title, onClose, children, wide, sticky }: { title: ReactNode; onClose: () => void; children: ReactNode; wide?: boolean; sticky?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const heading = useId();

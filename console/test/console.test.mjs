@@ -152,7 +152,7 @@ spec("A process is started, called, suspended, resumed, cancelled and removed", 
   await dialog.getByRole("button", { name: "Suspend" }).click();
   await is("by/hand ü", "SUSPENDED");
   await act("Cancel…");
-  assert.equal(await dialog.getByLabel("Grace period").count(), 0, "one that is suspended ends at once, whatever its grace");
+  assert.equal(await dialog.getByLabel("Grace period").count(), 0, "a suspended process ends at once, regardless of its grace period");
   await dialog.getByRole("button", { name: "Don't cancel" }).click();
   await act("Resume…");
   await dialog.getByRole("button", { name: "Resume" }).click();
@@ -183,7 +183,7 @@ spec("A process is repaired by its processor", async (page, go) => {
   await dialog.getByLabel("Args").fill('{"replace":true}');
   await dialog.getByRole("button", { name: "Repair" }).click();
   await dialog.getByText('"sku": "replacement"').waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Repair" }).count(), 0, "it is repaired: there is nothing to repair once more");
+  assert.equal(await dialog.getByRole("button", { name: "Repair" }).count(), 0, "after the repair, there is nothing left to repair");
   await is("by-processor", "RUNNING");
 });
 
@@ -328,7 +328,7 @@ spec("The axis of a chart with one sample shows the last minutes", async (page, 
   assert.deepEqual(times.filter((t) => t < "12:10" || t > "12:20"), []);
 });
 
-spec("The values of a field are offered, and Tab takes the first", async (page, go) => {
+spec("The values of a field are suggested, and Tab accepts the first one", async (page, go) => {
   await go("#/processes?ns=demo");
   const filter = page.getByRole("combobox", { name: "filter" });
   await filter.pressSequentially("sta");
@@ -356,7 +356,7 @@ spec("Pages report what does not exist", async (page, go) => {
   }
   await go("#/process?ns=nowhere&id=nobody");
   await page.getByRole("heading", { name: "Namespace nowhere does not exist" }).waitFor();
-  assert.deepEqual(await axe(page), [], "the way on is seen as a link");
+  assert.deepEqual(await axe(page), [], "the next step is recognizable as a link");
   await go("#/nowhere");
   await page.getByText("This page does not exist").waitFor();
   await go("#/processes?ns=demo&filter=process_id+%3D+nobody");
@@ -374,7 +374,7 @@ spec("If a proxy requires a token, the console asks for it once, sends it from t
   const dialog = page.getByRole("dialog", { name: /requires a token/ });
   await dialog.getByLabel("Token").fill("wrong");
   await dialog.getByRole("button", { name: "Sign in" }).click();
-  await eventually("the wrong one is sent", () => sent === "Bearer wrong");
+  await eventually("the wrong token is sent", () => sent === "Bearer wrong");
   await dialog.getByLabel("Token").fill("sesame");
   await dialog.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("link", { name: "order-14" }).waitFor();

@@ -106,7 +106,7 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload from the
   assert.deepEqual([startRun.type, startRun.scopeId, startRun.payloadTemplate], ["report", "daily", { at: "${fire_time}" }]);
   await page.getByRole("button", { name: "Trigger…" }).click();
   await dialog.getByRole("button", { name: /Trigger/ }).click();
-  await eventually("a run is there", async () => (await engine.post("FlowService/ListRuns", { namespace: "echo", filter: "cron_id = reports" })).runs?.[0]?.payload?.at);
+  await eventually("a run exists", async () => (await engine.post("FlowService/ListRuns", { namespace: "echo", filter: "cron_id = reports" })).runs?.[0]?.payload?.at);
 });
 
 spec("A cron with an invalid schedule is not created; the list and the page show that a cron has ended", async (page, go) => {

@@ -1,4 +1,4 @@
-// The palette: it finds objects by the beginning of their ID, and leads nowhere without a page.
+// The palette: it finds objects by the beginning of their ID, and offers nothing without a page.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { start } from "./seed.mjs";
@@ -64,7 +64,7 @@ spec("Objects of each kind are found by the beginning of their ID, in all namesp
   await page.getByText("Nothing found").waitFor();
 });
 
-spec("An ID with quotes and asterisks is found, and a text that nothing begins with offers nothing", async (page, go) => {
+spec("An ID with quotes and asterisks is found, and a text with which no ID begins offers nothing", async (page, go) => {
   await go("#/processes?ns=demo");
   await page.getByRole("heading", { name: "Processes" }).waitFor();
   await type(page, 'find:more "*');
@@ -83,7 +83,7 @@ spec("Actions that end or delete something come last", async (page, go) => {
   await page.getByRole("option", { name: /Remove…/ }).waitFor();
   const names = await page.getByRole("dialog").getByRole("option").allInnerTexts();
   assert.deepEqual(names.slice(-2).map((n) => n.replace(/\s+/g, " ")), ["process Cancel…", "process Remove…"]);
-  assert.ok(!names.some((n) => /namespace\s+demo$/.test(n)), "the namespace that is shown leads nowhere");
+  assert.ok(!names.some((n) => /namespace\s+demo$/.test(n)), "the palette offers the namespace that is already shown");
 });
 
 spec("Another namespace shows its list, not the page of an object that it does not have", async (page, go) => {

@@ -206,7 +206,7 @@ spec("A wait for an external event is failed on the page of its run", async (pag
 spec("A failed run shows its failure and compensations, and is retried, cancelled and repeated", async (page, go) => {
   await order("bad", 60);
   await work("bad", { check: {}, reserve: {}, charge: { failure: { reason: "no_money", message: "the card is empty", nonRetryable: true } } });
-  await eventually("what was done is undone", async () => {
+  await eventually("the completed steps are undone", async () => {
     const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["orders"], workerId: "host-1", maxLeases: 10, wait: "1s", leaseDuration: "600s" });
     for (const l of leases) held.set(l.job.jobId, l.leaseToken);
     for (const [jobId, leaseToken] of held) {
@@ -263,7 +263,7 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   await page.getByRole("link", { name: "demo_long_task" }).waitFor();
 });
 
-spec("A template is stored from a file, edited as YAML, and compared with the version before", async (page, go) => {
+spec("A template is stored from a file, edited as YAML, and compared with the previous version", async (page, go) => {
   await go("#/templates?ns=orders");
   await page.getByRole("button", { name: "New template…" }).click();
   const dialog = page.getByRole("dialog");
@@ -326,7 +326,7 @@ spec("The events of a run include those of the jobs of its steps", async (page, 
   assert.equal(await events.getByRole("row", { name: /step queued/ }).count(), 0);
 });
 
-spec("The events of a run have clock times, the time since the event before, and who caused them", async (page, go) => {
+spec("The events of a run show the time of day, the time since the previous event, and who caused them", async (page, go) => {
   await go("#/run?ns=orders&id=expensive&tab=events");
   const started = page.getByRole("region", { name: "events" }).getByRole("row", { name: /Running started.*check/ });
   assert.match(await started.innerText(), /\d\d:\d\d:\d\d\.\d{3}/);

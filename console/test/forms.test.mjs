@@ -1,4 +1,5 @@
-// What forms send: unchanged values as they were, new values as they were typed, and a request whose response was lost only once.
+// What forms send: unchanged values as they were, and new values as they were typed. A request
+// whose response was lost is executed only once.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { axe, bytes, specs, startBrowser, startEngine } from "./world.mjs";
@@ -15,7 +16,7 @@ after(async () => {
   await engine?.stop();
 });
 
-/** A form is not sent while a field is wrong: the field gets the focus. */
+/** Checks that a form is not sent while a field is wrong, and that the field gets the focus. */
 async function refuses(dialog, button, label) {
   await dialog.getByRole("button", { name: button, exact: true }).click();
   await dialog.getByLabel(label, { exact: true }).and(dialog.locator(":focus")).waitFor();

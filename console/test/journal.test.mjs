@@ -1,4 +1,4 @@
-// The journal of a durable function, in its words.
+// The journal of a durable function, as the console describes it.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before } from "node:test";

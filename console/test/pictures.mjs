@@ -1,4 +1,4 @@
-// Takes the pictures of the documents: make pictures. Look at each before it is committed.
+// Takes the screenshots of the docs (make pictures). Check each of them before you commit it.
 import { mkdir } from "node:fs/promises";
 import { seedShop, start } from "./seed.mjs";
 import { bytes, openPage, startBrowser, startEngine } from "./world.mjs";
@@ -78,7 +78,7 @@ await picture("run-narrow", "#/run?ns=demo&id=A-2", phone);
 await picture("start-run", "#/template?ns=demo&type=order", {}, (page) => page.getByRole("button", { name: "Start…" }).click());
 await picture("inbox-dark", "#/waits?ns=demo", dark, (page) => page.getByRole("button", { name: /Answer/ }).click());
 await picture("namespaces", "#/namespaces?open=demo");
-// A worker without requests since the pictures before would be shown as silent.
+// A worker without requests since the previous pictures would be shown as silent.
 for (const workerId of ["host-1", "host-2"]) await engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId, maxLeases: 1, wait: "0s", jobNames: ["nothing"] });
 await picture("workers-dark", "#/workers?ns=mail", dark);
 await browser.close();

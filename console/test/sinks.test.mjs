@@ -94,7 +94,7 @@ spec("Changes appear as they are recorded, by kind, and the list can be stopped"
   await list.getByRole("row", { name: /lifecycle live-2 created/ }).waitFor(); // nothing is missed
   await list.getByRole("row", { name: /live-1/ }).first().waitFor();
   await page.getByLabel("Kind").selectOption({ label: "event" });
-  await page.getByLabel("Show").selectOption({ label: "all that are stored" });
+  await page.getByLabel("Show").selectOption({ label: "all stored changes" });
   await list.getByRole("row", { name: /event first stored event 1/ }).waitFor();
   assert.equal(await list.getByText("lifecycle").count(), 0);
   await list.getByRole("link", { name: "live-2" }).first().click();

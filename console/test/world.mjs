@@ -13,7 +13,7 @@ const root = new URL("../..", import.meta.url).pathname;
 export const program = process.env.PROGRESSOR ?? join(root, "bin/progressor");
 const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Starts `progressor dev` on its own port. When stop returns, it has ended. */
+/** Starts `progressor dev` on its own port. When stop returns, the program has ended. */
 export async function startEngine(...flags) {
   const dir = await mkdtemp(join(tmpdir(), "console-"));
   const child = spawn(program, ["dev", "--listen", "127.0.0.1:0", "--data-dir", dir, ...flags], { stdio: ["ignore", "pipe", "pipe"] });
@@ -75,8 +75,9 @@ export async function openPage(browser, options = {}) {
   return Object.assign(page, { wrong });
 }
 
-/** Returns the findings of axe-core, of any impact, when the page has loaded. The debugger evaluates it, so the policy of the page does not apply,
- * as for an extension. */
+/** Returns the findings of axe-core, of any impact, when the page has loaded. The debugger
+ * evaluates axe-core, so the content security policy of the page does not apply, as with an
+ * extension. */
 export async function axe(page) {
   await page.locator("h1").first().waitFor({ state: "attached" });
   await page.evaluate(axeSource);
@@ -118,7 +119,7 @@ const brokenWords = (page) =>
   });
 
 /** Checks a page on a phone and at three widths of a desktop: nothing is cut off, no word is broken, and axe finds nothing in either theme. At
- * 1024 pixels, a table may scroll. If scrolls is true, it may do so on all desktops. */
+ * 1024 pixels, a table may scroll. If scrolls is true, a table may scroll on all desktops. */
 export async function fits(page, what, { scrolls = false } = {}) {
   const was = page.viewportSize();
   for (const [width, height] of [[390, 844], [1024, 768], [1280, 860], [1440, 900]]) {

@@ -118,9 +118,9 @@ function useChanges(ns: string, kind: number, since: number, stopped: boolean): 
 
 const beginnings: [number, string][] = [
   [0, "from now on"],
-  [300_000, "since 5 minutes ago"],
-  [3_600_000, "since an hour ago"],
-  [1, "all that are stored"],
+  [300_000, "the last 5 minutes"],
+  [3_600_000, "the last hour"],
+  [1, "all stored changes"],
 ];
 
 function What({ c }: { c: Change }) {

@@ -81,7 +81,7 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
                 <td>
                   <Clock at={timeOf(e)} above={n ? timeOf(data.events[n - 1]) : undefined} />
                 </td>
-                <td className="number dim" data-label={data.events[n + 1] && "after"} title="time since the event before">
+                <td className="number dim" data-label={data.events[n + 1] && "after"} title="time since the previous event">
                   {data.events[n + 1] && `+${span(timeOf(e) - timeOf(data.events[n + 1]))}`}
                 </td>
                 <td>{e.to ? <Became e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && e.type !== e.to.toLowerCase() && <span className="dim">{e.type === "compensation_changed" ? "undo" : e.type.replaceAll("_", " ")}</span>}</td>

@@ -41,7 +41,7 @@ function fieldsOf(rows: Job[], names: string[], attributes: Attributes): FieldHe
     { name: "priority", hint: "jobs with a smaller number run first", operators: ordered },
     { name: "worker_id", hint: "worker that runs it, or ran it last", operators: ["=", "!="], values: [...new Set(rows.map((j) => j.workerId).filter(Boolean))] },
     { name: "tags", hint: "a tag of the job", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
-    { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
+    { name: "created_time", hint: "time when it was enqueued", operators: ordered, time: true },
     { name: "reason", hint: "reason of the failure", operators: ["=", "!=", ":"] },
     { name: "fingerprint", hint: "error group, as on the overview", operators: ["=", "!=", ":"] },
     ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${quote(k)}`, hint: "value in the args", operators: [...ordered, ":"] })),
@@ -94,7 +94,7 @@ function why(j: Job): string {
 
 const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;
 
-/** The columns of the list. Each key of the metadata can be one, too. */
+/** The columns of the list. Each key of the metadata can also be a column. */
 function columnsOf(keys: string[]): Column<Job>[] {
   const dash = <span className="dim">–</span>;
   return [

@@ -64,7 +64,10 @@ function entryOf(event: Event): Entry | undefined {
   }
 }
 
-/** Returns the entries of a page of the history, newest first, or undefined if it is not that of a durable function. */
+/**
+ * Returns the entries of a page of the history, newest first, or undefined if the process is not a
+ * durable function.
+ */
 export function journalOf(p: Process): Entry[] | undefined {
   const entries: Entry[] = [];
   for (const event of p.history) {

@@ -90,7 +90,7 @@ function CreateKey({ keys, onClose }: { keys: Key[]; onClose: () => void }) {
     <Dialog title="Create a key" wide onClose={onClose}>
       <form onSubmit={(e) => void save(e)}>
         <div className="grid2">
-          <Field label="Name" hint={same ? <>The key <code>{same.keyId}</code> has this name, too. Keys with the same name count as one client, which shares its worker IDs.</> : "What the key is for, such as billing-worker."}>
+          <Field label="Name" hint={same ? <>The key <code>{same.keyId}</code> also has this name. Keys with the same name count as one client, which shares its worker IDs.</> : "What the key is for, such as billing-worker."}>
             <input autoFocus value={name} onChange={(e) => setName(e.target.value)} maxLength={256} />
           </Field>
           <Field label="Valid for" hint="Such as 90d. If empty, the key does not expire." error={wrong}>

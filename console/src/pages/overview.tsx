@@ -65,7 +65,10 @@ function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; intern
 const sumOf = (counts: { [key: string]: bigint }[], ...keys: string[]): bigint => counts.reduce((sum, c) => keys.reduce((s, key) => s + (c[key] ?? 0n), sum), 0n);
 const orMore = (n: bigint) => (n > 0n && n % 10000n === 0n ? `${count(n)}+` : count(n));
 
-/** Jobs, runs and waits, by what they do. Each leads to the list that has them, if one namespace is shown. */
+/**
+ * Jobs, runs and waits, by what they do. Each tile links to the list of its objects, if one
+ * namespace is shown.
+ */
 function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const jobs = o.namespaces.map((n) => n.jobsByState);
   const runs = o.namespaces.map((n) => n.runsByStatus);

@@ -137,7 +137,7 @@ function metadataText(p: Process): string {
 
 const held = (p: Process) => (p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED) && p.detail !== "";
 
-/** The columns of the list. Each key of the metadata can be one, too. */
+/** The columns of the list. Each key of the metadata can also be a column. */
 function columnsOf(filter: string, keys: string[]): Column<Process>[] {
   return [
     { id: "status", head: "Status", fixed: true, cell: (p) => <Status look={lookOfProcess(p.status, p.kind)} />, text: (p) => ProcessStatus[p.status] ?? "" },

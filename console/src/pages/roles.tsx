@@ -34,7 +34,10 @@ export function rolesOf(f: RoleForm): { role: string; pattern: string }[] {
   return patternsOf(f).map((pattern) => ({ role, pattern }));
 }
 
-/** Fields for a role and its namespaces. number: of the role in the form, 0 for the only one. */
+/**
+ * Fields for a role and its namespaces. number is the number of the role in the form, or 0 for the
+ * only one.
+ */
 export function RoleFields({ role: f, number = 0, onChange, onRemove }: { role: RoleForm; number?: number; onChange: (f: RoleForm) => void; onRemove?: () => void }) {
   const label = (text: string) => (number ? `${text} ${number}` : text);
   return (

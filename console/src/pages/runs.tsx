@@ -76,7 +76,7 @@ function Took({ r }: { r: Run }) {
 const tookText = (r: Run): string => (r.runningTime && r.finishedTime ? span((millis(r.finishedTime) ?? 0) - (millis(r.runningTime) ?? 0)) : "");
 const subject = (r: Run): string => [r.scope, r.scopeId].filter(Boolean).join(" ");
 
-/** The columns of the list. Each key of the metadata can be one, too. */
+/** The columns of the list. Each key of the metadata can also be a column. */
 function columnsOf(keys: string[]): Column<Run>[] {
   const dash = <span className="dim">–</span>;
   return [

@@ -104,7 +104,7 @@ export function SinkDialog({ m, action, onClose, onDeleted }: { m: Sink; action:
       return m.status?.state === SinkState.FAILING ? (
         <Confirm title={`Repeat the delivery of ${m.sinkId}?`} says="The delivery that failed is repeated now, instead of at its next attempt." verb="Try now" run={() => changes.resumeSink(key)} done={`${m.sinkId} repeats the delivery.`} onClose={onClose} />
       ) : (
-        <Confirm title={`Resume ${m.sinkId}?`} says="It continues with the oldest change that it has not delivered. If changes were deleted meanwhile, rewind it first." verb="Resume" run={() => changes.resumeSink(key)} done={`${m.sinkId} is resumed.`} onClose={onClose} />
+        <Confirm title={`Resume ${m.sinkId}?`} says="It continues with the oldest change that it has not delivered. If changes were deleted in the meantime, rewind it first." verb="Resume" run={() => changes.resumeSink(key)} done={`${m.sinkId} is resumed.`} onClose={onClose} />
       );
     case "retry":
       return <Confirm title={`Deliver the dead letters of ${m.sinkId} again?`} says="Each is delivered once more, after newer changes of its process. If that fails, it remains a dead letter with the new error." verb="Deliver again" run={() => changes.retrySinkDeadLetters({ ...key, all: true })} done={`${m.sinkId} delivers its dead letters again.`} onClose={onClose} />;
@@ -112,7 +112,7 @@ export function SinkDialog({ m, action, onClose, onDeleted }: { m: Sink; action:
       return (
         <Confirm
           title={`Delete ${m.sinkId}?`}
-          says="Its target receives no more changes. Its position and its dead letters are deleted, too."
+          says="Its target receives no more changes. Its position and its dead letters are also deleted."
           verb="Delete permanently"
           bad
           typed={m.sinkId}

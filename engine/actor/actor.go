@@ -14,13 +14,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Task is a task of a process. Kinds embed it in a type of their own.
+// Task is a task of a process. Kinds embed it in their own task types.
 type Task struct {
 	*engine.Attempt
 	Ctx     context.Context
 	Request *progressorv1.ProcessRequest
 	Key     process.Key // names the process
-	Now     time.Time   // database time in microseconds, like the times of columns
+	Now     time.Time   // database time in whole microseconds, like stored times
 	Result  *processor.ResultBuilder
 }
 
@@ -30,8 +30,8 @@ type Actor[T any] struct {
 	New  func(*Task) T
 	// Read decodes the state, and reads what all handlers need. It is not called for INIT tasks.
 	Read func(T) error
-	// The handlers of the types of tasks. A task without a handler fails. A CANCEL task without a
-	// handler changes nothing.
+	// The handlers, one for each type of task. A task without a handler fails, except that a CANCEL
+	// task without a handler changes nothing.
 	Init, Call, Timer, Notify, Cancel func(T) error
 	// Done completes the result of a handler. It may be nil.
 	Done func(T) error
@@ -103,7 +103,7 @@ func (t *Task) MoveTimer(timer *time.Time, at time.Time) {
 // Priority is the priority of commands. It is high because clients wait for them.
 const Priority = math.MinInt32
 
-// Call sends a command to a process, and returns its JSON response once it is stored.
+// Call sends a command to a process. It returns the JSON response when the result is stored.
 func Call[R any](ctx context.Context, e *engine.Engine, key process.Key, args []byte) (response R, err error) {
 	answer, err := e.Call(ctx, engine.CallParams{Key: key, Args: args, Priority: Priority, Internal: true})
 	if err != nil {

@@ -36,7 +36,8 @@ func NewerState(what string) error {
 }
 
 // BadState returns the failure of a task whose process has a state that cannot be read because of
-// err. If err is a failure itself, such as that of NewerState, or nil, it is returned unchanged.
+// err. If err is nil, or already a failure such as that of NewerState, BadState returns it
+// unchanged.
 func BadState(err error) error {
 	if _, ok := errors.AsType[*processor.FailureError](err); ok || err == nil {
 		return err

@@ -29,7 +29,7 @@ type Access struct {
 	logins LoginStore
 }
 
-// NewAccess returns the keys, grants and logins in a database.
+// NewAccess returns an Access for the keys, grants and logins in a database.
 func NewAccess(store *storage.Store) *Access { return &Access{store.Access(), store} }
 
 // CreateKey creates a key.

@@ -131,9 +131,9 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 }
 
 // Authenticate returns the principal of a request with these Authorization headers from an address.
-// It returns one of the errors above, or process.ErrUnavailable if the database cannot be read. A
-// failure takes the same time for every reason, and an address has at most 10 of them per second,
-// apart from requests without a token.
+// It returns one of the errors above, or process.ErrUnavailable if the database cannot be read.
+// Every failure takes the same time, regardless of its reason. An address may fail at most 10 times
+// per second. Requests without a token do not count.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, address string) (*Principal, error) {
 	token, err := tokenIn(headers)
 	if err != nil {
@@ -262,8 +262,8 @@ func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*
 }
 
 // limitReads limits the reads of keys that are not cached, because clients can send random IDs. It
-// returns an error if the limit of the address is reached. Other failures, such as requests without
-// a token, do not count against this limit.
+// returns an error if the address has reached its limit. Other failures, such as requests without a
+// token, do not count against this limit.
 func (a *Authenticator) limitReads(address string) error {
 	switch {
 	case !a.failed.left(address) && !a.lookups.take(address):
@@ -294,8 +294,8 @@ func (a *Authenticator) known(ctx context.Context, identity string) (*entry, err
 }
 
 // refresh reads the state of a cached principal again. Concurrent requests wait for the same read,
-// for at most refreshWait. If the database is slow or cannot be read, they use the old state for
-// staleTime.
+// for at most refreshWait. If the database is slow or cannot be read, they use the old state, for
+// at most staleTime.
 func (a *Authenticator) refresh(ctx context.Context, identity string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
 	var old <-chan time.Time // when to use the old state
@@ -390,7 +390,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	left, outcome := a.failed.take(address), "invalid"
 	switch {
 	case errors.Is(err, ErrLogin): // a browser must learn that its user has to log in
-	case errors.Is(err, ErrMissing): // as above
+	case errors.Is(err, ErrMissing): // likewise
 		outcome = "missing"
 	case !left:
 		a.total.WithLabelValues(scheme, "limited").Inc()

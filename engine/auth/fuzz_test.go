@@ -21,8 +21,8 @@ import (
 )
 
 // go test -fuzz runs a fuzz test in several processes, and sends the inputs of one of them to the
-// others. So an input must have the same meaning in each process: it must not contain a secret or
-// an address that a process chooses at random.
+// others. Therefore an input must have the same meaning in each process: it must not contain a
+// secret or an address that a process chooses at random.
 
 // fuzzSecret is the secret of the keys of the fuzz tests.
 var fuzzSecret = strings.Repeat("5a", secretBytes)
@@ -108,8 +108,8 @@ func newFuzzedUsers(f *testing.F) (*Authenticator, *testissuer.Issuer) {
 }
 
 // FuzzJWT checks that only tokens that the issuer has signed are accepted. An input is the JSON of
-// the header and of the payload, and the signature in base64. Empty parts are those of a valid
-// token.
+// the header and of the payload, and the signature in base64. Empty parts are replaced with those
+// of a valid token.
 func FuzzJWT(f *testing.F) {
 	a, i := newFuzzedUsers(f)
 	parts := strings.Split(i.Token(nil), ".")
@@ -185,7 +185,7 @@ func FuzzClaims(f *testing.F) {
 			}
 		}
 		if expires, ok := all["exp"].(float64); ok && expires < float64(time.Now().Unix()-1) {
-			t.Errorf("%s is accepted after its end", text)
+			t.Errorf("%s is accepted after its expiry", text)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Everywhere is the pattern of all namespaces.
+// Everywhere is the pattern that matches all namespaces.
 const Everywhere = "*"
 
 // Grant gives a role in the namespaces that match a pattern: NAME, PREFIX* or *. The role
@@ -18,8 +18,8 @@ const Everywhere = "*"
 // JOBS.
 type Grant struct{ Role, Namespaces string }
 
-// Check returns an error if the role is unknown or a pattern is malformed. Its field is role or
-// namespaces.
+// Check returns an error if the role is unknown or a pattern is malformed. The field of the error
+// is role or namespaces.
 func (g Grant) Check() *process.InvalidError {
 	role, jobs, limited := strings.Cut(g.Role, limitSeparator)
 	wrong := func(field, text string, args ...any) *process.InvalidError {
@@ -42,7 +42,7 @@ func (g Grant) Check() *process.InvalidError {
 	return nil
 }
 
-// Principal is an authenticated client. It does not change.
+// Principal is an authenticated client. It is immutable.
 type Principal struct {
 	Name     string // key:ID, cert:URI, user:ISSUER#NAME, or root
 	identity string // the name and then the groups, one per line
@@ -76,7 +76,8 @@ func NewPrincipal(identity string, grants []Grant) *Principal {
 	return p
 }
 
-// withToken returns the principal with a JSON Web Token, or "", and the time at which it expires.
+// withToken returns a copy of the principal with a JSON Web Token and the time at which the token
+// expires. If token is "", it returns p itself.
 func (p *Principal) withToken(token string, expires time.Time) *Principal {
 	if token == "" {
 		return p
@@ -101,7 +102,7 @@ func (p *Principal) Groups() []string {
 // client, so the client keeps its IDs when its key is replaced.
 func (p *Principal) Owner() string { return p.owner }
 
-// withKeyName returns the principal of a key with a name.
+// withKeyName sets the name of the key of the principal, and returns p.
 func (p *Principal) withKeyName(name string) *Principal {
 	p.owner = namedKeyPrefix + name
 	return p

@@ -39,8 +39,8 @@ const (
 	// s, so one address has at most 30 concurrent exchanges and leaves some to others.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
-	// maxHourly is the number of logins of a user that a node accepts per hour, because each login
-	// adds an entry to the audit.
+	// maxHourly is the maximum number of logins of a user that a node accepts per hour. It is
+	// limited because each login adds an entry to the audit.
 	maxHourly = 20
 )
 
@@ -48,7 +48,7 @@ const (
 var ErrPage = fmt.Errorf("to: must be a page of the console of at most %d bytes, such as /processes?ns=shop", maxPage)
 
 // ErrNoLogins is returned if an issuer has no logins to the console.
-var ErrNoLogins = errors.New("issuer: users do not log in to this console with this issuer")
+var ErrNoLogins = errors.New("issuer: users cannot log in to this console with this issuer")
 
 // ErrNoAnswer is returned if the issuer of a login does not answer.
 var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
@@ -129,7 +129,7 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + host
 }
 
-// Origin returns the origin of the pages of the console, or "" if users do not log in to it. a may
+// Origin returns the origin of the pages of the console, or "" if users cannot log in to it. a may
 // be nil.
 func (a *Authenticator) Origin() string {
 	if a == nil || a.logins == nil {
@@ -149,7 +149,7 @@ func (a *Authenticator) Options() (console string, options []LoginOption) {
 	}
 	for _, issuer := range a.logins.byName {
 		u, err := url.Parse(issuer.URL())
-		if err != nil { // never, the configuration was checked
+		if err != nil { // never happens, because the configuration was checked
 			continue
 		}
 		options = append(options, LoginOption{issuer.Name(), u.Host})
@@ -175,8 +175,8 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	// Begin does not read the database, and limits its own reads of the discovery document. So it
-	// must not count against the reads of keys.
+	// Begin does not read the database, and limits its own reads of the discovery document.
+	// Therefore it must not count against the reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(ctx, err, address), address)
@@ -185,10 +185,10 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	return to, base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// FinishLogin ends a login. kept is the data that the browser has kept. answer has the parameters
-// that the issuer has added to the URL. It returns the token of the login, for a cookie, and the
-// URL of the page of the console to show next. former is the token of the previous login of the
-// browser, or "". That login ends.
+// FinishLogin ends a login. kept is the data that the browser has kept. answer contains the
+// parameters that the issuer has added to the URL. FinishLogin returns the token of the login, for
+// a cookie, and the URL of the page of the console to show next. former is the token of the
+// previous login of the browser, or "". FinishLogin ends that login.
 func (a *Authenticator) FinishLogin(
 	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {
@@ -331,7 +331,7 @@ func (a *Authenticator) EndLogin(ctx context.Context, token, address string) err
 	id, _ := idIn(loginPrefix, token)
 	return a.end(ctx, e, func() error {
 		err := a.logins.store.DeleteLogin(ctx, id, actorOf(ctx, p.Name, address))
-		if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // by another request
+		if err != nil && !errors.Is(err, process.ErrKeyNotFound) { // another request may have ended it
 			return errors.Join(process.ErrUnavailable, err)
 		}
 		return nil
@@ -354,8 +354,8 @@ func (a *Authenticator) end(ctx context.Context, e *entry, remove func() error) 
 	return nil
 }
 
-// readLogin reads the login with an identity without its prefix, and the grants of its user and
-// groups.
+// readLogin reads a login, and the grants of its user and groups. identity is the identity of the
+// login without its prefix.
 func (a *Authenticator) readLogin(ctx context.Context, identity string) (*state, error) {
 	id, text, _ := strings.Cut(identity, ".")
 	hash, err := hex.DecodeString(text)

@@ -272,7 +272,7 @@ func TestLoginsEnd(t *testing.T) {
 	}
 }
 
-// A request that read a login before its logout does not make it valid again.
+// A request that read a login before its logout does not make the login valid again.
 func TestLogoutDuringARead(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

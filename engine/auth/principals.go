@@ -19,8 +19,8 @@ const (
 	cachedLogin = "login:"
 )
 
-// namedKeyPrefix is the prefix of the owner of worker IDs that keys with a name use. Names of
-// principals do not begin with it.
+// namedKeyPrefix begins the owner of worker IDs for keys that have a name. Names of principals do
+// not begin with it.
 const namedKeyPrefix = "keys:"
 
 // KeyPrincipal returns the name of the principal of a key.

@@ -67,7 +67,7 @@ var (
 		progressorv1.Permission_PERMISSION_AUTH_ADMIN)
 )
 
-// roles has all roles, those with the fewest permissions first.
+// roles contains all roles. Those with the fewest permissions come first.
 var roles = []struct {
 	name string
 	set  permissions

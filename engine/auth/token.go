@@ -40,8 +40,8 @@ func secretToken(prefix, id string) string {
 	return prefix + id + "_" + hex.EncodeToString(secret)
 }
 
-// Hash returns the SHA-256 of a token, which is stored instead of it. A token is random, so
-// it does not need the slow hash that passwords need.
+// Hash returns the SHA-256 of a token. The database stores the hash instead of the token. A token
+// is random, so it does not need the slow hash that passwords need.
 func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
 // idOf returns the ID in the token of a key. It returns false if the token is malformed.
@@ -82,7 +82,7 @@ func RootKey(path string) (string, error) {
 }
 
 // WriteKeyFile writes a key to a new file that only its owner can read. It returns fs.ErrExist if
-// there is a file.
+// the file exists.
 func WriteKeyFile(path, key string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	// how long a token is accepted after its issuer has removed the key that signed it.
 	tokenTime = 5 * time.Minute
 	// verifyRate and verifyBurst limit how many tokens that are not cached a node verifies per
-	// second for one address. With ES256, a verification takes 0.12 ms, and a cached token 1 µs
-	// (BenchmarkUser).
+	// second for one address. With ES256, verifying a token takes 0.12 ms, and finding a cached one
+	// takes 1 µs (BenchmarkUser).
 	verifyRate, verifyBurst = 100, 1000
 	// suspectRate is the number of such tokens that a node verifies per second for all addresses
 	// with too many failures together.
@@ -34,8 +34,8 @@ const (
 
 // The errors of JSON Web Tokens.
 var (
-	ErrTooLong  = fmt.Errorf("the token is too long: a JSON Web Token may have %d bytes", maxJWT)
-	ErrRejected = errors.New("the token is not valid: no issuer that is configured has signed it (the log of the " +
+	ErrTooLong  = fmt.Errorf("the token is too long: a JSON Web Token may have at most %d bytes", maxJWT)
+	ErrRejected = errors.New("the token is not valid: no configured issuer has signed it (the log of the " +
 		"engine has the reason)")
 	ErrIssuer = errors.New("the issuer of the token cannot be reached, so the token cannot be checked: try again")
 )
@@ -57,7 +57,7 @@ type verified struct {
 	until    time.Time // when to verify it again
 }
 
-// Accept makes a accept tokens of issuers. Call it before the first request.
+// Accept makes the Authenticator accept tokens of the issuers. Call it before the first request.
 func (a *Authenticator) Accept(issuers *oidc.Issuers, log *slog.Logger) {
 	a.users = &users{
 		issuers: issuers, log: log, verifies: newBudget(verifyRate, verifyBurst),
@@ -66,7 +66,8 @@ func (a *Authenticator) Accept(issuers *oidc.Issuers, log *slog.Logger) {
 	}
 }
 
-// Run keeps the keys of the issuers up to date until ctx ends. It returns at once without issuers.
+// Run keeps the keys of the issuers up to date until ctx ends. Without issuers, it returns
+// immediately.
 func (a *Authenticator) Run(ctx context.Context) {
 	if a != nil && a.users != nil {
 		a.users.issuers.Run(ctx)

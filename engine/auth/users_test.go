@@ -124,7 +124,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 	i.SetDown(false)
 	i.Rotate()
-	foreign := i.Token(nil) // lets the keys be read again
+	foreign := i.Token(nil) // causes the keys to be read again
 	if _, err := ask(t, a, foreign); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestStreamsVerifyAgain(t *testing.T) {
 	i.SetDown(false)
 	i.Rotate()
 	a.users.verifies = verifies
-	if _, err := ask(t, a, i.Token(nil)); err != nil { // lets the keys be read again
+	if _, err := ask(t, a, i.Token(nil)); err != nil { // causes the keys to be read again
 		t.Fatal(err)
 	}
 	a.users.verifies = newBudget(0, 0)
@@ -169,7 +169,8 @@ func TestStreamsVerifyAgain(t *testing.T) {
 	}
 }
 
-// Tokens that are not valid are counted, delayed and limited like keys. The log says why.
+// Tokens that are not valid are counted, delayed and limited like keys. The log contains the
+// reason.
 func TestRejectedTokens(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -358,7 +359,7 @@ func TestTokenCache(t *testing.T) {
 	}
 }
 
-// BenchmarkUser measures the cost for each request with a token, cached and not.
+// BenchmarkUser measures the cost for each request with a cached token and with an uncached one.
 func BenchmarkUser(b *testing.B) {
 	i := testissuer.New(b)
 	issuers, err := oidc.New([]oidc.Config{

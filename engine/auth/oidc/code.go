@@ -74,8 +74,8 @@ func (i *Issuer) Check(a Attempt, answer url.Values) error {
 	return nil
 }
 
-// Finish returns the user who has logged in. answer has the parameters with which the issuer has
-// sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error that wraps
+// Finish returns the user who has logged in. answer contains the parameters with which the issuer
+// has sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error that wraps
 // ErrUnreachable, or another error, which the user must not see.
 func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer url.Values) (Identity, error) {
 	if err := i.Check(a, answer); err != nil {

@@ -169,7 +169,7 @@ func TestSecretOfAClient(t *testing.T) {
 	}
 }
 
-// An issuer whose answers do not contain its name works, too.
+// An issuer also works if its answers do not contain its name.
 func TestIssuerWithoutName(t *testing.T) {
 	t.Parallel()
 	issuer := testissuer.New(t)

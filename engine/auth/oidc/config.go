@@ -129,7 +129,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// isLoopback reports whether only this machine serves a host.
+// isLoopback reports whether host is localhost or a loopback address.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

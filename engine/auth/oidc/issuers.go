@@ -16,7 +16,7 @@ import (
 )
 
 // ErrUnreachable is returned if a token cannot be checked because the keys of its issuer could not
-// be read, and if the issuer does not answer during a login.
+// be read. It is also returned if the issuer does not answer during a login.
 var ErrUnreachable = errors.New("the issuer cannot be reached")
 
 // ClaimError is returned for a token that its issuer has signed, but whose claims are not accepted.
@@ -109,7 +109,7 @@ func (i *Issuer) Verify(ctx context.Context, token string) (Identity, error) {
 	return i.config.identify(verified)
 }
 
-// verify is Verify for an audience. It does not read the user and the groups.
+// verify is Verify for an audience, but does not read the user and the groups.
 func (i *Issuer) verify(ctx context.Context, token, audience string) (*oidc.IDToken, error) {
 	signature := &signature{keys: i.keys}
 	verified, err := oidc.NewVerifier(i.config.Issuer, signature, &oidc.Config{
@@ -139,7 +139,7 @@ func (s *signature) VerifySignature(ctx context.Context, token string) (payload 
 	return payload, s.err
 }
 
-// issuerOf returns the issuer that a token names, without any check.
+// issuerOf returns the issuer that a token names. It does not verify the token.
 func issuerOf(token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -146,8 +146,8 @@ func forged(t *testing.T, i *testissuer.Issuer, key jose.JSONWebKey) map[string]
 		"no signature":       parts[0] + "." + parts[1] + ".",
 		"cut":                token[:len(token)-4],
 		"two parts":          parts[0] + "." + parts[1],
-		"no JSON":            parts[0] + ".bm8." + parts[2],
-		"no base64":          parts[0] + ".!." + parts[2],
+		"not JSON":           parts[0] + ".bm8." + parts[2],
+		"not base64":         parts[0] + ".!." + parts[2],
 	}
 }
 
@@ -196,7 +196,7 @@ func TestSeveralIssuers(t *testing.T) {
 	}
 }
 
-// New keys are used at once, but tokens with unknown keys do not cause an unlimited number of
+// New keys are used immediately, but tokens with unknown keys do not cause an unlimited number of
 // reads.
 func TestRotatedKeys(t *testing.T) {
 	t.Parallel()
@@ -429,7 +429,7 @@ func TestIssuerWithTLS(t *testing.T) {
 	}
 }
 
-// If an issuer uses TLS, the URL of its keys must use TLS, too.
+// If an issuer uses TLS, the URL of its keys must also use TLS.
 func TestKeysAreReadByTLS(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -162,7 +162,7 @@ func (k *keys) refresh(ctx context.Context, known *int) error {
 			return err
 		}
 	}
-	// Other requests wait for this read, so it continues if the client of this one is gone.
+	// Other requests wait for this read, so it continues if its client has disconnected.
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	set, err := k.load(reading)
@@ -212,7 +212,7 @@ func (k *keys) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(text)
 }
 
-// discovered returns the discovery document of the issuer, and reads it if it is not known.
+// discovered returns the discovery document of the issuer, and reads it if necessary.
 func (k *keys) discovered(ctx context.Context) (*discovery, error) {
 	known := func() (*discovery, int) {
 		k.mu.Lock()

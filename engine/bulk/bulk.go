@@ -30,8 +30,8 @@ type Bulks struct {
 	targets      map[string]Target // by kind
 }
 
-// New returns the bulks of an engine, which act on processes and on targets. Their Kind must be
-// added to the engine.
+// New returns the bulks of an engine, which act on processes and on targets. The caller must add
+// their Kind to the engine.
 func New(e *engine.Engine, targets ...Target) *Bulks {
 	b := &Bulks{engine: e, limits: defaultLimits, processVerbs: processVerbs(e), targets: map[string]Target{}}
 	for _, t := range targets {
@@ -86,7 +86,7 @@ func (b *Bulks) Start(
 	return b.read(ctx, key)
 }
 
-// newID returns the ID of a new bulk. Repeated requests with a key have the same ID.
+// newID returns the ID of a new bulk. Repeated requests with the same key get the same ID.
 func newID(r *progressorv1.StartBulkRequest) (string, error) {
 	if r.GetIdempotencyKey() != "" {
 		return process.DerivedUUID(process.RequestID(r.GetNamespace(), prefix, r.GetIdempotencyKey())), nil
@@ -111,7 +111,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	return err
 }
 
-// checkSame returns an error if an existing bulk has a different request.
+// checkSame returns an error if the existing bulk was started by a different request.
 func (b *Bulks) checkSame(ctx context.Context, key process.Key, o *command) error {
 	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err != nil {
@@ -170,7 +170,7 @@ func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, 
 	return m, err
 }
 
-// readArgs reads the args of a command from the INIT task of its process, if they are there.
+// readArgs reads the args of a command from the INIT task of its process, if the task has them.
 func (b *Bulks) readArgs(ctx context.Context, key process.Key, o *command) error {
 	if !o.ArgsInInit {
 		return nil

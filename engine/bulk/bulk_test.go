@@ -291,7 +291,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Other processes are not found as bulks.
+// The methods of bulks do not find other processes.
 func TestNoBulk(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -390,7 +390,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	}
 	held := storagetest.Begin(t, n.DB, `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`)
 	if n.turn(t, p) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
-		t.Fatalf("it does not wait for the locked process: %s", n.statuses(t))
+		t.Fatalf("the bulk does not wait for the locked process: %s", n.statuses(t))
 	}
 	if err := held.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type command struct {
 	Filter       string                `json:"filter"`
 	Rate         float64               `json:"rate"` // never 0
 	Reason       string                `json:"reason,omitempty"`
-	Args         []byte                `json:"args,omitempty"` // of REPAIR; only old bulks have them in the metadata
+	Args         []byte                `json:"args,omitempty"` // only for REPAIR; set only in the metadata of old bulks
 	ArgsInInit   bool                  `json:"args_in_init,omitempty"`
 	Actor        string                `json:"actor,omitempty"`
 	Source       string                `json:"source,omitempty"`
@@ -42,7 +42,7 @@ const (
 	maxRate     = 10_000
 )
 
-// check validates and completes a command. verbs has the verbs of its kind.
+// check validates and completes a command. verbs contains the verbs of its kind.
 func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	if verbs == nil {
 		return &process.InvalidError{Field: "kind",
@@ -81,8 +81,7 @@ func (o *command) metadata() ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-// argsOf returns the args of REPAIR from the args of the INIT task, which command.args has
-// returned.
+// argsOf returns the args of REPAIR in the args of an INIT task, which command.args has built.
 func argsOf(initArgs []byte) (args []byte, err error) {
 	var request []json.RawMessage
 	if err = json.Unmarshal(initArgs, &request); err == nil && len(request) > 0 {
@@ -91,7 +90,8 @@ func argsOf(initArgs []byte) (args []byte, err error) {
 	return args, err
 }
 
-// args returns the fields that distinguish requests, as the args of the INIT task. Args are last.
+// args returns the fields that distinguish requests, as the args of the INIT task. The args of
+// REPAIR come last.
 func (o *command) args() []byte {
 	request := []any{o.VerbName, o.Filter, o.Rate, o.Reason}
 	if o.Kind != "" {
@@ -100,7 +100,7 @@ func (o *command) args() []byte {
 	if len(o.Args) > 0 {
 		request = append(request, "args", o.Args)
 	}
-	text, _ := json.Marshal(request) // strings and a finite number
+	text, _ := json.Marshal(request) // cannot fail: only strings and a finite number
 	return text
 }
 
@@ -124,8 +124,8 @@ func commandOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (comm
 	return o, nil
 }
 
-// notAccepted converts the error of a check of a stored command. A node has accepted the command
-// when it was stored. If this node does not, that node has another version.
+// notAccepted converts the error of a check of a stored command. The node that stored the command
+// accepted it. If this node does not accept it, that node has another version.
 func (o *command) notAccepted(err error) error {
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok {
@@ -142,7 +142,7 @@ func (o *command) notAccepted(err error) error {
 func parsed(text string) search.Filter {
 	f, err := search.Parse(text)
 	if err != nil {
-		panic(err) // a defect of this file
+		panic(err) // a defect in this file
 	}
 	return f
 }
@@ -164,28 +164,28 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 
 // progress is the progress of a bulk: the state of its process.
 type progress struct {
-	Cursor  search.Cursor `json:"cursor"`           // the last one that was visited
-	Token   string        `json:"token,omitempty"`  // token of the next page, if the bulk is not one of processes
+	Cursor  search.Cursor `json:"cursor"`           // last process that was visited
+	Token   string        `json:"token,omitempty"`  // token of the next page; only for bulks of jobs or runs
 	Walked  bool          `json:"walked,omitempty"` // a bulk with a token has processed its last page
 	Matched int64         `json:"matched"`
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
-	Again   []postponed   `json:"again,omitempty"` // found, and to be handled
+	Again   []postponed   `json:"again,omitempty"` // found, but not handled yet
 	Polled  time.Time     `json:"polled,omitzero"` // when unfinished repairs were last read
 }
 
-// postponed is a process for which the verb failed temporarily, whose repair has not ended, or that
-// a page has found but had no time for.
+// postponed is a process that a later page handles. Either the verb failed temporarily, or the
+// repair has not ended, or the page that found the process had no time for it.
 type postponed struct {
 	search.Cursor
-	Tries int   `json:"tries"`          // how often the verb failed, or the repair had not ended
+	Tries int   `json:"tries"`          // how often the verb failed, or the repair was found unfinished
 	Task  int64 `json:"task,omitempty"` // the REPAIR task that had not ended
 }
 
-// due returns the postponed processes that the next page handles: those for which the verb has not
-// failed, or all others after a pause. It returns the rest as later, and those whose repair has not
-// ended as unfinished.
+// due returns the postponed processes that the next page handles. These are the processes for which
+// the verb has not failed and, after a pause, all others. It returns the rest as later, and those
+// whose repair has not ended as unfinished.
 func (p *progress) due() (due, later, unfinished []postponed) {
 	for _, a := range p.Again {
 		switch {
@@ -216,14 +216,14 @@ func progressOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (pro
 	return now, nil
 }
 
-// failure is an event of a bulk.
+// failure is the content of an event of a bulk.
 type failure struct {
 	ProcessID string `json:"process_id"`
 	Error     string `json:"error"`
 }
 
-// message converts the process of a bulk to a message. Its events are newest first, or missing. Its
-// args are missing if they are in the INIT task.
+// message converts the process of a bulk to a message. The events of p are newest first, or
+// missing. The args are missing if they are in the INIT task.
 func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if p.GetKind() != kind {
 		return nil, fmt.Errorf("%s is not a bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)

@@ -11,8 +11,8 @@ import (
 // counted contains the number of matching processes, and the first of them.
 type counted struct {
 	matched int64
-	refused int64 // processes whose status does not allow the verb
-	more    bool  // the time ended before all were counted
+	refused int64 // number of processes whose status does not allow the verb
+	more    bool  // the time limit was reached before all were counted
 	samples []string
 }
 

@@ -20,29 +20,29 @@ import (
 
 // limits are the limits of a bulk.
 type limits struct {
-	page  int // processes of a page
-	found int // jobs or runs found at a time: those that the page has no time for are looked up again
-	// pageTime is how long a page takes up further processes. It is short, because a cancel waits
-	// for the end of the page.
+	page  int // processes per page
+	found int // jobs or runs per search; if the page has no time for some, they are looked up again
+	// pageTime is how long a page starts to handle further processes. It is short, because a cancel
+	// waits for the end of the page.
 	pageTime   time.Duration
-	concurrent int           // processes at the same time
+	concurrent int           // processes handled at the same time
 	pause      time.Duration // before a retry
 	tries      int           // per process
-	unfinished int           // repairs that have not ended; at most a page more
-	polls      int           // per repair, at least a pause apart
+	unfinished int           // repairs that have not ended; a page may exceed this by its size
+	polls      int           // per repair, with at least pause between them
 	events     int64         // recorded failures; limited so that a request for all events succeeds
 	expectTime time.Duration // time limit of the count in Start
 	dryRunTime time.Duration // time limit of the count in a dry run
 }
 
-// Sixteen concurrent operations can share a commit, but make up only a small part of a flush.
+// Sixteen concurrent operations can share a commit, but they are only a small part of a flush.
 var defaultLimits = limits{
 	page: 500, found: 64, pageTime: time.Second, concurrent: 16, pause: time.Second, tries: 10, unfinished: 500,
 	polls: 600, events: 5_000, expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
 // These limits keep a history with 5,000 failures below 8 MiB. A control character takes six bytes
-// in JSON, so 500 of them take 3,000. The text is cut until the whole event fits. An ID that
+// in JSON, so 500 of them take 3,000 bytes. The text is cut until the whole event fits. An ID that
 // consists of such characters always fits.
 const (
 	maxErrorBytes   = 500
@@ -59,8 +59,8 @@ type work struct {
 	recorded int64     // recorded failures
 	created  time.Time // when the bulk was started
 	began    time.Time
-	over     time.Time // the page takes up no further process after this time
-	acted    int       // processes that the verb was applied to
+	over     time.Time // the page handles no further process after this time
+	acted    int       // processes to which the verb was applied
 	more     bool      // the next page can find further processes
 	stopped  bool      // the node drains
 }
@@ -112,8 +112,8 @@ func (w *work) page() error {
 	return nil
 }
 
-// run applies the verb to the processes that were found before, then to the next ones. finished
-// reports that none are left.
+// run applies the verb first to the processes that were found before, and then to further ones.
+// finished reports that no process is left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
 	due, later, unfinished := w.progress.due()
 	room := min(w.size()-len(due)-len(later), w.bulks.limits.unfinished-len(unfinished))
@@ -144,15 +144,15 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 	}
 }
 
-// again calls do for postponed processes. Those that the page has no time for come first in the
-// next page.
+// again calls do for postponed processes. If the page has no time for some of them, the next page
+// begins with these.
 func (w *work) again(list []postponed, do func(postponed) error) {
 	did := w.forEach(list, do)
 	w.progress.Again = slices.Concat(list[did:], w.progress.Again)
 }
 
-// next applies the verb to up to limit further processes, and returns how many it found. more
-// reports that processes of the walk may be left.
+// next applies the verb to at most limit further processes, and returns how many it found. more
+// reports that the search may find further processes.
 func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error) {
 	if w.command.Kind != "" {
 		limit = min(limit, w.bulks.limits.found)
@@ -180,7 +180,7 @@ func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error
 	return did, more, nil
 }
 
-// advance records the position of the walk.
+// advance records the position of the search.
 func (w *work) advance(found []Item, next place, more bool) {
 	if w.command.Kind == "" {
 		w.progress.Cursor = next.cursor
@@ -192,8 +192,8 @@ func (w *work) advance(found []Item, next place, more bool) {
 	}
 }
 
-// keep ignores an error of the walk if the page has results to store. The next page gets the error
-// again.
+// keep ignores an error of the search if the page has results to store. The next page gets the
+// error again.
 func (w *work) keep(err error) error {
 	if w.acted > 0 && !errors.Is(err, process.ErrDraining) {
 		return nil
@@ -218,9 +218,9 @@ func (w *work) verb(ctx context.Context, a postponed) error {
 // errNoMatch reports a process that no longer matches.
 var errNoMatch = errors.New("it no longer matches")
 
-// retry applies the verb to a process that was found earlier, if it still matches. In the
-// meantime, the namespace may have been paused, or an operator may have repaired a process that
-// would be removed.
+// retry applies the verb to a process that was found earlier, if the process still matches. In the
+// meantime, the namespace may have been paused, or an operator may have repaired a process that the
+// bulk would remove.
 func (w *work) retry(ctx context.Context, a postponed) error {
 	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
@@ -232,8 +232,8 @@ func (w *work) retry(ctx context.Context, a postponed) error {
 	return w.verb(ctx, a)
 }
 
-// poll returns the outcome of a repair that had not ended. If its task is gone, such as after a
-// failover of the database, poll repairs the process again.
+// poll returns the outcome of a repair that had not ended. If its task no longer exists, for
+// example after a failover of the database, poll repairs the process again.
 func (w *work) poll(ctx context.Context, a postponed) error {
 	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
 	task, err := w.bulks.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: a.Task})
@@ -259,8 +259,8 @@ func (w *work) poll(ctx context.Context, a postponed) error {
 	return end
 }
 
-// forEach calls do for the elements of a list, a few at a time, until the time of the page is over.
-// It handles at least one element, and returns the number of calls.
+// forEach calls do for the elements of a list, several at a time, until the time of the page is
+// over. It handles at least one element, and returns the number of calls.
 func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
 		batch := list[did:min(did+w.bulks.limits.concurrent, len(list))]
@@ -349,8 +349,8 @@ func (f failure) size() int {
 	return len(text)
 }
 
-// wait returns the time until the next page, according to the rate. It includes a pause if all that
-// remains has failed temporarily, or if the page has only waited for repairs.
+// wait returns the time until the next page, according to the rate. It includes a pause if all
+// remaining processes have failed temporarily, or if the page has only waited for repairs.
 func (w *work) wait() time.Duration {
 	if w.stopped {
 		return 0

@@ -12,15 +12,16 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// Target is a kind of process that bulks can act on, by the filter of its list.
+// Target is a kind of process on which bulks can act. A bulk selects its processes with the filter
+// of the list of that kind.
 type Target struct {
 	Kind    string // see Process.kind
-	Plural  string // its name in errors
-	IDField string // the field of the filter that has the ID
+	Plural  string // name in errors
+	IDField string // field of the filter for the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
 	// Find returns a page of the items in a namespace that match filter, oldest first. A page may
-	// be short or empty although it is not the last one. next is the token of the next page, or ""
+	// be short or empty even if it is not the last one. next is the token of the next page, or ""
 	// at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
 	// Check parses a filter.
@@ -44,12 +45,12 @@ type Verb struct {
 // Options are the parts of a bulk that a verb may use.
 type Options struct {
 	Reason string
-	Args   []byte // of REPAIR
+	Args   []byte // only for REPAIR
 }
 
 func (v Verb) allows(state string) bool { return v.Allowed == nil || slices.Contains(v.Allowed, state) }
 
-// place is the position at which a walk continues.
+// place is the position at which a search continues.
 type place struct {
 	cursor search.Cursor // position in a bulk of processes
 	token  string        // page token of a target

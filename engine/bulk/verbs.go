@@ -9,8 +9,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// processVerbs returns the verbs of a bulk of processes of users. They are the commands of
-// operators.
+// processVerbs returns the verbs of a bulk that acts on processes of users. Each verb is a command
+// of operators.
 func processVerbs(e *engine.Engine) map[progressorv1.BulkVerb]Verb {
 	return map[progressorv1.BulkVerb]Verb{
 		progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR: {

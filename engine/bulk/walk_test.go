@@ -78,7 +78,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 		t.Errorf("the cancel has %d audit entries", got)
 	}
 	if _, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), kim); err == nil {
-		t.Error("it can be cancelled after its end")
+		t.Error("the bulk can be cancelled after its end")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 		t.Fatalf("after a page: %s", n.statuses(t))
 	}
 	lee := process.Actor{Name: "lee"}
-	for _, k := range []int{10, 19, 20, 29} { // on both sides of page ends
+	for _, k := range []int{10, 19, 20, 29} { // on both sides of page boundaries
 		if _, err := n.SuspendProcess(t.Context(), key(all[k]), "", lee); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := n.ResumeProcess(t.Context(), key(all[3]), lee); err != nil { // behind the walk
+	if _, err := n.ResumeProcess(t.Context(), key(all[3]), lee); err != nil { // already visited
 		t.Fatal(err)
 	}
 	for _, id := range append(ids("new", 15), all[21]) {
@@ -190,7 +190,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 		t.Errorf("at the end: %s", got)
 	}
 	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess' AND actor = 'kim'"); got != 33 {
-		t.Errorf("%d were suspended by the bulk", got)
+		t.Errorf("the bulk suspended %d processes", got)
 	}
 }
 
@@ -317,12 +317,12 @@ func TestPageEndsEarly(t *testing.T) {
 	}
 	if got := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
 		"~bulk/"+b.GetBulkId()); got <= many/10+1 {
-		t.Errorf("only %d pages: none has ended early", got)
+		t.Errorf("only %d pages: no page ended early", got)
 	}
 }
 
-// Items that a page has found but had no time for have not failed: the next page handles them at
-// once.
+// Items that a page has found but had no time for have not failed. The next page handles them
+// immediately.
 func TestPageOfItemsEndsEarly(t *testing.T) {
 	t.Parallel()
 	const many = 60
@@ -364,6 +364,6 @@ func TestPageOfItemsEndsEarly(t *testing.T) {
 	pages := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
 		"~bulk/"+b.GetBulkId())
 	if pages <= many/10+1 {
-		t.Errorf("only %d pages: none has ended early", pages)
+		t.Errorf("only %d pages: no page ended early", pages)
 	}
 }

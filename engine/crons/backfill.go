@@ -12,11 +12,11 @@ import (
 const (
 	// maxBackfills is the maximum number of waiting backfills of one cron.
 	maxBackfills = 20
-	// maxBackfillFires is the maximum number of fire times of one backfill.
+	// maxBackfillFires is the maximum number of fire times in one backfill.
 	maxBackfillFires = 100_000
 	// backfillStep is the number of fire times that one task checks.
 	backfillStep = 1000
-	// backfillLook is the number of fire times that one task of a backfill in order checks, in
+	// backfillLook is the number of fire times that one task of an in-order backfill checks, in
 	// addition to those that it can start.
 	backfillLook = 100
 )
@@ -66,8 +66,9 @@ func (t *task) backfill() error {
 	return nil
 }
 
-// backfillUntil decides or starts the next fire times of a backfill before to, except those that
-// are in the ledger. It returns the time at which to continue, or zero if it has reached the end.
+// backfillUntil decides or starts the next fire times of a backfill that are before the time to,
+// except those in the ledger. It returns the time at which to continue, or zero if it has reached
+// the end.
 func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
 	s := t.state
 	if !b.inOrder() {
@@ -89,7 +90,7 @@ type backfill struct {
 	To      time.Time          `json:"to"`
 	Overlap cron.OverlapAction `json:"overlap,omitempty"`
 	// Concurrency is the maximum number of its runs at the same time. If it is 0, Overlap and the
-	// policies decide each fire time at once.
+	// policies decide each fire time immediately.
 	Concurrency int32 `json:"concurrency,omitempty"`
 }
 

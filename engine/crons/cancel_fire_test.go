@@ -20,7 +20,7 @@ func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progr
 	}, kim)
 }
 
-// everyTarget returns a cron for each kind of target. Their runs do not end before the gate of n is
+// everyTarget returns a cron for each kind of target. Their runs end only after the gate of n is
 // closed.
 func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	t.Helper()

@@ -60,7 +60,7 @@ type answered struct {
 	Now       time.Time `json:"now"`                 // when the command was executed
 }
 
-// The reasons of rejections. The details of rejectedInvalid are the name of the field.
+// Reasons of rejections. The details of rejectedInvalid contain the name of the field.
 const (
 	rejectedStale   = "stale_etag"
 	rejectedInvalid = "invalid"
@@ -77,7 +77,7 @@ func (t *task) execute() error {
 	}
 	creates := t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT
 	if creates != (o.Method == methodCreate) {
-		return processor.Reject(processor.ReasonBadArgs, "the command %s does not fit the state of the cron", o.Method)
+		return processor.Reject(processor.ReasonBadArgs, "command %s does not match the state of the cron", o.Method)
 	}
 	before := t.definitionJSON()
 	t.Result.JSONResponse(answered{Now: t.Now})

@@ -156,7 +156,7 @@ func TestCronListReadsAnyState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n.Count(t, "SELECT count(*) FROM (SELECT l::text FROM progressor.cron_list l) x") == 0 {
-			break // the line of JSON is truncated, too
+			break // the line of JSON is also truncated
 		}
 	}
 }

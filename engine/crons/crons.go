@@ -50,7 +50,7 @@ type NewJob func(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob, err
 // the engine runs. Without it, such crons are rejected.
 func (c *Crons) SetNewJob(newJob NewJob) { c.newJob = newJob }
 
-// Flows starts the runs of crons whose target is start_run, and reads their ends.
+// Flows starts the runs of crons whose target is start_run, and reads how they ended.
 type Flows interface {
 	// CheckStart rejects a target whose run could not start at a fire. Its errors are
 	// *process.InvalidError with paths from the target.
@@ -230,7 +230,7 @@ func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error)
 	return json.Marshal(o)
 }
 
-// runCommand sends a command to a cron and returns its result once it is stored.
+// runCommand sends a command to a cron, and returns the result when it is stored.
 func (c *Crons) runCommand(
 	ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor,
 ) (answered, error) {

@@ -162,8 +162,8 @@ func (n *node) holdTimer(t *testing.T) {
 	}
 }
 
-// Fire times that were due before an update are decided by the old policy, later ones by the new
-// policy.
+// Fire times that were due before an update are decided by the old policy, and later ones by the
+// new policy.
 func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -186,7 +186,7 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 			t.Errorf("%v, want all of them FIRED, according to the old policy", f)
 		}
 	}
-	eventually(t, "it continues", func() bool { return len(n.fires(t, "c")) > len(fires) })
+	eventually(t, "the cron continues", func() bool { return len(n.fires(t, "c")) > len(fires) })
 }
 
 // A paused cron fires only if it is triggered. When it is resumed, it makes up for the fires missed

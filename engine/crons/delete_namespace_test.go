@@ -79,7 +79,7 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 		process.ErrNamespaceDeleting) {
 		t.Errorf("a poll of a namespace that is being deleted: %v", err)
 	}
-	eventually(t, "it is gone", func() bool {
+	eventually(t, "the namespace is deleted", func() bool {
 		_, err := n.GetNamespace(context.Background(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})

@@ -16,7 +16,7 @@ func TestExplainCron(t *testing.T) {
 	says := func(id string, want ...string) {
 		t.Helper()
 		var text string
-		eventually(t, id+" says it", func() bool {
+		eventually(t, id+" has this explanation", func() bool {
 			m, err := n.ExplainProcess(t.Context(), key("~cron/"+id))
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/remote"
 )
 
-// dialed requests a URL as a cron does and returns the class of its failure, or "".
+// dialed requests a URL as a cron does, and returns the class of its failure, or "".
 func dialed(e *remote.Egress, to string) string {
 	response, err := newHTTPClient(e, nil).Get(to)
 	if err != nil {

@@ -238,7 +238,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	n.waits(t, second)
 	n.complete(t, second, "")
 	n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2")
-	// It succeeded, and its template is not repeatable.
+	// The run succeeded, and its template is not repeatable.
 	n.trigger(t, "scoped")
 	f := n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2, SKIPPED_CONCURRENCY "+
 		"SKIPPED")[3]
@@ -284,7 +284,7 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.awaits(t, "skip", "FIRED SUCCESS 1, SKIPPED_OVERLAP SKIPPED")
 }
 
-// A queued fire whose run is refused is SKIPPED_CONCURRENCY, too, and the next one moves up.
+// A queued fire whose run is refused is also SKIPPED_CONCURRENCY, and the next one moves up.
 func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -301,7 +301,7 @@ func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	n.trigger(t, "queue")
 	n.trigger(t, "queue")
 	n.awaits(t, "queue", "FIRED RUNNING 1, QUEUED SCHEDULED, QUEUED SCHEDULED")
-	// From now on the scope of the runs is that of the other cron.
+	// From now on, the runs have the scope of the other cron.
 	c.GetTarget().GetStartRun().ScopeId = "holder"
 	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	n.awaits(t, "holder", "FIRED SUCCESS 1")
 }
 
-// If a template does not allow a run to start, the fire has FAILED with the reason.
+// If a template does not allow a run to start, the fire is FAILED with the reason.
 func TestFlowsThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -358,7 +358,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 		run := runOf(t, n.trigger(t, "divides"))
 		n.waits(t, run)
 		n.complete(t, run, "broken")
-		eventually(t, "it has failed", func() bool { return len(n.get(t, "divides").GetRunningProcessIds()) == 0 })
+		eventually(t, "the run has failed", func() bool { return len(n.get(t, "divides").GetRunningProcessIds()) == 0 })
 	}
 	n.trigger(t, "divides")
 	if f := n.awaits(t, "divides",
@@ -449,7 +449,7 @@ func TestFlowsOnTwoNodes(t *testing.T) {
 		c.GetTarget().GetStartRun().Type, c.GetTarget().GetStartRun().ScopeId = "quick", "same"
 		n.create(t, c)
 	}
-	eventually(t, "each has started three runs, and all have ended", func() bool {
+	eventually(t, "each cron has started three runs, and all have ended", func() bool {
 		return n.Count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
 	})
 	if k := n.Count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id

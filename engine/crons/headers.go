@@ -31,8 +31,8 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 	return def, nil
 }
 
-// CheckSecrets returns an error if a cron may not use one of its secrets: those that its headers
-// refer to, the one that signs its requests, and its client certificate.
+// CheckSecrets returns an error if a cron may not use one of its secrets: those to which its
+// headers refer, the one that signs its requests, and its client certificate.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {
@@ -71,7 +71,7 @@ func maskHeaders(c *progressorv1.Cron) {
 }
 
 // IsStored reports whether a cron is stored with this spec, policy, target and metadata. etag is
-// the etag of the stored cron. The error is process.ErrCronNotFound if there is none.
+// the etag of the stored cron. If there is no such cron, the error is process.ErrCronNotFound.
 func (c *Crons) IsStored(ctx context.Context, def *progressorv1.Cron) (same bool, etag string, err error) {
 	s, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
 	if err != nil {

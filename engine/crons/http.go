@@ -35,8 +35,8 @@ const (
 	// maxAnswerBytes limits how much of a response body is read. Only the status counts. The body
 	// is read so that the connection can be reused.
 	maxAnswerBytes = 64 << 10
-	// cancelPoll is how often a run that waits for a response checks whether it was asked to end:
-	// its CANCEL task waits until the request ends.
+	// cancelPoll is how often a run that waits for a response checks whether it was asked to end.
+	// Its CANCEL task cannot run until the request ends.
 	cancelPoll = time.Second
 )
 
@@ -134,7 +134,7 @@ func (c *Crons) request(
 	default:
 	}
 	switch {
-	case ctx.Err() != nil: // the node stops; another one repeats the request
+	case ctx.Err() != nil: // the node is stopping; another one repeats the request
 		return nil, ctx.Err()
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
 		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as in task.timerFired
@@ -215,13 +215,14 @@ func ask(
 	return &o, nil
 }
 
-// statusText returns a status with its standard text, not with the text that the server has sent.
+// statusText returns a status code with its standard text, not with the text that the server has
+// sent.
 func statusText(code int) string {
 	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
-// headerText returns an ID as a header value. If the ID has characters other than printable ASCII,
-// it is percent-encoded.
+// headerText returns an ID as a header value. An ID that has characters other than printable ASCII
+// is percent-encoded.
 func headerText(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return url.PathEscape(id)

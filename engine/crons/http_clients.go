@@ -14,12 +14,12 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxHTTPClients limits the clients with open connections. A new client replaces the least recently
-// used one.
+// maxHTTPClients limits the number of clients with open connections. A new client replaces the
+// least recently used one.
 const maxHTTPClients = 100
 
-// httpClients are the clients of HTTP targets, one for each set of TLS settings: a connection is
-// reused only with the same authorities and the same client certificate.
+// httpClients are the clients of HTTP targets, one for each set of TLS settings, because a
+// connection is reused only with the same authorities and the same client certificate.
 type httpClients struct {
 	egress *remote.Egress
 
@@ -46,8 +46,8 @@ func keyOfTLS(ca, certificate string) tlsKey {
 	return sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(ca), ca, certificate))
 }
 
-// clientOf returns the client of a target. The error is a *process.InvalidError for an invalid
-// setting, and a *secrets.UnusableError for a missing secret.
+// clientOf returns the client of a target. The error is a *process.InvalidError if a setting is
+// invalid, and a *secrets.UnusableError if a secret is missing.
 func (c *Crons) clientOf(ctx context.Context, namespace string, target *progressorv1.HttpTarget) (*http.Client, error) {
 	t := target.GetTls()
 	certificate, err := c.engine.Secrets().Certificate(ctx, namespace, t.GetCertificateSecret())

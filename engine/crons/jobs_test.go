@@ -153,7 +153,7 @@ func TestStartDeadlineOfAJob(t *testing.T) {
 }
 
 // If a worker does not complete an attempt in time, the engine ends it, and the run is TIMEOUT. A
-// later answer of the worker is too late.
+// later answer of the worker is rejected.
 func TestTimeoutOfAJob(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -189,7 +189,7 @@ func (n *node) awaitsJob(t testing.TB, run string) {
 }
 
 // The first of two runs is still running. With SKIP the second one is not created. With CANCEL_PREV
-// the worker of the first one is asked to stop, and a waiting job is CANCELLED at once.
+// the worker of the first one is asked to stop, and a waiting job becomes CANCELLED immediately.
 func TestOverlapOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

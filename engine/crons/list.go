@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// listBytes limits the stored crons of a page, in bytes. The message of a cron with many runs is up
-// to eight times as large, because it has their IDs.
+// listBytes limits the size of the stored crons of a page, in bytes. The message of a cron with
+// many runs is up to eight times as large, because it contains their IDs.
 const listBytes = storage.ListBytes / 8
 
 // List returns the crons of a namespace that match a filter, by ID. A page may be short or empty

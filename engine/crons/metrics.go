@@ -44,7 +44,7 @@ func newMetrics(e *engine.Engine, registerer prometheus.Registerer) *metrics {
 			"Fire times of crons that were dropped by the misfire policy, the catch-up window or a pause."),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "progressor_cron_lateness_seconds",
-			Help: "Time from a fire time of a cron until its decision, in seconds, without fire times that were " +
+			Help: "Time from a fire time of a cron until its decision, in seconds. Excludes fire times that were " +
 				"caught up.",
 			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
 		}, []string{"namespace"}),

@@ -115,7 +115,7 @@ func TestMetrics(t *testing.T) {
 	n.create(t, starts("busy", never, "wait"))
 	trigger("busy", 0)
 	trigger("busy", 0)
-	moved("no place", map[string]float64{
+	moved("the concurrency limit", map[string]float64{
 		"fires_total{decision=fired}": 1, "fires_total{decision=skipped_concurrency}": 1,
 		"runs_total{status=skipped}": 1, "concurrency_skipped_total": 1,
 	})

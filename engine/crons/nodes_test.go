@@ -61,13 +61,13 @@ func TestNodeDies(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	a := start(t, dsn)
 	a.create(t, everySecond("c"))
-	eventually(t, "it fires", func() bool { return a.Count(t, "SELECT count(*) FROM cron_fires") >= 1 })
+	eventually(t, "the cron fires", func() bool { return a.Count(t, "SELECT count(*) FROM cron_fires") >= 1 })
 	a.Store.Close() // nothing is released, and its row remains
 	before := a.Count(t, "SELECT count(*) FROM cron_fires")
 	passes := time.Now().Add(2100 * time.Millisecond)
 	eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
 	b := start(t, dsn)
-	eventually(t, "it continues", func() bool {
+	eventually(t, "the cron continues", func() bool {
 		return b.Count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") >= before+3
 	})
 	if _, err := b.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
@@ -79,7 +79,7 @@ func TestNodeDies(t *testing.T) {
 	b.once(t, "c")
 }
 
-// A cron fires while other processes use all slots and wait for them.
+// A cron fires while other processes use all slots and others wait for slots.
 func TestFiresWhileAllIsBusy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -103,7 +103,7 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 		return n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
 	})
 	before := n.Count(t, "SELECT count(*) FROM cron_fires")
-	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
+	eventually(t, "the cron fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
 	if n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") == 0 {
 		t.Error("no run holds the slot")
 	}
@@ -233,7 +233,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 		}
 		return p.GetStatus().String()
 	}
-	eventually(t, "it is broken", func() bool {
+	eventually(t, "the cron is broken", func() bool {
 		replaceStart(`{"v":1,`, `{"v":!,`) // not JSON
 		return status() == "PROCESS_STATUS_ERROR"
 	})
@@ -242,7 +242,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := n.Count(t, "SELECT count(*) FROM cron_fires")
-	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > before+1 })
+	eventually(t, "the cron fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > before+1 })
 }
 
 // The namespace of a run may differ from that of its cron. The cron receives its end.

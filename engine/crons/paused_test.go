@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// In a paused namespace crons can be created, changed and deleted, because these run nothing. They
-// fire after the resume, with their current definition.
+// In a paused namespace, crons can be created, changed and deleted, because these commands run
+// nothing. They fire after the resume, with their current definition.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -19,7 +19,7 @@ func TestPausedNamespace(t *testing.T) {
 	before := starts("before", "* * * * * *", "complete")
 	before.Policy.MaxConcurrency = 100
 	n.create(t, before)
-	eventually(t, "it fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > 0 })
+	eventually(t, "the cron fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > 0 })
 	if _, err := n.SetNamespacePaused(ctx, "ns", true); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPausedNamespace(t *testing.T) {
 		c.GetEtag() == made.GetEtag() {
 		t.Errorf("update: %v, %v", c, err)
 	}
-	for range 2 { // the resume of a cron decides nothing, either
+	for range 2 { // resuming a cron does not decide anything either
 		if c, err := n.Pause(ctx, &progressorv1.PauseCronRequest{
 			Namespace: "ns", CronId: "held",
 		}, kim); err != nil || !c.GetPaused() {

@@ -52,10 +52,10 @@ func (c *Crons) Pause(
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
-// Resume ends a pause. The fire times of the pause are MISSED, or decided by the misfire policy if
-// catch_up is set. Resume also repairs a cron whose process went to ERROR because of an engine
-// fault that lasted for a day. The misfire policy then decides the fire times that came due in the
-// meantime.
+// Resume ends a pause. The fire times during the pause are MISSED or, if catch_up is set, decided
+// by the misfire policy. Resume also repairs a cron whose process went to ERROR because of an
+// engine fault that lasted for a day. The misfire policy then decides the fire times that came due
+// in the meantime.
 func (c *Crons) Resume(
 	ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor,
 ) (*progressorv1.Cron, error) {
@@ -125,7 +125,7 @@ func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Ti
 }
 
 // existingFire returns the fire time that a request names. For the fire of a trigger, the request
-// may lack the microseconds. It returns an error if the cron has no row for it.
+// may omit the microseconds. It returns an error if the cron has no row for that time.
 func (c *Crons) existingFire(
 	ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp,
 ) (time.Time, error) {
@@ -155,7 +155,7 @@ func (c *Crons) existingFire(
 }
 
 // deleteTime limits how long a request deletes rows of the ledger. The remaining rows are deleted
-// after their retention.
+// when their retention is over.
 const deleteTime = 10 * time.Second
 
 // Delete deletes a cron and its ledger. Its runs continue.
@@ -228,7 +228,7 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 }
 
 // StopBackfills drops the remaining fire times of all backfills of a cron, and returns the number
-// of backfills. Their runs continue.
+// of these backfills. Runs that they have started continue.
 func (c *Crons) StopBackfills(
 	ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor,
 ) (int32, error) {
@@ -237,7 +237,7 @@ func (c *Crons) StopBackfills(
 	return a.Backfills, err
 }
 
-// The default and the maximum number of fire times of a preview.
+// The default and the maximum number of fire times in a preview.
 const (
 	defaultPreview = 10
 	maxPreview     = 1000
@@ -262,7 +262,7 @@ func (c *Crons) Preview(
 	} else {
 		created := now
 		if from := timeOf(r.GetFromTime()); !from.IsZero() && from.Before(now) {
-			created = from.Add(-time.Second) // a cron that is new now would have no past fire times
+			created = from.Add(-time.Second) // a cron created now would have no past fire times
 		}
 		if schedule, err = cron.Compile(specOf(r.GetSpec(), created)); err != nil {
 			return nil, "", invalidOf(err, "")

@@ -11,12 +11,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// maxReruns limits the reruns of a cron that run at the same time.
+// maxReruns limits how many reruns of a cron can run at the same time.
 const maxReruns = 1000
 
 // rerunFire starts a run for a fire that was skipped, or whose run failed, timed out or was
-// cancelled. The run has the original fire time. It is independent: it starts at once, and the
-// policies ignore it.
+// cancelled. The run has the original fire time. It starts immediately, and the policies ignore it.
 func (t *task) rerunFire(fire time.Time) error {
 	s := t.state
 	if t.keptPaused {

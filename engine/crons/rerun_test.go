@@ -32,8 +32,8 @@ func (n *node) mustRerun(t testing.TB, id string, f *progressorv1.Fire) *progres
 	return again
 }
 
-// A fire whose run was cancelled can be run again for every kind of target, and the new run can be
-// cancelled, too.
+// A fire whose run was cancelled can be run again for every kind of target, and the new run can
+// also be cancelled.
 func TestRerunFire(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -126,7 +126,7 @@ func TestRerunOfAMissedFire(t *testing.T) {
 		t.Fatalf("%v", missed)
 	}
 	n.mustRerun(t, "c", missed)
-	eventually(t, "it has succeeded", func() bool {
+	eventually(t, "the rerun has succeeded", func() bool {
 		f := n.fires(t, "c")[0]
 		return f.GetStatus() == progressorv1.FireStatus_FIRE_STATUS_SUCCESS && f.GetAttempt() == 1 &&
 			strings.Contains(f.GetReason(), "missed: paused")

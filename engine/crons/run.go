@@ -22,9 +22,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// isOwn reports whether the run of a cron is an internal process in the namespace of the cron. It
-// is one if the target is not a process of a user, or if the run ends before the process of the
-// user.
+// isOwn reports whether the run of a cron is an internal process in the namespace of the cron. This
+// is the case if the target is not a process of a user, or if the run ends before the process of
+// the user.
 func isOwn(c *progressorv1.Cron) bool {
 	if c.GetTarget().GetEnqueueJob() != nil || c.GetTarget().GetStartRun() != nil {
 		return false
@@ -38,8 +38,8 @@ func fireID(cronID string, fire time.Time) string {
 	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
 }
 
-// attemptID returns the ID of a run. rerun is the attempt if an earlier attempt of the same fire
-// had a run, else 0.
+// attemptID returns the ID of a run. rerun is the number of the attempt if an earlier attempt of
+// the same fire had a run. Otherwise it is 0.
 func attemptID(cronID string, fire time.Time, rerun int32) string {
 	if rerun == 0 {
 		return fireID(cronID, fire)
@@ -140,7 +140,8 @@ type fireMetadata struct {
 	Attempt int32     `json:"progressor.attempt"`
 }
 
-// runMetadata returns the metadata of a run: that of the target and the fields of its fire.
+// runMetadata returns the metadata of a run: the metadata of the target, and the fields of the
+// fire.
 func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.Struct) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	maps.Copy(fields, more.GetFields())
@@ -150,8 +151,9 @@ func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.St
 	return &structpb.Struct{Fields: fields}
 }
 
-// endOf returns how a run ended. The status is Skipped if the run was refused. For a broken process
-// it reads the failure: the status is Timeout if the last failure is a timeout of the engine.
+// endOf returns how a run ended. The status is Skipped if the run was refused. For a process in
+// ERROR, endOf reads the failure. The status is Timeout if the last failure is a timeout of the
+// engine.
 func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	if strings.HasPrefix(child.GetProcessId(), process.FlowPrefix) {
 		if status, detail, ok := c.flows.EndOf(child); ok {
@@ -188,7 +190,8 @@ func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.S
 	return cron.Failed, child.GetDetail(), nil
 }
 
-// timedOut reports whether a failure is a timeout: of an attempt, or of the wait for the first one.
+// timedOut reports whether a failure is a timeout, either of an attempt or of the wait for the
+// first attempt.
 func timedOut(f *progressorv1.Failure) bool {
 	return f.GetReason() == process.ReasonTimeout || f.GetReason() == process.ReasonStartDeadline
 }

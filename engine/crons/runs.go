@@ -19,7 +19,7 @@ import (
 // targets a run has such a process.
 const runKind = "run"
 
-// work is the args and the state of such a process, as JSON.
+// work is the args and the state of a process of kind runKind, as JSON.
 type work struct {
 	CronID  string        `json:"cron_id"`
 	Fire    time.Time     `json:"fire"`
@@ -61,9 +61,9 @@ func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	})
 }
 
-// runTimeout returns the step timeout of a run that sends a request: the timeout of the request and
-// the time to store its result. It does not depend on the step timeout of the namespace. It is 0
-// for other runs.
+// runTimeout returns the step timeout of a run that sends a request. It is the timeout of the
+// request plus the time to store its result, and does not depend on the step timeout of the
+// namespace. For other runs, runTimeout returns 0.
 func runTimeout(c *storage.Claim) time.Duration {
 	var w work
 	target := &progressorv1.CronTarget{}

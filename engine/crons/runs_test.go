@@ -46,7 +46,7 @@ func TestEndsOfRuns(t *testing.T) {
 	}
 	n.create(t, starts("gone", never, "wait"))
 	run := n.trigger(t, "gone").GetProcessId()
-	eventually(t, "it runs", func() bool {
+	eventually(t, "the process runs", func() bool {
 		return n.Count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
 	})
 	if err := n.RemoveProcess(t.Context(), key(run), kim); err != nil {
@@ -72,8 +72,8 @@ func TestEndsOfRuns(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its cron is TIMEOUT at once, and is cancelled. Its own end then
-// changes nothing. The next run is the next attempt.
+// A run that passes the timeout of its cron becomes TIMEOUT immediately, and is cancelled. Its own
+// end then changes nothing. The next run is the next attempt.
 func TestTimeoutAndRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -372,7 +372,7 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 }
 
 // The end of a run shows whether the response stalled or was cut off after its status. A response
-// without success is FAILED with its status.
+// without a success status makes the run FAILED with that status.
 func TestCutResponses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The limits of a cron. Its definition and its state share 1 MiB. 3,000 running, 3,000 queued and
-// 3,000 replaced runs take about 440 KiB. Messages to runs that are not sent yet take 250 KiB.
+// Limits of a cron. Its definition and its state share 1 MiB. 3,000 running, 3,000 queued and 3,000
+// replaced runs take about 440 KiB. Messages to runs that have not been sent yet take 250 KiB.
 const (
 	maxDefinitionBytes = 256 << 10
 	maxRuns            = 3000
@@ -65,8 +65,8 @@ func Compile(c *progressorv1.Cron, created time.Time) (cron.Cron, error) {
 	return compile(c, created, "cron.")
 }
 
-// compile compiles a definition. Its errors are *process.InvalidError with the path from the cron,
-// after prefix.
+// compile compiles a definition. Its errors are *process.InvalidError. Their path is prefix and the
+// path of the field in the cron.
 func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron, error) {
 	schedule, err := cron.Compile(specOf(c.GetSpec(), created))
 	policy := policyOf(c.GetPolicy())
@@ -206,8 +206,7 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 	return nil
 }
 
-// checkJob rejects options that a run cannot have. It does not check the other options, which are
-// checked as for any job.
+// checkJob rejects options that a run cannot have. The other options are checked as for any job.
 func checkJob(o *progressorv1.JobOptions) error {
 	const field = "cron.target.enqueue_job.options."
 	metadata, err := wire.JSON(o.GetMetadata())
@@ -241,7 +240,8 @@ func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	return "", ""
 }
 
-// definition returns the fields of a cron that clients set, without those that the engine derives.
+// definition returns a copy of a cron with only the fields that clients set, not those that the
+// engine derives.
 func definition(c *progressorv1.Cron) *progressorv1.Cron {
 	return &progressorv1.Cron{
 		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(),

@@ -35,16 +35,16 @@ type state struct {
 	LastFire  time.Time        `json:"last_fire,omitzero"`  // fire time of the newest run that was started
 	Cron      cron.State       `json:"cron"`
 	Next      time.Time        `json:"next,omitzero"` // when to check fire times next
-	// Deadlines has the deadlines of the running runs, if the policy has a timeout.
+	// Deadlines contains the deadlines of the running runs, if the policy has a timeout.
 	Deadlines []deadline `json:"deadlines,omitempty"`
-	// Replaced has the runs that were cancelled because another run replaced them. The policies
-	// ignore them, but their end is recorded.
+	// Replaced contains the runs that were cancelled because another run replaced them. The
+	// policies ignore them, but their end is recorded.
 	Replaced []time.Time `json:"replaced,omitempty"`
-	// Independent has the running runs that the policies of the cron ignore: those that RerunFire
-	// and backfills in order have started.
+	// Independent contains the running runs that the policies of the cron ignore: those that were
+	// started by RerunFire or by in-order backfills.
 	Independent []independentRun `json:"independent,omitempty"`
-	// Unsent has the messages to runs that were decided but not sent, in order. Each result sends
-	// some of them.
+	// Unsent contains the messages to runs that were decided but not sent, in order. Each result
+	// sends some of them.
 	Unsent    []outgoing `json:"unsent,omitempty"`
 	Backfills []backfill `json:"backfills,omitempty"` // not complete, in order
 	Timer     time.Time  `json:"timer,omitzero"`      // when the default timer is set to
@@ -72,7 +72,7 @@ const (
 	cancelCommand  = "command"
 )
 
-// cancelReasons maps outgoing.Cancel to the reason that the run gets.
+// cancelReasons maps outgoing.Cancel to the reason that is sent to the run.
 var cancelReasons = map[string]string{
 	cancelLate: "the timeout of its cron expired", cancelReplaced: "another run of its cron replaced it",
 	cancelCommand: "its fire was cancelled",
@@ -82,7 +82,7 @@ var cancelReasons = map[string]string{
 type independentRun struct {
 	Fire     time.Time `json:"fire"`
 	Rerun    int32     `json:"rerun,omitempty"`    // see attemptID
-	Backfill bool      `json:"backfill,omitempty"` // a backfill in order started it
+	Backfill bool      `json:"backfill,omitempty"` // an in-order backfill started it
 }
 
 // independentRun returns the index in Independent of the run of a fire, or -1.
@@ -90,7 +90,7 @@ func (s *state) independentRun(fire time.Time) int {
 	return slices.IndexFunc(s.Independent, func(r independentRun) bool { return r.Fire.Equal(fire) })
 }
 
-// rerunOf returns the rerun number of the running run of a fire, see attemptID.
+// rerunOf returns the rerun number of the running run of a fire (see attemptID).
 func (s *state) rerunOf(fire time.Time) int32 {
 	if n := s.independentRun(fire); n >= 0 {
 		return s.Independent[n].Rerun
@@ -106,8 +106,8 @@ func (s *state) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(append(text, '\n'), s.definition)
 }
 
-// decode decodes a state with unmarshal, which is json.Unmarshal if the state is only shown, and
-// actor.Decode if a task will store it again.
+// decode decodes a state with unmarshal. If the state is only shown, unmarshal is json.Unmarshal.
+// If a task will store the state again, it is actor.Decode.
 func decode(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok {
@@ -143,14 +143,14 @@ func (s *state) timer(now time.Time) time.Time {
 	return at
 }
 
-// maxWaiting is the maximum count of fire times that wait for a resume. It is small, because a list
-// may have 1,000 crons.
+// maxWaiting is the maximum number of fire times that are counted while they wait for a resume. It
+// is small, because a list may contain 1,000 crons.
 const maxWaiting = 1000
 
 // shown is the number of upcoming fire times in a message.
 const shown = 10
 
-// message converts the cron to its message.
+// message converts the state of the cron to the message of the API.
 func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	c, err := s.compile()
 	if err != nil {
@@ -186,7 +186,8 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	return m, nil
 }
 
-// explained adds whether a cron is paused, its running and queued runs, and its next fire time.
+// explained adds to an explanation whether the cron is paused, its running and queued runs, and its
+// next fire time.
 func explained(_ context.Context, p *progressorv1.Process, e *explain.State) error {
 	if len(p.GetAuxState()) == 0 {
 		return nil // it is being created

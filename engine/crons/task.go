@@ -74,7 +74,7 @@ func passedTimeout(limit time.Duration) string {
 	return "the run exceeded its timeout of " + durations.Exact(limit)
 }
 
-// runEndArgs is the args of the NOTIFY task that reports the end of a run.
+// runEndArgs contains the args of the NOTIFY task that reports the end of a run.
 type runEndArgs struct {
 	Fire  time.Time `json:"fire"`
 	Rerun int32     `json:"rerun,omitempty"` // see attemptID
@@ -134,7 +134,7 @@ func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.crons.metrics.ended(t, status)
 }
 
-// undoStart undoes the start of a run that was refused because another run has its scope.
+// undoStart undoes the start of a run that was refused because another run holds its scope.
 func (t *task) undoStart(fire time.Time, rerun int32, reason string) {
 	s := t.state
 	if t.removeIndependent(fire, rerun) {
@@ -156,7 +156,7 @@ func (t *task) decisionOf(fire time.Time) cron.Decision {
 	return cron.Fired
 }
 
-// refuseRow changes the row of a fire to skipped. was is the decision of the fire before. A rerun
+// refuseRow changes the row of a fire to skipped. was is the previous decision of the fire. A rerun
 // keeps its attempt, because the ID of the next rerun depends on it.
 func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason string) {
 	s := t.state
@@ -185,7 +185,7 @@ func (t *task) applyStep(step cron.Step) {
 		t.start(outgoing{Fire: start.Fire, Attempt: start.Attempt})
 	}
 	t.newest = step.State.Decided
-	if step.Next.Equal(t.Now) { // newer ones follow
+	if step.Next.Equal(t.Now) { // newer fire times follow
 		t.newest = t.Now
 	}
 	for _, fire := range step.Fires {
@@ -251,7 +251,7 @@ func (t *task) row(f crons.Fire) {
 	}
 }
 
-// The limits of the messages of one result. The next task sends the rest.
+// Limits for the messages of one result. The next task sends the rest.
 const (
 	maxOutgoing      = 200
 	maxOutgoingBytes = 2 << 20

@@ -29,7 +29,7 @@ type Node struct {
 	*insight.Insight
 	*pull.Server
 	Store    *storage.Store
-	DB       *pgxpool.Pool // for looking at rows
+	DB       *pgxpool.Pool // for reading rows
 	Registry *prometheus.Registry
 	Stop     func() // drains the engine and closes the store; also called at the end of the test
 

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// KeepLocked locks a process by turns in two sessions, without a pause, until unlock is called.
+// KeepLocked keeps a process locked by two sessions, which take turns without a pause, until unlock
+// is called.
 func KeepLocked(t testing.TB, dsn, processID string) (unlock func()) {
 	t.Helper()
 	pool := storagetest.Connect(t, dsn)

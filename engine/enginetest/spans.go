@@ -21,7 +21,8 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// NewSpans returns a Spans that is configured like the one of serve, with a sampler for the ratio.
+// NewSpans returns a Spans that is configured like the tracer of progressor serve, with a sampler
+// for the ratio.
 func NewSpans(ratio float64) *Spans {
 	r := tracetest.NewSpanRecorder()
 	return &Spans{sdktrace.NewTracerProvider(
@@ -52,7 +53,7 @@ func (s *Spans) Await(t testing.TB, timeout time.Duration, name string, n int) [
 	return s.Named(name)
 }
 
-// Text returns all recorded data of the spans, for tests that look for text that must not be
+// Text returns all recorded data of the spans. Tests use it to check that something was not
 // recorded.
 func (s *Spans) Text() string {
 	var b strings.Builder

@@ -95,7 +95,7 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 	return true, nil
 }
 
-// Report stores progress of a wait, and who works on it.
+// Report stores the progress of a wait, and who works on it.
 func (f *Flows) Report(
 	ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor,
 ) (*progressorv1.LeaseDirective, error) {

@@ -12,17 +12,18 @@ import (
 
 type namesKey struct{}
 
-// WithNames returns the context of a client that may answer a HUMAN wait with assignees only if one
-// of the client's names is an assignee. names has the name of the client, such as user:ISSUER#NAME,
-// and the names of its groups, such as group:NAME. In a context without names, the client may
-// answer every wait.
+// WithNames returns the context of a client. The client may answer a HUMAN wait that has assignees
+// only if one of its names is an assignee. names contains the name of the client, such as
+// user:ISSUER#NAME, and the names of its groups, such as group:NAME. In a context without names,
+// the client may answer every wait.
 func WithNames(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, namesKey{}, names)
 }
 
 // sentNames returns the names of the client for a command to a wait, or nil if the client may
-// answer every wait. They are its own name and, if only a group is an assignee, the name of the
-// group. The others are not sent, because the command is stored and other clients can read it.
+// answer every wait. They are its own name and, if it is only an assignee as a member of a group,
+// the name of the group. The other names are not sent, because the command is stored and other
+// clients can read it.
 func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, index *int32) ([]string, error) {
 	names, _ := ctx.Value(namesKey{}).([]string)
 	if names == nil {
@@ -66,7 +67,7 @@ func (w *waitOf) hasAssignee(name string) bool {
 }
 
 // mayAnswer reports whether a client with these names may answer the wait. A client without names
-// may.
+// may answer every wait.
 func (w *waitOf) mayAnswer(names []string) bool {
 	return names == nil || w.Kind != kindHuman || len(w.Assignees) == 0 || slices.ContainsFunc(names, w.hasAssignee)
 }
@@ -76,7 +77,7 @@ func assigneesOf(names []string) []string {
 	if names == nil {
 		return nil
 	}
-	assignees := []string{} // nil would mean that the client may answer all
+	assignees := []string{} // nil would mean that the client may answer every wait
 	for _, name := range names {
 		if nameOf(name) != name {
 			continue // it is not the name of a client

@@ -17,8 +17,8 @@ type attemptFacts struct {
 	taken   bool      // a worker or a node took the job at least once
 }
 
-// isJob reports whether a job does the work of a step or an item. A step with for_each has no work
-// of its own, only the work of its items.
+// isJob reports whether a job does the work of a step or an item. A step with for_each does no work
+// itself, only its items do.
 func (t *task) isJob(p stepRef) bool {
 	s := &t.template.Steps[p.step]
 	return s.Action == flow.ActionJob && s.ForEach() == (p.index != noIndex)
@@ -36,8 +36,8 @@ func (t *task) setAttempt(p stepRef, child *childEnd) error {
 	return t.readAttempts(map[stepRef]process.Key{p: keyOfChild(child.ChildEnd)})
 }
 
-// readAttempts reads the facts about the last attempts of jobs, and sets them in t.attempts. A job
-// that was removed is assumed to have been taken.
+// readAttempts reads the facts about the last attempts of jobs, and sets them in t.attempts. It
+// assumes that a job that was removed had been taken.
 func (t *task) readAttempts(jobsOf map[stepRef]process.Key) error {
 	if len(jobsOf) == 0 {
 		return nil
@@ -65,8 +65,8 @@ func (t *task) readAttempts(jobsOf map[stepRef]process.Key) error {
 	return nil
 }
 
-// readOpenAttempts reads the facts about the last attempts of the jobs of steps that end in this
-// task although their jobs have not ended: they were skipped, or the run ends without them.
+// readOpenAttempts reads the facts about the last attempts of jobs that have not ended although
+// their steps end in this task: the steps were skipped, or the run ends without them.
 func (t *task) readOpenAttempts() error {
 	open := map[stepRef]process.Key{}
 	for n := range t.decision.Effects {

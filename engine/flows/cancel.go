@@ -50,8 +50,8 @@ func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Ac
 	return err
 }
 
-// cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. Messages
-// end these jobs within milliseconds.
+// cancelWait is how long a cancel waits for the end of those jobs of a run that no worker has
+// taken. Messages end these jobs within milliseconds.
 const cancelWait = 2 * time.Second
 
 // requestCancel asks the work of a step or an item to end. The run itself ends waits and delays.
@@ -97,8 +97,8 @@ func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
 }
 
 // endSuspended cancels the processes of steps that were asked to end and that an operator has
-// suspended, so that the run does not wait until they are resumed. They become CANCELLED at once,
-// as with CancelProcess, and their ends are reported to the run as usual.
+// suspended, so that the run does not wait until they are resumed. They become CANCELLED
+// immediately, as with CancelProcess, and their ends are reported to the run as usual.
 func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func (t *task) endSuspended() error {
 	return nil
 }
 
-// asActor returns the run as the actor of a command. The ID of the run is in the details of the
-// audit entry, and only in the namespace of the run, so that an erasure of the run finds it.
+// asActor returns the run as the actor of a command. The details of the audit entry contain the ID
+// of the run only in the namespace of the run, so that an erasure of the run finds it.
 func (t *task) asActor(namespace string) process.Actor {
 	actor := process.Actor{Name: "run"}
 	if namespace == t.key.Namespace {

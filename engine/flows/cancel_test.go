@@ -79,7 +79,7 @@ func TestWorkedExample(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "finalize")),
 		"SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
 
-	// Cancel while QUEUED: CANCELLED at once, and no worker gets it.
+	// Cancel while QUEUED: CANCELLED immediately, and no worker gets the job.
 	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
 	n.until(t, "pull", "queued", "QUEUED")
 	same(t, runSummary(n.cancel(t, "pull", "queued")),

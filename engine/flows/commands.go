@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The outcomes of a CompleteStep.
+// The outcomes in a CompleteStep command.
 const (
 	stepSucceeded = "succeeded"
 	stepFailed    = "failed"
@@ -107,8 +107,8 @@ func (t *task) requestScope() error {
 	return t.beginInScope(holder.Done)
 }
 
-// beginInScope begins a run that has waited for its dedupe key. done is the run that has succeeded
-// with that key in the meantime, if only one run may succeed.
+// beginInScope begins a run that has waited for its dedupe key. If the template allows only one run
+// to succeed, done is the run that has succeeded with that key in the meantime.
 func (t *task) beginInScope(done string) error {
 	t.state.Blocked = ""
 	if done == "" {
@@ -120,8 +120,9 @@ func (t *task) beginInScope(done string) error {
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
-// retry restarts a run that has ended. A refused retry changes nothing: the run, which was reopened
-// for the command, ends again with its previous status, which a rejection would not do.
+// retry restarts a run that has ended. If the retry is refused, nothing changes: the run, which was
+// reopened for the command, ends again with its previous status. A rejection would not restore that
+// status.
 func (t *task) retry(o *command) error {
 	before, run, template := *t.state, *t.state.Run, t.template
 	no, err := t.prepareRetry(o)
@@ -138,8 +139,8 @@ func (t *task) retry(o *command) error {
 	return t.decide(flow.Input{Kind: flow.InputRetry})
 }
 
-// prepareRetry checks whether a run can be retried, changes its version if the command wants that,
-// and requests its dedupe key. It returns a reply if the retry is refused.
+// prepareRetry checks whether a run can be retried, changes its version if the command requests
+// that, and requests its dedupe key. It returns a reply if the retry is refused.
 func (t *task) prepareRetry(o *command) (*reply, error) {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
@@ -166,7 +167,8 @@ func (t *task) prepareRetry(o *command) (*reply, error) {
 // refuse returns the reply to a retry that changes nothing.
 func refuse(format string, args ...any) *reply { return &reply{Refused: fmt.Sprintf(format, args...)} }
 
-// move changes the run to the newest version of its template, unless it returns a reply.
+// move changes the run to the newest version of its template. If that is not possible, it returns a
+// reply.
 func (t *task) move() (*reply, error) {
 	newest, err := t.flows.template(t.Ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// targets caches the compiled targets of crons that this node used last.
+// targets caches the compiled targets of crons that this node has used recently.
 type targets struct {
 	mu  sync.Mutex
 	all map[string]*flow.Target // by their encoded protobuf message
 }
 
-// get returns the compiled target, from the cache if possible. The cache has at most maxTemplates
+// get returns the compiled target, from the cache if possible. The cache holds at most maxTemplates
 // entries.
 func (c *targets) get(t *progressorv1.StartRunTarget) (*flow.Target, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(t)
@@ -99,7 +99,7 @@ func (f *Flows) CheckStart(
 	return invalid(problems)
 }
 
-// noTemplate returns why a run without a template does not start.
+// noTemplate returns the reason for not starting a run whose template does not exist.
 func noTemplate(templateType string, version int32) string {
 	if version != 0 {
 		return fmt.Sprintf("there is no version %d of template %s", version, templateType)

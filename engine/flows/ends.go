@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The reasons of failures that flows create.
+// Reasons of failures that flows create.
 const (
 	reasonNotStarted = "not_started"
 	reasonExpression = "expression"
@@ -33,7 +33,8 @@ type childEnd struct {
 	attempt attemptFacts // facts about the last attempt of a job, or nil
 }
 
-// notified handles a NOTIFY task: the ends of what steps have started, or a command of another run.
+// notified handles a NOTIFY task, which contains a command of another run or reports the ends of
+// children of steps.
 func (t *task) notified() error {
 	batch, err := t.ChildEnds()
 	if err != nil {
@@ -55,10 +56,10 @@ func (t *task) notified() error {
 	return t.childrenEnded(children)
 }
 
-// childrenEnded handles the ends of what steps have started.
+// childrenEnded handles the ends of children of steps.
 func (t *task) childrenEnded(children []childEnd) error {
 	var inputs []flow.Input
-	var ended []childEnd // the ends in inputs
+	var ended []childEnd // the ends that inputs contains
 	for _, child := range children {
 		o, err := t.outcome(&child)
 		switch {
@@ -76,7 +77,7 @@ func (t *task) childrenEnded(children []childEnd) error {
 	for n := range inputs {
 		o := &inputs[n].Outcome
 		switch {
-		case !t.decision.Known[n]: // the step has already ended, such as by a skip, or the message is a duplicate
+		case !t.decision.Known[n]: // the step has already ended (for example by a skip), or the message is a duplicate
 			t.cancelLateJob(&ended[n], o)
 		case t.isFailedJob(&ended[n], o):
 			t.failed = append(t.failed, failedJob{o.Step, keyOfChild(ended[n].ChildEnd)})
@@ -85,8 +86,8 @@ func (t *task) childrenEnded(children []childEnd) error {
 	return nil
 }
 
-// outcome returns how the child of a step ended. It reads what the message does not contain from
-// the database. For a child of an earlier attempt, it returns only the origin.
+// outcome returns how the child of a step ended. It reads from the database what the message does
+// not contain. For a child of an earlier attempt, it returns only the origin.
 func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	var from origin
 	if err := json.Unmarshal(child.args, &from); err != nil || from.Step < 0 || from.Step >= len(t.template.Steps) {
@@ -117,7 +118,7 @@ func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
 	return o, err
 }
 
-// endOf returns the end of a step, and its status, for the end of its child.
+// endOf converts the end of a child to the end of its step, and returns the status of the step.
 func (t *task) endOf(p stepRef, child *progressorv1.ChildEnd, undo bool) (*flow.End, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
@@ -167,7 +168,7 @@ func failureOf(end *flow.End) *progressorv1.Failure {
 	return failed(reason, end.Err.Error()).Failure
 }
 
-// runEnd returns the end of a step that has started a run.
+// runEnd returns the end of a step whose child is a run.
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus, error) {
 	var o reply
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
@@ -197,8 +198,8 @@ func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus,
 	return &flow.End{Failure: failure}, flow.Failed, nil
 }
 
-// resultOf converts the response of a job or a process to a value: JSON is kept, other text becomes
-// a string, and binary data a base64 string.
+// resultOf converts the response of a job or a process to a JSON value. JSON is kept, other text
+// becomes a string, and binary data becomes a base64 string.
 func resultOf(response []byte) []byte {
 	switch {
 	case len(response) == 0:

@@ -48,8 +48,8 @@ func (n *node) with(t *testing.T, text string) (tables []string) {
 	return tables
 }
 
-// A run is erased with its jobs. With children set, the processes and runs of its steps are erased,
-// too.
+// A run is erased with its jobs. If children is set, the processes and runs of its steps are also
+// erased.
 func TestEraseRun(t *testing.T) {
 	t.Parallel()
 	const run = "person-4711"
@@ -103,7 +103,7 @@ func (n *node) suspend(t *testing.T, namespace, id string) {
 }
 
 // A run that is erased while it is suspended sends no cancels to the processes that were erased
-// with it: their IDs would be in dead letters.
+// with it, because dead letters would then contain their IDs.
 func TestEraseSuspendedRun(t *testing.T) {
 	t.Parallel()
 	const run, child = "person-4711", "person-4711/p"
@@ -127,7 +127,7 @@ func TestEraseSuspendedRun(t *testing.T) {
 	delivered()
 	same(t, fmt.Sprint(n.with(t, run)), "[]")
 
-	begin() // without its children, it cancels the process, although the audit has an erasure of it
+	begin() // erased without its children, the run cancels the process
 	_, err := n.ResumeProcess(t.Context(), process.Key{Namespace: "ns", ProcessID: child}, kim)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestEraseSuspendedRun(t *testing.T) {
 }
 
 // The audit names a run as the actor without its ID, because actors are not erased. The details
-// have the ID in the namespace of the run, where its erasure deletes them.
+// contain the ID only in the namespace of the run, where its erasure deletes them.
 func TestEraseActor(t *testing.T) {
 	t.Parallel()
 	const run = "person-4711"

@@ -41,7 +41,7 @@ func (f *facts) ended(end *flow.End) (flow.Ended, error) {
 	return v, err
 }
 
-// decide returns the decision of the run about inputs. It loads the facts that the decision needs.
+// decide makes the decision of the run about inputs. It loads the facts that the decision needs.
 func (t *task) decide(inputs ...flow.Input) error {
 	t.before.steps = t.state.Run.Steps
 	for {
@@ -143,7 +143,7 @@ func (t *task) loadResults(step int) error {
 	return err
 }
 
-// value returns the outcome of a step after the decision. It loads it if necessary.
+// value returns the outcome of a step after the decision, and loads it if necessary.
 func (t *task) value(step int) (flow.Ended, error) {
 	v, err := rules{&t.basis}.value(t.decision, step)
 	need, lacks := errors.AsType[flow.Need](err)

@@ -8,11 +8,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// A job of a step that failed permanently is in ERROR, like any other job, and is listed for
-// operators. Operators retry the run, not the job. Once the run has repeated the step, or has
-// continued without it, the job needs no operator. The run then asks the job to end.
+// If the job of a step fails permanently, it is in ERROR like any other job, and is listed for
+// operators. Operators retry the run, not the job. Once the run has repeated the step or has
+// continued without it, the job no longer needs an operator, so the run asks the job to end.
 
-// failedJob is a job that failed permanently, with its step.
+// failedJob is a job that failed permanently, together with its step.
 type failedJob struct {
 	step int
 	key  process.Key
@@ -24,8 +24,7 @@ func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
 		t.template.Steps[o.Step].Action == flow.ActionJob
 }
 
-// cancelLateJob asks a failed job to end. It is used if the end of the job came too late for its
-// step.
+// cancelLateJob asks a failed job to end if the end of the job came too late for its step.
 func (t *task) cancelLateJob(child *childEnd, o *flow.Outcome) {
 	if t.isFailedJob(child, o) {
 		t.cancelFailedJob(keyOfChild(child.ChildEnd), "its run continued without it")

@@ -52,8 +52,8 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	}
 	n.awaitJobs(t, "", "~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "ship"), "", "")
-	// Too many items fail and run again. Then one item fails, which is allowed, and stays until the
-	// run has succeeded without it.
+	// Too many items fail, and they run again. Then one item fails, which is allowed. Its job stays
+	// until the run has succeeded without it.
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")

@@ -31,7 +31,7 @@ type Flows struct {
 	metrics   *metrics
 }
 
-// Jobs makes the jobs of steps.
+// Jobs creates the jobs of steps.
 type Jobs interface {
 	// Convert converts the request to enqueue a job to its stored form without keys. It is pure.
 	// path is the prefix of field names in errors.
@@ -40,7 +40,7 @@ type Jobs interface {
 	AddKeys(j *jobs.NewJob)
 }
 
-// New returns the flows of an engine and its store. The caller adds their Kind to the engine.
+// New returns the flows of an engine and its store. The caller must add their Kind to the engine.
 // Without a registerer, there are no metrics.
 func New(e *engine.Engine, store *storage.Store, j Jobs, registerer ...prometheus.Registerer) *Flows {
 	return &Flows{engine: e, store: store, jobs: j, metrics: newMetrics(e, registerer)}
@@ -63,13 +63,14 @@ type command struct {
 	Method string `json:"method"` // a method of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
-	// RequestID is the ID of the request, for the audit. Not set for StartRun, which is not in it.
+	// RequestID is the ID of the request, for the audit. It is not set for StartRun, which is not
+	// audited.
 	RequestID string `json:"request_id,omitempty"`
 	startFields
 	Reason string `json:"reason,omitempty"`
 	Force  bool   `json:"force,omitempty"`  // only for CancelRun
 	Newest bool   `json:"newest,omitempty"` // only for RetryRun
-	// Inputs are other inputs of steps. Only for RetryRun.
+	// Inputs are new inputs for steps. It is set only for RetryRun.
 	Inputs []stepInput `json:"inputs,omitempty"`
 	stepFields
 }
@@ -92,8 +93,8 @@ type startFields struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
-	// Request is a random number if there is an idempotency key. It identifies the answer to this
-	// request.
+	// Request is a random number that identifies the answer to this request. It is set if the
+	// request has an idempotency key.
 	Request uint64 `json:"request,omitempty"`
 }
 
@@ -103,8 +104,8 @@ type stepFields struct {
 	Index  int    `json:"index,omitempty"`
 	Token  string `json:"token,omitempty"`
 	Worker string `json:"worker,omitempty"`
-	// Names are names of the client if it must be an assignee: see Flows.sentNames. Only for
-	// CompleteStep and ReportStep.
+	// Names are names of the client if it must be an assignee (see Flows.sentNames). It is set only
+	// for CompleteStep and ReportStep.
 	Names   []string `json:"names,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // only for CompleteStep: succeeded, failed or cancelled
 	// Result and Failure are JSON.
@@ -129,15 +130,15 @@ const (
 
 // reply is the response of a run to a command.
 type reply struct {
-	// Outcome is only for StartRun: started, exists, done, invalid, not_found or disabled.
+	// Outcome is set only for StartRun: started, exists, done, invalid, not_found or disabled.
 	Outcome string    `json:"outcome,omitempty"`
 	Holder  string    `json:"holder,omitempty"` // the existing run
 	Message string    `json:"message,omitempty"`
 	Fresh   *freshRun `json:"fresh,omitempty"` // only for StartRun; nil if the run has to be read
-	// Request is only for StartRun: the number of the request that started the run.
+	// Request is set only for StartRun. It is the number of the request that started the run.
 	Request   uint64 `json:"request,omitempty"`
 	Refused   string `json:"refused,omitempty"`   // why RetryRun did nothing
-	Field     string `json:"field,omitempty"`     // the field of RetryRun that is wrong; "" if none is
+	Field     string `json:"field,omitempty"`     // the invalid field of RetryRun, or ""
 	Directive int32  `json:"directive,omitempty"` // only for ReportStep
 	Reason    string `json:"reason,omitempty"`
 
@@ -146,12 +147,13 @@ type reply struct {
 	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled or expired
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`
-	// InRow means that Result and Failure are too large for a message and have to be read from the
-	// row of the run. Message is the beginning of the failure's message.
+	// InRow is set if Result and Failure are too large for a message and must be read from the row
+	// of the run. Message is the beginning of the failure's message.
 	InRow bool `json:"in_row,omitempty"`
 }
 
-// encode returns v as JSON. It does not escape HTML, which makes markup up to six times as long.
+// encode returns v as JSON. It does not escape HTML, because escaping makes markup up to six times
+// as long.
 func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -180,7 +182,7 @@ const (
 	outcomeDisabled = "disabled"
 )
 
-// The reasons of rejections. The details of an invalid command are the name of the field.
+// Reasons of rejections. The details of an invalid command contain the name of the field.
 const (
 	rejectedInvalid = "invalid"
 	rejectedStatus  = "status"
@@ -193,7 +195,7 @@ const (
 type StatusError struct {
 	Run     string
 	Message string
-	Cancel  bool // it cannot be cancelled
+	Cancel  bool // the run cannot be cancelled
 }
 
 func (e *StatusError) Error() string { return "run " + e.Run + ": " + e.Message }
@@ -212,7 +214,7 @@ type TemplateError struct{ Message string }
 
 func (e *TemplateError) Error() string { return e.Message }
 
-// runCommand sends a command to a run and returns its result once it is stored.
+// runCommand sends a command to a run, and returns the result when it is stored.
 func (f *Flows) runCommand(
 	ctx context.Context, namespace, runID string, o *command, by process.Actor,
 ) (reply, error) {
@@ -266,11 +268,11 @@ func refused(runID string, err error) error {
 	return err
 }
 
-// maxRunID limits the length of run IDs. The IDs of the steps' processes contain it, and the ID of
-// a process has at most 256 bytes.
+// maxRunID limits the length of run IDs. The IDs of the steps' processes contain the run ID, and
+// the ID of a process has at most 256 bytes.
 const maxRunID = 160
 
-// Skip skips a step for an operator.
+// Skip skips a step on behalf of an operator.
 func (f *Flows) Skip(
 	ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
@@ -312,7 +314,7 @@ func (f *Flows) Retry(
 	}, by)
 }
 
-// Repeat starts a new run with the payload of an old one, or another one.
+// Repeat starts a new run with the payload of an old run, or with another payload.
 func (f *Flows) Repeat(
 	ctx context.Context, r *progressorv1.RepeatRunRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
@@ -341,7 +343,7 @@ func (f *Flows) Repeat(
 	return resp.GetRun(), err
 }
 
-// changed executes a command and returns the run as it is afterwards.
+// changed executes a command, and returns the changed run.
 func (f *Flows) changed(
 	ctx context.Context, namespace, runID string, o *command, by process.Actor,
 ) (*progressorv1.Run, error) {

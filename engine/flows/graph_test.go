@@ -278,7 +278,7 @@ func TestDatabaseFaultDoesNotFailAStep(t *testing.T) {
 	n.until(t, "pull", "j1", "RUNNING: a SUCCEEDED b RUNNING")
 	lock := storagetest.Begin(t, n.DB, `LOCK TABLE flow_steps`)
 	n.answer(t, b, `"of b"`, "")
-	enginetest.Eventually(t, testTimeout, "the reader of steps is cut off", func() bool {
+	enginetest.Eventually(t, testTimeout, "the connection that reads steps is terminated", func() bool {
 		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read
 		if err := n.DB.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'

@@ -136,7 +136,7 @@ func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.
 	return r
 }
 
-// runSummary returns the status of a run and those of its steps with their attempts.
+// runSummary returns the status of a run, and the statuses of its steps with their attempts.
 func runSummary(r *progressorv1.Run) string {
 	s := strings.TrimPrefix(r.GetStatus().String(), "RUN_STATUS_") + ":"
 	for _, step := range r.GetSteps() {

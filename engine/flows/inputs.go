@@ -25,8 +25,8 @@ type stepInput struct {
 	Input  json.RawMessage `json:"input"`
 }
 
-// inputs are the inputs that retries have set, by step ID. They replace those that the template
-// computes.
+// inputs are the inputs that retries have set, by step ID. They replace the inputs that the
+// template computes.
 type inputs map[string]json.RawMessage
 
 // inputsOf checks and converts the inputs of a request.
@@ -55,7 +55,7 @@ func tooLargeInputs(size int) string {
 	return fmt.Sprintf("must have at most %d bytes of JSON for all steps of a run (got %d)", maxInputBytes, size)
 }
 
-// with returns the inputs after a retry has set those of list.
+// with returns the inputs, with those in list replaced.
 func (all inputs) with(list []stepInput) inputs {
 	if len(list) == 0 {
 		return all
@@ -101,7 +101,7 @@ func (t *task) checkInputs(list []stepInput) *reply {
 	return nil
 }
 
-// refusedInput returns why a retry cannot set the input of a step, or "".
+// refusedInput returns the reason why a retry cannot set the input of a step, or "".
 func (t *task) refusedInput(id string) string {
 	step, ok := t.template.Index(id)
 	if !ok {
@@ -122,8 +122,8 @@ func (t *task) refusedInput(id string) string {
 	return ""
 }
 
-// input returns the input of a step, or of the item in the scope. own is false if the step has no
-// input, so that it gets the payload of the run.
+// input returns the input of a step, or of the item in the scope. If the step has no input, own is
+// false, and the step gets the payload of the run.
 func (r rules) input(s *flow.Step, scope *flow.Scope) (v *structpb.Value, own bool, err error) {
 	if text, ok := r.state.Inputs[s.ID]; ok && !s.ForEach() {
 		v, err = wire.Value(text)

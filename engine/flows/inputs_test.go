@@ -104,8 +104,8 @@ func TestRetryRefusesInputs(t *testing.T) {
 	}, "inputs", "(got 262145)", before)
 }
 
-// refuses checks that a retry is refused because of a field, or because of the run if the field is
-// "", and that the run is as before.
+// refuses checks that a retry is refused, and that the run is unchanged. The error names a field
+// or, if field is "", the run.
 func (n *node) refuses(
 	t *testing.T, r *progressorv1.RetryRunRequest, field, says string, before *progressorv1.Run,
 ) {
@@ -149,7 +149,7 @@ func TestRefusedRetryKeepsVersion(t *testing.T) {
 	same(t, fmt.Sprintf("%d %s", r.GetTemplateVersion(), runSummary(r)), "1 SUCCEEDED: a SUCCEEDED 2")
 }
 
-// TestRepeatWithAnotherPayload repeats a run with another payload, which must fit the schema.
+// TestRepeatWithAnotherPayload repeats a run with another payload, which must match the schema.
 func TestRepeatWithAnotherPayload(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

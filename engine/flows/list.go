@@ -195,8 +195,8 @@ func (f *Flows) WaitingNamespaces(ctx context.Context) ([]string, error) {
 	return flows.WaitingNamespaces(ctx, f.store, names)
 }
 
-// ListOpenWaits returns the open waits of a namespace, ordered by due time. The names in ctx decide
-// which of them the client may answer.
+// ListOpenWaits returns the open waits of a namespace, ordered by due time. The names in ctx
+// determine which of them the client may answer.
 func (f *Flows) ListOpenWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (list []*progressorv1.OpenWait, next string, err error) {

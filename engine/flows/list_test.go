@@ -432,7 +432,7 @@ func TestStepList(t *testing.T) {
 }
 
 // TestItemsResultsReachTheNextStep checks that the step after a for_each sees the results of all
-// items, whether or not the last one ended in a task of its own.
+// items, even if the last one ended in a separate task.
 func TestItemsResultsReachTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

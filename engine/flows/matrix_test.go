@@ -26,7 +26,7 @@ type row struct{ status, verb, want string }
 type situation struct {
 	n       *node
 	id      string // ID of the run and its template; the names of its jobs contain this ID and the step
-	target  string // the step that the verb names; "" means the first one
+	target  string // step to which the verb applies; "" means the first one
 	index   *int32
 	token   string
 	starts  int               // in its scope

@@ -63,7 +63,7 @@ func TestEndsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.ended(t, "ns", "r3")
-	enginetest.Eventually(t, testTimeout, "they are counted", func() bool {
+	enginetest.Eventually(t, testTimeout, "the runs are counted", func() bool {
 		return n.counted(t) == "ns cancelled 1, ns failed 2, ns succeeded 1"
 	})
 }

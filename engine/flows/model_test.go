@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	modelSeed = flag.Uint64("flows.seed", 0, "the first seed of TestRandomRuns; 0: by the time")
+	modelSeed = flag.Uint64("flows.seed", 0, "the first seed of TestRandomRuns; 0 means the current time")
 	modelTime = flag.Duration("flows.time", 5*time.Second, "how long TestRandomRuns begins batches of runs")
 )
 
@@ -304,7 +304,7 @@ func (m *model) command(r *modelRun) {
 	default:
 		_, err := n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: r.id}, kim)
 		if err != nil {
-			r.commands-- // it has not ended
+			r.commands-- // the run has not ended
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (t *task) status() flows.Status {
 	return flows.Active
 }
 
-// change returns the fields of the run's row that follow from its state.
+// change returns the fields of the run's row that are derived from its state.
 func (t *task) change() flows.Change {
 	s := t.state.Run
 	c := flows.Change{
@@ -170,8 +170,8 @@ func (t *task) begin(row *flows.StepChange, w *work) error {
 	return nil
 }
 
-// enqueue adds the message that begins the work. The keys of a job are added here and not in the
-// decision, because they depend on the configuration that this node has read.
+// enqueue adds the message that begins the work. The keys of a job depend on the configuration that
+// this node has read. Therefore they are added here and not in the decision.
 func (t *task) enqueue(w *work) error {
 	if w.job == nil {
 		t.messages = append(t.messages, *w.message)
@@ -287,8 +287,8 @@ func (t *task) done() error {
 // command would then fail.
 func (t *task) precedesRetry() bool { return t.before.ended && t.isNotification() }
 
-// response returns the answer as JSON. A result or failure that is too large for a message stays in
-// the row of the run.
+// response returns the response of the run as JSON. A result or failure that is too large for a
+// message stays in the row of the run.
 func (t *task) response() ([]byte, error) {
 	text, err := encode(t.reply)
 	if err != nil || len(text) <= process.MaxPayloadBytes {
@@ -359,7 +359,7 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	}
 	id := t.template.Steps[step].ID
 	if t.template.Steps[step].ForEach() {
-		// without numbers if the items are to run again, because the counts were reset
+		// no numbers if the items will run again, because the counts were reset
 		message := "items of step " + id + " failed"
 		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
 			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)

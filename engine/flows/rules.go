@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// work is the work that begins with a step or an item.
+// work is the work that a step or an item begins.
 type work struct {
 	job     *jobs.NewJob     // without keys; nil if the work is not a job
 	message *storage.Message // nil for a job, a wait or a delay
@@ -116,14 +116,14 @@ func (r rules) Items(d *flow.Decision, step int) ([]int64, error) {
 	return list.hashes, nil
 }
 
-// itemList is the items of a step and their hashes.
+// itemList contains the items of a step and their hashes.
 type itemList struct {
 	values []*structpb.Value
 	hashes []int64
 }
 
-// listKey identifies the items of a step. The values that its expression can see do not change
-// within a round.
+// listKey identifies the items of a step. Within a round, the values that the expression of the
+// items can use do not change.
 type listKey struct {
 	process.Key
 	created int64
@@ -131,8 +131,8 @@ type listKey struct {
 	round   int32
 }
 
-// lists caches the items of the steps that this node began last. A step with 10,000 items begins
-// 100 of them at a time, or one whenever another ends.
+// lists caches the items of the steps that this node began most recently. A step with 10,000 items
+// begins 100 of them at a time, or one whenever another one ends.
 type lists struct {
 	mu  sync.Mutex
 	all map[listKey]*itemList
@@ -219,8 +219,8 @@ func (r rules) begin(d *flow.Decision, w *work, p stepRef) (due time.Time, err e
 	return due, err
 }
 
-// timeoutOf returns when the process or the run of a step that begins now exceeds its timeout, or
-// the zero time if it has none.
+// timeoutOf returns when the process or the run of a step that begins now will time out, or the
+// zero time if it has no timeout.
 func (r rules) timeoutOf(s *flow.Step) (due time.Time) {
 	if timeout := s.Source.GetTimeout().AsDuration(); timeout > 0 {
 		due = r.now.Add(timeout)
@@ -301,8 +301,8 @@ func (r rules) Result(d *flow.Decision) ([]byte, error) {
 	return resultJSON("result", v)
 }
 
-// workID returns the process ID, without its prefix, of the work of a step or an item, or of the
-// compensation of a step.
+// workID returns the process ID of the work of a step or an item, or of the compensation of a step,
+// without the prefix of the ID.
 func (b *basis) workID(from origin) string {
 	id := b.runID + "/" + b.template.Steps[from.Step].ID
 	if from.Index != noIndex {

@@ -93,7 +93,7 @@ func (f *Flows) setStoredSteps(ctx context.Context, run *progressorv1.Run) error
 	return nil
 }
 
-// allSteps is the query for all steps of a run, with values up to storage.ListBytes.
+// allSteps returns the query for all steps of a run, with values up to storage.ListBytes.
 func allSteps(namespace, runID string, limit int) flows.StepsQuery {
 	return flows.StepsQuery{
 		Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: limit,
@@ -159,7 +159,7 @@ func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 	return m, err
 }
 
-// step is a step with additional facts for the summary of the run.
+// step is a step with additional facts that the summary of the run needs.
 type step struct {
 	*progressorv1.Step
 	action flow.Action
@@ -260,9 +260,9 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	return m, nil
 }
 
-// startOf returns when a step began, which for an open job is when its current attempt began. It
-// returns nil if the job waits for a worker. stored is the time in the row of the step. held is
-// when the attempt began. It is not after the epoch if no job runs.
+// startOf returns when a step began. For an open job, this is when its current attempt began, or
+// nil if the job waits for a worker. stored is the time in the row of the step. held is when the
+// attempt began. It is not after the epoch if no attempt is running.
 func startOf(stored *time.Time, held time.Time, queued bool) *timestamppb.Timestamp {
 	switch {
 	case queued:
@@ -296,15 +296,15 @@ func queued(row *flows.Step) bool {
 }
 
 // summarize sets the fields of a run that depend on its steps: the status of an active run, its
-// phase and its progress. The view run_list and the filters of storage/search compute the same from
-// the rows.
+// phase and its progress. The view run_list and the filters of storage/search compute the same
+// values from the rows.
 func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*flow.Each) {
 	run.MaxAttempts = t.MaxAttempts()
 	var done, weight float64
 	var newest *progressorv1.Step
 	held, waits, others := false, false, false
 	// In a run that ended without success, only steps that succeeded count as progress. If failed
-	// steps, and the steps skipped because of them, counted too, the progress could be 100.
+	// steps, and the steps skipped because of them, also counted, the progress could be 100.
 	lost := run.GetFinishedTime() != nil && run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED
 	pending := ""
 	for i := range steps {
@@ -328,7 +328,7 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 			} else {
 				held = true
 			}
-		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // none of it was done
+		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // no part of it was done
 		default:
 			if !lost || s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_SUCCEEDED {
 				done += share

@@ -226,7 +226,7 @@ func (s *situation) verb(t testing.TB, verb, want string) {
 	}
 }
 
-// running lets a worker hold the job of the first step.
+// running lets a worker take the job of the first step.
 func (s *situation) running(t testing.TB) {
 	t.Helper()
 	s.begin(t, "QUEUED", rejects, jobA, jobB)
@@ -250,7 +250,7 @@ func (s *situation) failed(t testing.TB) {
 	s.until(t, "FAILED")
 }
 
-// behind lets the run wait for another run of its scope.
+// behind makes the run wait for another run of its scope.
 func (s *situation) behind(t testing.TB) {
 	t.Helper()
 	other := s.id + "-before"
@@ -266,14 +266,14 @@ func (s *situation) behind(t testing.TB) {
 	s.begin(t, "PENDING", queues, jobA, jobB)
 }
 
-// waiting lets the first step wait.
+// waiting makes the first step wait.
 func (s *situation) waiting(t testing.TB, more, step string) {
 	t.Helper()
 	s.begin(t, "WAITING_WORKER", more, step, jobB)
 	s.token = s.n.token(t, s.id, "a")
 }
 
-// items lets the first step wait for two of three items.
+// items makes the first step wait for two of three items.
 func (s *situation) items(t testing.TB) {
 	t.Helper()
 	s.begin(t, "WAITING_WORKER", rejects,

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// text returns a JSON string of n times s.
+// text returns a JSON string that repeats s n times.
 func text(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
 
 const mib = 1 << 20
@@ -141,7 +141,7 @@ func TestLargeCompensation(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
 }
 
-// TestCompensationWithoutInput checks that the run says why a compensation cannot begin.
+// TestCompensationWithoutInput checks that the run reports why a compensation cannot begin.
 func TestCompensationWithoutInput(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

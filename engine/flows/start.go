@@ -53,8 +53,8 @@ func (f *Flows) templateForStart(ctx context.Context, r *progressorv1.StartRunRe
 	return t, nil
 }
 
-// starting caches the templates that open StartRun requests to this node have read. The INIT task
-// of such a run, which follows at once, need not read the template again.
+// starting caches the templates that StartRun requests in progress on this node have read. The INIT
+// task of such a run follows immediately and need not read the template again.
 type starting struct {
 	mu  sync.Mutex
 	all map[process.Key]readTemplate
@@ -85,8 +85,7 @@ func (s *starting) put(key process.Key, t *template) (answered func()) {
 	}
 }
 
-// get returns the template for a command to start, or nil if no request on this node has just read
-// it.
+// get returns the template for a start command, or nil if no request on this node has just read it.
 func (s *starting) get(key process.Key, o *command) *template {
 	s.mu.Lock()
 	t, known := s.all[key]
@@ -189,9 +188,9 @@ func startCommand(
 	return o, nil
 }
 
-// requestIdentity returns the part of a request that is the same if the client repeats it. The
-// connection and the newest version may differ in a repeat. It returns nil if the request has no
-// idempotency key.
+// requestIdentity returns the part of a request that stays the same if the client repeats the
+// request. In a repeat, the connection and the newest version may differ. It returns nil if the
+// request has no idempotency key.
 func (o *command) requestIdentity(r *progressorv1.StartRunRequest) ([]byte, error) {
 	if r.GetIdempotencyKey() == "" {
 		return nil, nil

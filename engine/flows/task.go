@@ -38,8 +38,8 @@ type state struct {
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
 	Inputs  inputs          `json:"inputs,omitempty"`
 	Timer   time.Time       `json:"timer,omitzero"`   // value of the default timer
-	Began   time.Time       `json:"began,omitzero"`   // when the first step began; zero if no end has reported it yet
-	Written time.Time       `json:"written,omitzero"` // when the row of the run was last written for a step alone
+	Began   time.Time       `json:"began,omitzero"`   // when the first step began; zero until a step reports it
+	Written time.Time       `json:"written,omitzero"` // when the row of the run was last written only for a step
 	Trace   string          `json:"trace,omitempty"`  // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }
@@ -91,7 +91,7 @@ type changes struct {
 	order         []stepRef // the keys of rows, in order
 	events        []*jobs.Event
 	messages      []storage.Message
-	endsSuspended []string // IDs of steps whose suspended processes are to be ended
+	endsSuspended []string // IDs of steps whose suspended processes must be ended
 }
 
 // priorRun is the state of the run before the task changes it.
@@ -112,7 +112,7 @@ func (f *Flows) newTask(t *actor.Task) *task {
 	}
 }
 
-// read decodes the state, and finds the version of the template.
+// read decodes the state, and reads the version of the template that the run uses.
 func (t *task) read() error {
 	t.state = &state{}
 	err := actor.Decode(t.Request.GetProcess().GetAuxState(), t.state)
@@ -167,7 +167,7 @@ func (t *task) create() error {
 	if err != nil {
 		return err
 	}
-	if o.Parent != "" || o.CronID != "" { // a run from a run or a cron was not checked before
+	if o.Parent != "" || o.CronID != "" { // a run that a run or a cron starts was not checked before
 		if t.checkStart(&o, payload); t.removes {
 			return nil
 		}
@@ -297,8 +297,9 @@ func (t *task) tick() error {
 	return t.decide(append(inputs, flow.Input{Kind: flow.InputTick})...)
 }
 
-// startClock moves the deadline of a run that would exceed its timeout now, if its first step began
-// later than the clock was set, or has not begun because no worker has taken a job yet.
+// startClock moves the deadline of a run whose timeout would expire now. It does so if the first
+// step began after the time from which the timeout was counted, or has not begun because no worker
+// has taken a job yet.
 func (t *task) startClock() error {
 	s, timeout := t.state.Run, t.template.plan.Timeout
 	if s.Mode != flow.ModeRunning || s.Deadline.IsZero() || s.Deadline.After(t.now) {
@@ -318,7 +319,8 @@ func (t *task) startClock() error {
 // maxDueItems limits the number of due items that one task ends.
 const maxDueItems = 500
 
-// dueItems returns the ends of the due items of a step, and sets the deadline of the next ones.
+// dueItems returns the ends of the due items of a step, and sets the time at which the next ones
+// are due.
 func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 	source := t.template.Steps[step].Source
 	items, err := flows.DueItems(

@@ -266,7 +266,7 @@ func (f *Flows) missingTemplate(ctx context.Context, namespace, templateType str
 	return fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
 }
 
-// resultJSON returns the stored form of a value. Errors name the field.
+// resultJSON returns the stored form of a value. Errors name the given field.
 func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 	text, err := wire.ValueJSON(v)
 	if err != nil {

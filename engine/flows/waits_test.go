@@ -96,7 +96,8 @@ func TestExternalWait(t *testing.T) {
 		"SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
-// TestClaim checks that a report says who works on a wait, and that an answer records who gave it.
+// TestClaim checks that a report records who works on a wait, and that an answer records who gave
+// it.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -209,7 +210,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 func errOf(_ *progressorv1.Run, err error) error { return err }
 
 // TestWaitIsCancelled checks that a cancelled wait accepts only an acknowledgement. The wait of a
-// person is cancelled at once.
+// person is cancelled immediately.
 func TestWaitIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

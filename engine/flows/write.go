@@ -26,8 +26,8 @@ func (t *task) showsChange() bool {
 }
 
 // shownStatus returns the status of the run for clients, as far as the run knows it. An active run
-// is queued if all of its open steps are jobs. The run does not know whether a worker has taken
-// one.
+// is queued if all of its open steps are jobs, because the run does not know whether a worker has
+// taken one of them.
 func (t *task) shownStatus(status flows.Status) string {
 	if status != flows.Active {
 		return string(status)
@@ -63,7 +63,7 @@ func (t *task) statusEvent(now *flows.Change) {
 		}
 	}
 	message := now.BlockedOn
-	if message == "" && now.Status != flows.Active { // while steps of a failed run still run, it says nothing
+	if message == "" && now.Status != flows.Active { // no message while steps of a failed run are still running
 		failure, _ := wire.Failure(now.Failure) // it was encoded by finish
 		message = failureText(failure)
 	}

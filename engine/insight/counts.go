@@ -55,7 +55,7 @@ func (i *Insight) CountUserProcesses(
 	}, nil
 }
 
-// countVisible counts the processes of some namespaces together.
+// countVisible counts the processes of the given namespaces together.
 func (i *Insight) countVisible(ctx context.Context, names []string) (map[string]int64, error) {
 	counted, err := insight.CountNamespaces(ctx, i.store, names)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	depthLimit   = 10_000          // longer queues are shown with this length
+	depthLimit   = 10_000          // longer queues are reported with this length
 	depthAge     = 5 * time.Second // maximum age of the values
 	depthTimeout = 2 * time.Second
 )

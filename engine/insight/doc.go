@@ -4,6 +4,6 @@
 //
 // Insight combines rows of storage/insight with the state of the node (Engine.NamespaceState and
 // Engine.NodeState). Start with insight.go. ExplainProcess (explain.go) fills the input of the pure
-// package explain; NamespaceHealth is in health.go, and GetOverview in overview.go. Package engine
-// does not import this package.
+// package explain. NamespaceHealth is in health.go, and GetOverview is in overview.go. Package
+// engine does not import this package.
 package insight

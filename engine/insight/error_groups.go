@@ -54,8 +54,8 @@ func (l *errorGroups) add(key groupKey, id, reason, message, filter string, at t
 }
 
 // groupErrors groups processes in ERROR, failed jobs and failed runs by namespace and fingerprint.
-// All must be ordered by time, newest first. Each failing cron is a group of its failures. The
-// largest group comes first.
+// Each argument must be ordered by time, newest first. Each failing cron is a group that consists
+// of its failures. The largest group comes first.
 func groupErrors(
 	broken []insight.Broken, runs []insight.FailedRun, crons []insight.FailingCron,
 ) []*progressorv1.ErrorGroup {
@@ -75,7 +75,7 @@ func groupErrors(
 	}
 	for key, g := range groups.byKey {
 		ofJobs := groupKey{namespace: key.namespace, fingerprint: key.fingerprint, jobs: true}
-		if !key.jobs && groups.byKey[ofJobs] != nil { // the same error
+		if !key.jobs && groups.byKey[ofJobs] != nil { // jobs have the same error
 			g.Filter += " AND kind != " + process.JobKind
 		}
 	}
@@ -96,13 +96,13 @@ func groupErrors(
 	return groups.list
 }
 
-// errorsToken is the position of a group in the list. A page token has the position of the last
-// group of its page.
+// errorsToken is the position of a group in the list. A page token contains the position of the
+// last group of its page.
 type errorsToken struct {
 	Count       int64  `json:"c"`
 	Namespace   string `json:"n"`
 	Fingerprint string `json:"f"`
-	Of          string `json:"o"` // what the group contains, and the ID of a cron
+	Of          string `json:"o"` // what the group contains, and the ID for a cron
 }
 
 func rankOf(g *progressorv1.ErrorGroup) errorsToken {

@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ExplainProcess reports how long a process spent in each state, what it waits for, what comes next
-// and what would let it continue. It describes a durable function by its journal.
+// ExplainProcess reports how long a process spent in each state, what it waits for, what comes
+// next, and what would make it continue. It describes a durable function by its journal.
 func (i *Insight) ExplainProcess(ctx context.Context, key process.Key) (*progressorv1.ExplainProcessResponse, error) {
 	return i.explainProcess(ctx, insight.ExplainedRequest{Key: key, Journal: true})
 }
@@ -107,7 +107,7 @@ func (i *Insight) explainKind(
 	return kind.Explain(ctx, p, state)
 }
 
-// maxWorkers is the number of workers in an explanation.
+// maxWorkers is the maximum number of workers in an explanation.
 const maxWorkers = 1000
 
 // addWorkers adds the workers of a namespace that were seen within a day.

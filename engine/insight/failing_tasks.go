@@ -17,7 +17,7 @@ const (
 	// failingFor is how long a task of an internal kind must fail before the metric counts it. A
 	// restart of the database takes less time.
 	failingFor = time.Minute
-	// failingLimit is the highest count that the metric shows.
+	// failingLimit is the highest count that the metric reports.
 	failingLimit = 1000
 )
 
@@ -36,7 +36,7 @@ type failingCollector struct {
 // Describe implements prometheus.Collector.
 func (c *failingCollector) Describe(ch chan<- *prometheus.Desc) { ch <- failingProcesses }
 
-// Collect implements prometheus.Collector. It returns no metric while the database is down.
+// Collect implements prometheus.Collector. It sends no metric while the database is unavailable.
 func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
 	counts, err := c.cache.Get(growthAge, c.count)
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 	healthyWait = 10 * time.Second
 	// freshError is how long a process in ERROR counts as a problem of its namespace.
 	freshError = 5 * time.Minute
-	// maxHealthNamespaces is the number of namespaces in a response, each of at most 6 KiB.
+	// maxHealthNamespaces is the maximum number of namespaces in a response. Each takes at most 6
+	// KiB.
 	maxHealthNamespaces = 1000
 	// reachTimeout limits the connection that a health request opens.
 	reachTimeout = 3 * time.Second
@@ -91,7 +92,7 @@ func worst(problems []*progressorv1.HealthProblem) progressorv1.HealthStatus {
 var errNotTried = errors.New("no connection was opened")
 
 // reach opens a connection to the processor of a namespace. It returns an error if the processor
-// does not accept it, and errNotTried if the processor is not reached by connections.
+// does not accept it, and errNotTried for a processor to which no connections are opened.
 func (i *Insight) reach(ctx context.Context, p processor.Processor) error {
 	r, ok := p.(reacher)
 	if !ok || i.engine.RequestsOnly() {
@@ -173,7 +174,7 @@ func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (probl
 	if ns.Lease == 0 && h.GetRunnable() >= int64(ns.MaxBacklog) {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_BACKLOG_FULL, Status: degraded,
-			Detail: fmt.Sprintf("requests are rejected: max_backlog tasks wait, %d", ns.MaxBacklog),
+			Detail: fmt.Sprintf("requests are rejected: max_backlog (%d) tasks wait", ns.MaxBacklog),
 			Next:   "add nodes or max_running, make the processor faster, or raise max_backlog",
 		})
 	}
@@ -191,5 +192,5 @@ func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (probl
 // maxDetail is the maximum length of the detail of a problem in bytes.
 const maxDetail = 4096
 
-// cut returns the beginning of a text, without characters that the API cannot carry.
+// cut returns the beginning of a text, without characters that the API does not allow.
 func cut(text string) string { return wire.Plain(text[:min(len(text), maxDetail)]) }

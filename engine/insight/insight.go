@@ -16,7 +16,7 @@ type Insight struct {
 	samples sampleHistory
 }
 
-// New returns the insight of an engine, and registers the metrics that read the database. The
+// New returns the Insight of an engine, and registers the metrics that read the database. The
 // caller must run Sample.
 func New(e *engine.Engine) *Insight {
 	cfg := e.Config()

@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ListNodes lists the nodes in the database, including nodes that died within the last hour. A
-// draining node also answers.
+// ListNodes lists the nodes in the database, including nodes that died within the last hour. It
+// also works on a draining node.
 func (i *Insight) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
 	rows, err := i.store.ListNodes(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	// maxWaitingCounted is the maximum count of waiting tasks of each kind and namespace in an
 	// overview, and of runs and waits.
 	maxWaitingCounted = 10_000
-	// maxOverviewNamespaces limits the number of namespaces in an overview, each of about 300
+	// maxOverviewNamespaces limits the number of namespaces in an overview. Each takes about 300
 	// bytes.
 	maxOverviewNamespaces = 10_000
 	// workerAlive is the maximum time since a worker in an overview was last seen. It is longer
@@ -26,8 +26,8 @@ const (
 	workerPolls = 70 * time.Second
 )
 
-// GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes. age is how far
-// back its samples reach.
+// GetOverview summarizes a namespace, or all namespaces if namespace is "", and the nodes. age
+// limits the age of the samples that it returns.
 func (i *Insight) GetOverview(
 	ctx context.Context, namespace string, age time.Duration,
 ) (*progressorv1.GetOverviewResponse, error) {
@@ -87,7 +87,7 @@ func (i *Insight) GetOverview(
 	return overview, nil
 }
 
-// known converts a duration to a message, or nil if it was not measured.
+// known converts a duration to a message. It returns nil if the duration was not measured.
 func known(d time.Duration) *durationpb.Duration {
 	if d <= 0 {
 		return nil
@@ -125,8 +125,8 @@ func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressor
 	return list, nil
 }
 
-// countWork sets the numbers of jobs, runs and open waits in list, which has the overviews of the
-// named namespaces in the same order.
+// countWork sets the numbers of jobs, runs and open waits in list, which contains the overviews of
+// the named namespaces in the same order.
 func (i *Insight) countWork(ctx context.Context, names []string, list []*progressorv1.NamespaceOverview) error {
 	counts, err := jobs.Count(ctx, i.store, names)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// keepSamples keeps n samples, one per ten seconds, the last one at the returned time.
+// keepSamples keeps n samples, one every ten seconds. It returns the time of the last one.
 func keepSamples(t *sampleHistory, n int) time.Time {
 	begin := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	var at time.Time
@@ -53,7 +53,7 @@ func TestSamplesOfADay(t *testing.T) {
 	if len(all) != maxMerged+1 { // the last one has five samples
 		t.Fatalf("%d samples", len(all))
 	}
-	first := all[0] // it merges the samples 30 to 59
+	first := all[0] // merges the samples 30 to 59
 	if first.GetRunnable() != 59 || first.GetTasksPerSecond() < 44.4 || first.GetTasksPerSecond() > 44.6 ||
 		first.GetProcessingP99().AsDuration() != time.Duration((maxMerged+1)*mergedSamples+5-30)*time.Second {
 		t.Errorf("%v", first)

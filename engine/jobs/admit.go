@@ -82,7 +82,7 @@ func (a *admission) refresh(all []storage.NamespaceState) {
 }
 
 // forgetDeleted drops the rules of namespaces that were deleted or are being deleted. If a
-// namespace of the same name is created later, its versions start again.
+// namespace of the same name is created later, its versions begin again at the start.
 func (a *admission) forgetDeleted(all []storage.NamespaceState) {
 	live := make(map[string]bool, len(all))
 	for _, s := range all {
@@ -217,8 +217,8 @@ func (a *admission) later(namespace string, lines []string, all bool) {
 	time.AfterFunc(50*time.Millisecond, func() { a.notify(namespace, all, lines...) })
 }
 
-// assignKeys assigns keys to the jobs at the front of key queues, and of others too if all is set.
-// It returns the queues that have more jobs to place.
+// assignKeys assigns keys to the jobs at the front of the given key queues and, if all is set, of
+// other queues as well. It returns the queues that have more jobs to place.
 func (a *admission) assignKeys(
 	ctx context.Context, namespace string, lines []string, all bool,
 ) (more []string, err error) {

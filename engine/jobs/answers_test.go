@@ -159,8 +159,8 @@ func TestFailureAgain(t *testing.T) {
 	n.job(t, "pull", "cancelled", cancelled)
 }
 
-// The answer of a worker that defers the response of a call can be repeated, also after the reply,
-// and so can a reply to the task itself.
+// A worker that defers the response of a call can repeat its answer, even after the reply. A reply
+// to the task itself can also be repeated.
 func TestDeferredAnswersAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

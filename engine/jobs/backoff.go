@@ -18,13 +18,13 @@ func (q *Jobs) EndBackoff(ctx context.Context, key process.Key, by ...process.Ac
 	return q.retried(ctx, key)
 }
 
-// retried wakes everything that a job that can run again may wait for, and returns the job.
+// retried returns a job that can run again, and wakes everything that the job may be waiting for.
 func (q *Jobs) retried(ctx context.Context, key process.Key) (*progressorv1.Job, error) {
 	q.wake(key.Namespace)
 	return q.Get(ctx, key, 0)
 }
 
-// wake wakes everything that a job of a namespace may wait for.
+// wake wakes everything that a job of a namespace may be waiting for.
 func (q *Jobs) wake(namespace string) {
 	q.engine.WakePollers()
 	q.groups.wake()

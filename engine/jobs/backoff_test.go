@@ -23,7 +23,7 @@ func slowly(maxRetry int32) *progressorv1.JobOptions {
 	}
 }
 
-// RetryJob begins the next attempt of a job in backoff at once. Its failures and attempts stay.
+// RetryJob immediately begins the next attempt of a job in backoff. Its failures and attempts stay.
 func TestRetryEndsBackoff(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -33,7 +33,7 @@ func TestRetryEndsBackoff(t *testing.T) {
 	}
 	n.job(t, "pull", "j", retryable)
 	polled := make(chan []*progressorv1.Lease)
-	go func() { polled <- n.poll(t, "w2", 1) }() // is woken
+	go func() { polled <- n.poll(t, "w2", 1) }() // the retry wakes this poll
 	job, err := n.Retry(t.Context(), key("pull", "j"), false, process.Actor{Name: "ann"})
 	if err != nil || len(job.GetFailures()) != 1 || job.GetState() != available && job.GetState() != running {
 		t.Fatalf("%v, %v", job, err)

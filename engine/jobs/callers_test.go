@@ -40,7 +40,7 @@ func (n *node) enqueueAll(t *testing.T, names ...string) {
 	must(t, err)
 }
 
-// wantDenied fails the test if an error does not deny access to a field with a text.
+// wantDenied fails the test unless err denies access to a field with a text.
 func wantDenied(t *testing.T, err error, field, text string) {
 	t.Helper()
 	denied, ok := errors.AsType[*process.DeniedError](err)
@@ -145,7 +145,7 @@ func TestLeasesOfLimitedClients(t *testing.T) {
 			wantDenied(t, at.CompleteLease(resizer, tokens[id], done), "lease_token", text)
 		}
 	}
-	// None of these requests had an effect.
+	// None of these requests has had an effect.
 	for id := range tokens {
 		d, err := n.BeatLeases(t.Context(), beat(id))
 		if err != nil || d[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
@@ -368,8 +368,8 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 			t.Errorf("%s: %v", namespace, list)
 		}
 	}
-	// When the node has released the leases of one worker, its grace period is over. The leases of
-	// the worker of key:c, if any, would be released after those of key:b.
+	// When the node has released the leases of one worker, the grace period of that worker is over.
+	// The leases of the worker of key:c, if any, would be released after those of key:b.
 	c := ownedBy(t, "key:c")
 	_, err = n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "c", Name: "second"})
 	must(t, err)
@@ -421,7 +421,7 @@ func TestStoppedWorkerLosesItsID(t *testing.T) {
 	must(t, err)
 	_, err = n.pollAs(owner, t, "w", "pull")
 	must(t, err)
-	_, err = other.pollAs(intruder, t, "w", "pull") // this node does not know yet
+	_, err = other.pollAs(intruder, t, "w", "pull") // this node does not know of the new owner yet
 	must(t, err)
 	other.workers(t, "pull") // stores which workers were seen
 	for _, at := range []*node{n, other} {

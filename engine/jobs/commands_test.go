@@ -37,7 +37,7 @@ func (n *node) deadLetter(t testing.TB, kind, id, outcome string) {
 	})
 }
 
-// A cancel message has the effect of CancelJob. A waiting job ends at once, even if it is
+// A cancel message has the effect of CancelJob. A waiting job ends immediately, even if it is
 // suspended. The worker of a running job gets the cancel, and the job has its own grace period. The
 // message does not affect a job that has ended, even if the job runs again later.
 func TestCancelByMessage(t *testing.T) {
@@ -66,7 +66,7 @@ func TestCancelByMessage(t *testing.T) {
 	}
 	if k := n.Count(t, `SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now()
 		+ interval '59 minutes'`); k != 1 {
-		t.Error("the grace is not that of the job")
+		t.Error("the grace period is not that of the job")
 	}
 	cancel("runs")
 	enginetest.Eventually(t, testTimeout, "the second cancel is taken", func() bool {
@@ -120,8 +120,8 @@ func TestNoTimeout(t *testing.T) {
 	}
 }
 
-// Requests that are not valid for a job are rejected and store nothing: a job cannot be called or
-// repaired, and its ID is taken.
+// Requests that are not valid for a job are rejected and store nothing. A job cannot be called or
+// repaired, and no process can have its ID.
 func TestNotForJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -318,8 +318,8 @@ func TestSuspend(t *testing.T) {
 	n.job(t, "pull", "cancelled", cancelled)
 }
 
-// A job that is removed while it runs no longer exists. Its worker gets LOST, and its answer is too
-// late.
+// A job that is removed while it runs no longer exists. Its worker gets LOST, and the answer of the
+// worker is rejected.
 func TestRemoveRunning(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -347,7 +347,8 @@ func TestRemoveRunning(t *testing.T) {
 	n.job(t, "pull", "j", succeeded)
 }
 
-// In a paused namespace no job starts, pushed or pulled. Running jobs continue, and new jobs wait.
+// In a paused namespace, no job starts, neither pushed nor pulled. Running jobs continue, and
+// new jobs wait.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -453,7 +454,7 @@ func TestJobIsExplained(t *testing.T) {
 	shows("AVAILABLE place 0 1")
 	if k := n.Count(t, `SELECT count(*) FROM waiting_list WHERE process_id = 'j'
 		AND reason = 'a worker for jobs named work'`); k != 1 {
-		t.Error("waiting_list does not say that it waits for a worker")
+		t.Error("waiting_list does not show that the job waits for a worker")
 	}
 	l := n.one(t, "w1")
 	n.beat(t, "w1", l)
@@ -461,10 +462,10 @@ func TestJobIsExplained(t *testing.T) {
 	shows("RUNNING 1 1 w1 t")
 	n.exec(t, `UPDATE leases SET expires_time = now() - interval '1 millisecond',
 		heartbeat_interval = interval '1 millisecond'`)
-	// or the collector has already ended it
+	// Either the lease is in zombie_list, or the collector has already ended it.
 	if k := n.Count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") +
 		n.Count(t, "SELECT takeovers FROM jobs"); k != 1 {
-		t.Error("a lease that is over is not in zombie_list")
+		t.Error("an expired lease is not in zombie_list")
 	}
 	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool {
 		return n.Count(t, "SELECT takeovers FROM jobs") == 1

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// maxCost bounds the cost of an expression for one job, in units of CEL: about 1 ms. An
-	// expression that costs more fails.
+	// maxCost bounds the cost of an expression for one job, in units of CEL. An expression that
+	// reaches it takes about 1 ms. An expression that costs more fails.
 	maxCost = 10_000
 	// maxKey is the longest key, in bytes. A longer one is replaced by its digest.
 	maxKey = 256
-	// maxConstraints is the limit per namespace: every job is evaluated against every constraint.
+	// maxConstraints is the limit per namespace, because every job is evaluated against every
+	// constraint.
 	maxConstraints = 100
 )
 
@@ -70,7 +71,7 @@ func newRules(version int64, constraints []jobs.Constraint) (*rules, error) {
 	return r, nil
 }
 
-// of returns the rule of a key queue, or nil if the constraint no longer exists.
+// of returns the rule of a key queue, or nil if its constraint no longer exists.
 func (r *rules) of(line string) *rule {
 	name, _, _ := strings.Cut(line, "=")
 	return r.byName[name]
@@ -115,7 +116,7 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 	}
 	if !fits {
 		return nil, &process.InvalidError{
-			Field: field, Message: fmt.Sprintf("its value is of type %s; it must be %s", ast.OutputType(), wants),
+			Field: field, Message: fmt.Sprintf("its value is of type %s, but must be %s", ast.OutputType(), wants),
 		}
 	}
 	p, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
@@ -193,7 +194,7 @@ func keyText(v ref.Val) string {
 	case types.String:
 		key = wire.Plain(string(v))
 	case types.Double:
-		key = strconv.FormatFloat(float64(v), 'f', -1, 64) // 7 and not 7e+00, for 7 and 7.0 alike
+		key = strconv.FormatFloat(float64(v), 'f', -1, 64) // 7 instead of 7e+00, for both 7 and 7.0
 	case types.Int, types.Uint, types.Bool:
 		key = fmt.Sprint(v.Value())
 	}

@@ -24,7 +24,7 @@ type watch struct {
 	mu      sync.Mutex
 	running map[string]int
 	limits  []int // in the order in which they were put
-	putting bool  // the last one is being put, so the one before it may still be in force
+	putting bool  // the last limit is being put, so the previous one may still be in force
 	most    int   // the highest number of running jobs of one key
 	faults  []string
 }
@@ -72,7 +72,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	w := &watch{running: map[string]int{}, limits: []int{2}}
 	put := func(limit int) {
 		w.mu.Lock()
-		w.limits, w.putting = append(w.limits, limit), true // it may be in force from now on
+		w.limits, w.putting = append(w.limits, limit), true // the limit may be in force from now on
 		w.mu.Unlock()
 		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{
 			Name: "region", Key: byRegion, MaxRunning: int32(limit),
@@ -109,7 +109,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		case 0:
 			put(1 + random.IntN(3))
 		case 1:
-			// it may have ended
+			// The job may have ended.
 			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why",
 				process.Actor{})
 		}
@@ -236,7 +236,7 @@ func TestBlockedOnRate(t *testing.T) {
 }
 
 // A bucket that permits a start is not due, and is deleted once it is full. The bucket of a deleted
-// rate is deleted, too. Otherwise, it would stay due and be read a hundred times a second.
+// rate is also deleted. Otherwise, it would stay due and be read a hundred times a second.
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -258,7 +258,7 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 				RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond)),
 			})
 			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
-			enginetest.Eventually(t, testTimeout, "it waits in line", func() bool {
+			enginetest.Eventually(t, testTimeout, "the job waits in its queue", func() bool {
 				return n.waits(t, namespace, "constraint") == 1
 			})
 			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(),
@@ -273,8 +273,8 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 	}
 }
 
-// A changed limit applies to waiting jobs at once, and counts running ones. Without a constraint
-// all jobs may run.
+// A changed limit immediately applies to waiting jobs, and counts running ones. Without a
+// constraint all jobs may run.
 func TestLimitsChangeLive(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -374,7 +374,7 @@ func TestConstraintIsChecked(t *testing.T) {
 		{&progressorv1.Constraint{Name: "c", Match: "name == 'x'", MaxRunning: 1}, "constraint.match",
 			"line 1, column 1: there is no name: use job.name, job.args, job.priority, job.tags or job.metadata"},
 		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match",
-			"its value is of type string; it must be a condition"},
+			"its value is of type string, but must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key",
 			"its value is of type list(string)"},
 		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "without ="},
@@ -404,7 +404,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
 	n.limited(t, "pull", "third", "", nil)
-	for _, id := range []string{"second", "first"} { // the one in the queue, then the one that can be claimed
+	for _, id := range []string{"second", "first"} { // first the job in the queue, then the one that can be claimed
 		_, err := n.SuspendProcess(context.Background(), key("pull", id), "why", process.Actor{})
 		must(t, err)
 	}

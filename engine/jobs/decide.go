@@ -22,7 +22,7 @@ func decide(e engine.End, c *storage.Completion) {
 	if err == nil && (len(keysOf(row)) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
 		defer func() {
 			switch c.Outcome {
-			case storage.Removed: // removal deletes the keys, too
+			case storage.Removed: // removal also deletes the keys
 			case storage.Retry:
 				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.RequeueForKeys{})
 			default:
@@ -95,7 +95,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 	}
 	c.Complete()
 	c.Response, recordOf(c).Type = nil, EventSucceeded
-	if !isStep { // the task stores its worker; steps are read from the row of the job
+	if !isStep { // the task stores the worker; only steps read it from the row of the job
 		end.WorkerID = ""
 	}
 	switch {

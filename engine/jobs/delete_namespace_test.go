@@ -24,7 +24,7 @@ func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, testTimeout, "it is gone", func() bool {
+	enginetest.Eventually(t, testTimeout, "the namespace is deleted", func() bool {
 		_, err := n.GetNamespace(t.Context(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})
@@ -60,7 +60,7 @@ func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 	request.DryRun = false
 	_, err = n.DeleteNamespace(t.Context(), request)
 	must(t, err)
-	enginetest.Eventually(t, testTimeout, "it is gone", func() bool {
+	enginetest.Eventually(t, testTimeout, "the namespace is deleted", func() bool {
 		_, err := n.GetNamespace(t.Context(), "pull")
 		return errors.Is(err, process.ErrNamespaceNotFound)
 	})

@@ -14,7 +14,8 @@ import (
 )
 
 // TestKeysOfTwoVersions sends requests with a key to two nodes, one of which derives the IDs of
-// jobs as earlier versions did. Each request creates one job, even if both nodes get it at once.
+// jobs as earlier versions did. Each request creates one job, even if both nodes receive it at the
+// same time.
 func TestKeysOfTwoVersions(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -12,8 +12,8 @@ import (
 )
 
 // waitingPoll begins a poll of namespace "pull" that waits for one task. It returns a channel that
-// gets the leases of the poll, and never notices the end of its client. The worker must not have
-// polled the node before in the namespace `mark`.
+// receives the leases of the poll. The poll does not notice when its client disconnects. The worker
+// must not have polled the node before in the namespace `mark`.
 func (n *node) waitingPoll(ctx context.Context, t *testing.T, worker, mark string) <-chan []*progressorv1.Lease {
 	t.Helper()
 	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = mark }))
@@ -91,7 +91,7 @@ func TestOwnNoticeEndsNoPoll(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	got, other := n.waitingPoll(t.Context(), t, "w", "mark"), n.waitingPoll(t.Context(), t, "v", "mark")
 	own := n.Store.NodeID()
-	enginetest.Eventually(t, testTimeout/2, "the poll ends that another node's notice names", func() bool {
+	enginetest.Eventually(t, testTimeout/2, "the poll that another node's notice names has ended", func() bool {
 		n.exec(t, `SELECT pg_notify('progressor_polls', json_build_array(node::text, '', worker)::text)
 			FROM (VALUES ($1::bigint, 'w'), ($1 + 1, 'v')) AS notices (node, worker)`, own)
 		return len(other) > 0

@@ -52,8 +52,8 @@ func job(namespace, id string, o *progressorv1.JobOptions) *progressorv1.Enqueue
 	}
 }
 
-// A result enqueues jobs, once. The parent gets their ends, with the results that are kept. A job
-// whose ID exists does not change.
+// A result enqueues jobs only once. The parent is notified of their ends, with the results that are
+// kept. A job whose ID exists does not change.
 func TestEnqueueCommand(t *testing.T) {
 	t.Parallel()
 	kept := &progressorv1.JobOptions{
@@ -185,7 +185,7 @@ func (n *node) events(t testing.TB, id string) []string {
 	return list
 }
 
-// The result of a worker enqueues jobs, too.
+// The result of a worker can also enqueue jobs.
 func TestEnqueueCommandOfWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), enqueues())

@@ -41,9 +41,9 @@ func (q *Jobs) ListEvents(
 }
 
 // WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It starts
-// at a cursor, or now if there is none. Each event is sent once, and those of a job in order.
-// It returns process.ErrUnavailable when the node stops, and a *process.CursorError if events after
-// the cursor were deleted.
+// at a cursor, or now if there is none. Each event is sent once, and the events of a job are sent
+// in order. It returns process.ErrUnavailable when the node stops, and a *process.CursorError if
+// events after the cursor were deleted.
 func (q *Jobs) WatchEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
 ) error {
@@ -106,12 +106,12 @@ type eventWatcher struct {
 	at    jobs.EventWatch
 	key   string               // encoded position; watchers with the same key share a read
 	news  chan jobs.EventsRead // buffered for the result of one query
-	ready bool                 // it has sent all events that it received
+	ready bool                 // the client has been sent all events in news
 }
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
-// all watchers. No query runs if there are none. Watchers at the same cursor share its result; all
-// watchers that have caught up have the same cursor. A slow client takes part again when it is
+// all watchers. No query runs if there are none. Watchers at the same cursor share its result. All
+// watchers that have caught up have the same cursor. A slow client is queried for again when it is
 // ready.
 type eventWatchers struct {
 	jobs  *Jobs

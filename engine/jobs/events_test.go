@@ -52,7 +52,7 @@ var (
 	soon = &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}
 )
 
-// Everything that happens to a job is recorded as one event, with its actor and its worker.
+// Everything that happens to a job is recorded as one event, with the actor and the worker.
 func TestJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -11,11 +11,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// maxFairnessPrograms bounds the compiled expressions that a node keeps. When there are more, it
-// compiles them again.
+// maxFairnessPrograms limits the compiled expressions that a node keeps. At the limit, the node
+// drops all of them and compiles them again when they are needed.
 const maxFairnessPrograms = 1000
 
-// fairness has the compiled expressions of fairness keys. Its zero value is ready to use. It is
+// fairness caches the compiled expressions of fairness keys. Its zero value is ready to use. It is
 // safe for concurrent use.
 type fairness struct {
 	mu       sync.Mutex
@@ -31,7 +31,7 @@ func (f *fairness) program(text string) cel.Program {
 	}
 	p, err := compileKey("namespace.fairness_key", text)
 	if err != nil {
-		p = nil // PutNamespace of another version accepted it
+		p = nil // a node with another version accepted it
 	}
 	if f.programs == nil || len(f.programs) >= maxFairnessPrograms {
 		f.programs = map[string]cel.Program{}

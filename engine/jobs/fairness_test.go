@@ -35,8 +35,8 @@ func of(tenant string) *progressorv1.JobOptions {
 	}
 }
 
-// enqueueOf enqueues jobs of a tenant in one batch. Their IDs are the tenant and a number from
-// first.
+// enqueueOf enqueues jobs of a tenant in one batch. Their IDs consist of the tenant and a number,
+// starting at first.
 func (n *node) enqueueOf(t testing.TB, namespace, tenant string, first, count int) {
 	t.Helper()
 	r := &progressorv1.EnqueueBatchRequest{}
@@ -74,7 +74,7 @@ func TestJobsOfKeysAlternate(t *testing.T) {
 	if want := "a0 b0 a1 b1 a2 b2 a3 b3 a4 b4 a5 a6 a7 a8 a9 a10 a11 a12 a13 a14"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	n.enqueueOf(t, "pull", "c", 0, 2) // begins in the current round of the others, without credit for earlier rounds
+	n.enqueueOf(t, "pull", "c", 0, 2) // begin in the current round, without credit for earlier rounds
 	n.enqueueOf(t, "pull", "b", 5, 2)
 	if got, want := n.order(t, 7), "a15 c0 b5 a16 c1 b6 a17"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -119,7 +119,7 @@ func TestPriorityPrecedesFairness(t *testing.T) {
 	}
 }
 
-// In a namespace whose processor is called, jobs start in rounds, too.
+// In a namespace whose processor is called, jobs also start in rounds.
 func TestPushedJobsAlternate(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -223,7 +223,7 @@ func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 	}
 }
 
-// RetryJob lets a job wait behind the other jobs of its key. UpdateJob with another priority puts
+// RetryJob makes a job wait behind the other jobs of its key. UpdateJob with another priority puts
 // it behind the jobs of its key with that priority.
 func TestRetriedAndUpdatedJobsTakeTheNextRound(t *testing.T) {
 	t.Parallel()
@@ -294,7 +294,7 @@ func TestFairnessKeyIsChecked(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	for text, want := range map[string]string{
 		"job.tenant": "namespace.fairness_key: line 1, column 1: there is no job.tenant",
-		"job.tags": "namespace.fairness_key: its value is of type list(string); it must be a string, a number or a " +
+		"job.tags": "namespace.fairness_key: its value is of type list(string), but must be a string, a number or a " +
 			"bool",
 	} {
 		_, err := n.PutNamespace(t.Context(), pullNamespace(func(ns *progressorv1.Namespace) { ns.FairnessKey = text }))

@@ -21,8 +21,8 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 
 // groups makes the decisions about jobs for several workers. It runs on every node. While a
 // decision is due, the task of such a job waits for the engine. A change on this node wakes groups
-// at once. Each pass of the collector wakes it, too, for work that other nodes have left (see
-// Jobs.observeNamespaces).
+// immediately. Each pass of the collector also wakes groups, for work that other nodes have left
+// unfinished (see Jobs.observeNamespaces).
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}

@@ -17,9 +17,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A cancel ends waiting members at once and asks running ones to end. The job ends when all members
-// have ended. After the grace period, the engine ends it. If enough members have succeeded, the job
-// has succeeded.
+// A cancel immediately ends waiting members and asks running ones to end. The job ends when all
+// members have ended. After the grace period, the engine ends it. If enough members have succeeded,
+// the job has succeeded.
 func TestCancelGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -71,7 +71,7 @@ func TestCancelGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "ignored", cancelled)
-	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool {
+	enginetest.Eventually(t, testTimeout, "the worker has lost its lease", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
 	})
 
@@ -118,7 +118,7 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A new job with the same ID is independent of the remaining members of the first.
-	enginetest.Eventually(t, testTimeout, "its id is free", func() bool {
+	enginetest.Eventually(t, testTimeout, "the ID of the job is free", func() bool {
 		_, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
 			Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0),
 		})
@@ -146,7 +146,7 @@ func TestUpdateGroup(t *testing.T) {
 	if err := update(workers(1, 0, "w2"), "workers"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, testTimeout, "w1 has lost it", func() bool {
+	enginetest.Eventually(t, testTimeout, "w1 has lost its lease", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
 	})
 	l = n.one(t, "w2")

@@ -59,11 +59,11 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			job := n.inState(t, "two", available)
 			wantBlockedOn(t, job, "workers: no worker runs it, 2 of 2 places wait for one")
 			if job.GetAttempt() != 0 || job.GetRunningTime() != nil {
-				t.Errorf("it has begun: %v", job)
+				t.Errorf("the job has begun: %v", job)
 			}
 			a := n.one(t, "w1")
 			if job := n.inState(t, "two", running); job.GetAttempt() != 1 || job.GetRunningTime() == nil {
-				t.Errorf("it has not started: %v", job)
+				t.Errorf("the job has not started: %v", job)
 			}
 			b := n.one(t, "w2")
 			must(t, n.ReleaseLeases(t.Context(), []string{a.GetLeaseToken()}, 0))
@@ -96,17 +96,17 @@ func TestGroupWaitsAfterItsLastWorker(t *testing.T) {
 	n.members(t, "one", 1)
 	n.beat(t, "w1", n.one(t, "w1"))
 	n.inState(t, "one", running)
-	n.inState(t, "one", available) // the lease is over
+	n.inState(t, "one", available) // the lease has expired
 	l := n.one(t, "w2")
 	n.inState(t, "one", running)
 	must(t, n.fail(l, "broken"))
-	n.members(t, "one", 1) // another worker may run it
+	n.members(t, "one", 1) // another worker may run the member
 	n.inState(t, "one", available)
 	must(t, n.succeed(n.one(t, "w3"), nil))
 	n.inState(t, "one", succeeded)
 }
 
-// A cancel of a job for several workers that no worker runs ends its members, then the job.
+// Cancelling a job for several workers that no worker runs ends its members, and then the job.
 func TestWaitingGroupIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -74,8 +74,8 @@ func wantBlockedOn(t testing.TB, job *progressorv1.Job, want string) {
 
 func result(of string) *structpb.Value { return structpb.NewStringValue("by " + of) }
 
-// A broadcast: each named worker, and no other, runs the job once. It ends with the results of all
-// workers, which can be fetched once.
+// A broadcast is run once by each named worker, and by no other. The job ends with the results of
+// all workers, which can be fetched once.
 func TestBroadcast(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -179,7 +179,7 @@ func TestMembersAreNotCounted(t *testing.T) {
 	counted("map[succeeded:1]")
 }
 
-// A quorum: two of three workers have to succeed, and one may fail. The same worker retries a
+// With a quorum, two of three workers have to succeed, and one may fail. The same worker retries a
 // failed attempt up to max_retry times. Then another worker gets a place.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
@@ -237,8 +237,8 @@ func TestUniqueBehindAGroup(t *testing.T) {
 	}
 }
 
-// If enough members have succeeded in the meantime, a failed job that is retried succeeds at once.
-// Its events show that it did not run.
+// If enough members have succeeded in the meantime, a failed job that is retried succeeds
+// immediately. Its events show that it did not run.
 func TestGroupRetriedWhenDone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -289,7 +289,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	k := n.Count(t, `SELECT count(*) FROM processes WHERE process_id = 'any'
 		AND detail = '1 workers failed, at most 0 may fail: w2: as asked'`)
 	if k != 1 {
-		t.Error("its detail does not say why")
+		t.Error("the detail does not contain the reason")
 	}
 	enginetest.Eventually(t, testTimeout, "w3 is asked to end", func() bool {
 		return n.beat(t, "w3", c).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
@@ -350,7 +350,7 @@ func TestMemberLost(t *testing.T) {
 	n.enqueue(t, "pull", "lost", o)
 	n.members(t, "lost", 2)
 	a, b := n.one(t, "w1"), n.one(t, "w2")
-	n.beat(t, "w1", a) // it has reached its worker, so this attempt counts
+	n.beat(t, "w1", a) // the lease has reached its worker, so this attempt counts
 	n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 hour' WHERE worker_id = 'w2'")
 	taken := n.one(t, "w3")
 	if err := n.succeed(a, nil); err == nil {
@@ -461,8 +461,8 @@ func TestGroupsByTwoEngines(t *testing.T) {
 	}
 }
 
-// A node died before it decided a group that was due. Another node finds the group with the next
-// pass of the collector.
+// A node has died before it decided about a group that was due. Another node finds the group with
+// the next pass of the collector.
 func TestGroupThatWasLeft(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -475,5 +475,5 @@ func TestGroupThatWasLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, testTimeout, "it was checked, and waits for its members again", rests)
+	enginetest.Eventually(t, testTimeout, "the group was checked, and waits for its members again", rests)
 }

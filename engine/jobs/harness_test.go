@@ -57,7 +57,7 @@ func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOp
 	return r
 }
 
-// poll leases at most limit tasks of namespace "pull". It waits for them.
+// poll leases at most limit tasks of namespace "pull". It waits until there are tasks.
 func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), pull.PollParams{

@@ -33,8 +33,8 @@ func (n *node) update(t testing.TB, id string, o *progressorv1.JobOptions, paths
 	return err
 }
 
-// The same heartbeat gives a running job its new lease and its new interval, so the interval always
-// fits the lease.
+// A heartbeat gives a running job its new lease and its new interval together, so the interval
+// always fits the lease.
 func TestIntervalChangesWithTheLease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

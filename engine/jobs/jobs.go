@@ -108,7 +108,7 @@ func (q *Jobs) expire(ctx context.Context, longest map[string]time.Duration) (mo
 	return jobs.ForgetEvents(ctx, q.store, longest)
 }
 
-// run assigns keys, decides groups, ends late jobs and reads watched events until ctx ends.
+// run assigns keys, decides about groups, ends late jobs and reads watched events until ctx ends.
 func (q *Jobs) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return q.admission.Run(ctx) })
@@ -378,7 +378,8 @@ func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
 	return fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)
 }
 
-// FetchResult returns a kept result once. It waits at most wait for the end of the job.
+// FetchResult returns the stored result of a job and deletes it. It waits at most wait for the end
+// of the job.
 func (q *Jobs) FetchResult(
 	ctx context.Context, key process.Key, wait time.Duration,
 ) (*progressorv1.FetchResultResponse, error) {
@@ -410,8 +411,8 @@ func (q *Jobs) FetchResult(
 	return resp, err
 }
 
-// Cancel asks a job to end. A waiting job is CANCELLED at once. The worker of a running job learns
-// of the request with its next heartbeat.
+// Cancel asks a job to end. A waiting job is CANCELLED immediately. The worker of a running job
+// learns of the request with its next heartbeat.
 func (q *Jobs) Cancel(
 	ctx context.Context, key process.Key, reason string, by process.Actor,
 ) (*progressorv1.Job, error) {

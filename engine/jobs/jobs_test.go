@@ -111,7 +111,7 @@ func TestRetries(t *testing.T) {
 	n.enqueue(t, "ns", "later", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
 	if _, err := n.Retry(context.Background(), key("ns", "later"), false); err == nil ||
 		!strings.Contains(err.Error(), "ns/later is SCHEDULED: only a job") {
-		t.Errorf("retry of a job that is to run later: %v", err)
+		t.Errorf("retry of a job with a later run time: %v", err)
 	}
 	if _, err := n.Retry(context.Background(), key("ns", "missing"), false); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("retry of a job that does not exist: %v", err)
@@ -181,7 +181,7 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 	}
 }
 
-// A silent worker loses its job to another one. Its answer is too late, and no retry is used up.
+// A silent worker loses its job to another one. Its answer is rejected, and no retry is used up.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -225,7 +225,7 @@ func TestTakeoverByPolicy(t *testing.T) {
 	}
 }
 
-// A released lease goes to another worker at once, and the attempt is not counted.
+// A released lease goes to another worker immediately, and the attempt is not counted.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -247,8 +247,8 @@ func TestRelease(t *testing.T) {
 	n.job(t, "pull", "j", failed)
 }
 
-// A waiting job is cancelled at once. The worker of a running job gets the cancel. If it succeeds
-// first, the job has succeeded. If it fails after the request, the job is not retried.
+// A waiting job is cancelled immediately. The worker of a running job gets the cancel. If it
+// succeeds first, the job has succeeded. If it fails after the request, the job is not retried.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -319,7 +319,7 @@ func TestUnique(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	active := &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}
 	if r := n.enqueue(t, "pull", "a", active); !r.GetEnqueued() {
-		t.Fatal("the first was not enqueued")
+		t.Fatal("the first job was not enqueued")
 	}
 	if r := n.enqueue(t, "pull", "b", active); r.GetEnqueued() || r.GetJob().GetJobId() != "a" {
 		t.Errorf("second: %v", r)

@@ -18,21 +18,21 @@ const (
 	// get their starts together.
 	minRefill = 5 * time.Millisecond
 	// unclaimedRest is the time until the next check of a bucket whose starts are not claimed yet.
-	// The node that claims them checks it at once.
+	// The node that claims them checks it immediately.
 	unclaimedRest = 200 * time.Millisecond
 )
 
 // keyQueue is the state of a key within one transaction.
 type keyQueue struct {
-	rule   *rule // nil if the constraint is gone: every job in the queue may continue
+	rule   *rule // nil if the constraint no longer exists: every job in the queue may continue
 	state  jobs.KeyState
 	tokens float64 // tokens of the rate before this transaction takes some
 	room   int32   // how many more jobs can get the key
 	taken  int32
-	asked  int32 // how many jobs were requested from its front
+	asked  int32 // how many jobs were requested from the front of the queue
 
 	reserved *reservation // nil if the key is not reserved
-	refused  bool         // the next job did not get the key, because it is reserved
+	refused  bool         // the next job did not get the key, because the key is reserved
 }
 
 func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
@@ -53,9 +53,9 @@ func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
 	return l
 }
 
-// refilled returns the number of starts that a bucket has now. Starts that were unused at the last
-// refill although jobs had got them reduce the size of the bucket, because all of those jobs may
-// start at this moment. So in any period, at most burst + rate × period jobs start.
+// refilled returns the number of starts that a bucket has now. Starts that jobs were granted but
+// had not used at the last refill reduce the size of the bucket, because all of those jobs may
+// start at this moment. As a result, at most burst + rate × period jobs start in any period.
 func refilled(c jobs.Constraint, s jobs.KeyState) float64 {
 	size := float64(c.RateBurst)
 	if !s.HasBucket {

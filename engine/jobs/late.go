@@ -13,8 +13,8 @@ import (
 )
 
 // lateJobs ends jobs whose start deadline has passed before their first attempt began. It runs on
-// every node. Each pass of the collector wakes it if there are such jobs. No claim takes such a job
-// in the meantime.
+// every node. Each pass of the collector wakes it if there are such jobs. Until then, no claim
+// takes such a job.
 type lateJobs struct {
 	jobs  *Jobs
 	woken chan struct{}
@@ -27,7 +27,7 @@ func newLateJobs(q *Jobs) *lateJobs { return &lateJobs{jobs: q, woken: make(chan
 
 // wakeIfLate wakes Run if a job is late. It never blocks.
 func (l *lateJobs) wakeIfLate(all []storage.NamespaceState) {
-	if len(all) == 0 || !all[0].Late { // equal in all rows
+	if len(all) == 0 || !all[0].Late { // Late is equal in all rows
 		return
 	}
 	select {

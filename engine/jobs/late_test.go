@@ -66,7 +66,7 @@ func TestStartDeadline(t *testing.T) {
 	if r.GetFailure().GetReason() != process.ReasonStartDeadline {
 		t.Errorf("result: %v", r)
 	}
-	enginetest.Eventually(t, testTimeout, "it is counted", func() bool {
+	enginetest.Eventually(t, testTimeout, "the job is counted", func() bool {
 		got := figures(t, n.Registry)
 		return got["job_start_deadlines_total work"] == 1 && got["jobs work failed"] == 1 &&
 			got["jobs work available"] == 1
@@ -75,7 +75,7 @@ func TestStartDeadline(t *testing.T) {
 	if len(other) != 1 || other[0].GetJob().GetJobId() != "other" {
 		t.Fatalf("leased %v, want only the job whose deadline has not passed", other)
 	}
-	must(t, n.update(t, "other", within(time.Millisecond), "start_deadline")) // it has begun
+	must(t, n.update(t, "other", within(time.Millisecond), "start_deadline")) // the job has begun
 	must(t, n.succeed(other[0], nil))
 	n.job(t, "pull", "other", succeeded)
 
@@ -93,7 +93,7 @@ func TestLateJobIsNotLeased(t *testing.T) {
 	for range 20 {
 		n.enqueue(t, "pull", "", within(time.Hour))
 	}
-	n.enqueue(t, "pull", "group", workers(1, 0)) // polls read groups, too
+	n.enqueue(t, "pull", "group", workers(1, 0)) // polls also read groups
 	n.members(t, "group", 1)
 	n.exec(t, `UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours',
 		start_deadline = start_deadline - interval '3 hours' WHERE start_deadline IS NOT NULL`)
@@ -169,7 +169,7 @@ func TestStartDeadlineOfPushedJobs(t *testing.T) {
 }
 
 // An attempt that was counted ends the wait. An attempt that was released counts as not begun, so
-// the deadline applies again. A delay of the release moves it.
+// the deadline applies again. A delay of the release moves the deadline.
 func TestStartDeadlineAppliesToTheFirstAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

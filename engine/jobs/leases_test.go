@@ -85,7 +85,7 @@ func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 		Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour),
 	})
 	l := n.one(t, "w1")
-	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool {
+	enginetest.Eventually(t, testTimeout, "the worker has lost its lease", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == lost
 	})
 	job := n.job(t, "pull", "j", failed)
@@ -116,7 +116,7 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	k := n.Count(t, `SELECT count(*) FROM leases WHERE worker_id = 'w2' AND expires_time > now()
 		+ interval '59 minutes'`)
 	if k != 1 {
-		t.Error("its first heartbeat did not extend it by an hour")
+		t.Error("the first heartbeat did not extend the lease by an hour")
 	}
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)

@@ -183,8 +183,8 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestJob
 }
 
-// Collect implements prometheus.Collector. While the database is unavailable it exports nothing
-// rather than a wrong figure.
+// Collect implements prometheus.Collector. While the database is unavailable, it exports nothing
+// rather than wrong values.
 func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	counts, err := c.cache.Get(statsAge, func(ctx context.Context) ([]*jobs.Counts, error) {
 		return jobs.Count(ctx, c.jobs.store, c.jobs.engine.NamespaceNames())

@@ -10,9 +10,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// pause decides how a pushed job waits for its processor, which was not reached: by the retry
-// policy of its namespace, until its timeout is over. The job waits for the processor as it would
-// wait for a worker: without a slot, and without using up an attempt.
+// pause decides how a pushed job waits for its processor after the processor was not reached. The
+// retry policy of the namespace determines the waits, until the timeout of the job is over. As when
+// it waits for a worker, the job has no slot and uses up no attempt.
 func (q *Jobs) pause(
 	ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
 ) (engine.Pause, bool, error) {

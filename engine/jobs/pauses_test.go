@@ -66,7 +66,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	n.pauses(t, "pull", "mail", "the server is down")
 	n.named(t, "pull", "mail-1", "mail", nil)
 	n.named(t, "pull", "sms-1", "sms", &progressorv1.JobOptions{Priority: 9})
-	n.enqueue(t, "pull", "group", workers(1, 0)) // polls read groups, too
+	n.enqueue(t, "pull", "group", workers(1, 0)) // polls also read groups
 	n.members(t, "group", 1)
 	n.named(t, "pull", "mail-group", "mail", workers(1, 0, "w2"))
 	n.members(t, "mail-group", 1)
@@ -205,7 +205,7 @@ func TestPausedNamesAreListed(t *testing.T) {
 	for k := range 98 {
 		n.pauses(t, "pull", fmt.Sprint("name-", k), "")
 	}
-	n.pauses(t, "pull", "b", "third") // it is paused already
+	n.pauses(t, "pull", "b", "third") // the name is already paused
 	_, err = n.PauseName(t.Context(), "pull", "one more", "")
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok || invalid.Error() != "name: a namespace has at most 100 paused job names: resume one first" {

@@ -121,7 +121,7 @@ func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 	if ran := job.GetFinishedTime().AsTime().Sub(job.GetCreatedTime().AsTime()); ran < 300*time.Millisecond {
-		t.Errorf("it failed after %s, before its timeout", ran)
+		t.Errorf("the job failed after %s, before its timeout", ran)
 	}
 }
 

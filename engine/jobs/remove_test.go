@@ -79,6 +79,6 @@ func TestRemoveJobOfProcess(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM processes WHERE process_id = 'p' AND removed_time IS NULL"); k != 1 {
-		t.Error("it is removed")
+		t.Error("the process is removed")
 	}
 }

@@ -99,12 +99,12 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	n.tagged(t, "b1", 0, "b")
 	n.tagged(t, "a3", 0, "a")
 	n.tagged(t, "b2", 0, "b")
-	must(t, n.succeed(first["a1"], nil)) // both moves to the queue of b
+	must(t, n.succeed(first["a1"], nil)) // job "both" moves to the queue of key b
 	a := n.one(t, "w")
 	if got := a.GetJob().GetJobId(); got != "a2" {
 		t.Fatalf("leased %s, want a2", got)
 	}
-	must(t, n.succeed(first["b0"], nil)) // a2 has taken a meanwhile
+	must(t, n.succeed(first["b0"], nil)) // a2 has taken key a in the meantime
 	enginetest.Eventually(t, testTimeout, "two keys are reserved", func() bool {
 		return n.Count(t, "SELECT count(*) FROM constraint_reservations WHERE process_id = 'both'") == 2
 	})

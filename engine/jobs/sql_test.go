@@ -43,7 +43,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	}
 	chosen := n.fromSQL(t, "'ns', 'work', '\"args of good\"', keep_result => true")
 	if len(chosen) != 36 || chosen[14] != '7' {
-		t.Errorf("the id %q is no UUID of version 7", chosen)
+		t.Errorf("the ID %q is not a UUID of version 7", chosen)
 	}
 	n.awaited(t, "ns", chosen)
 	if job := n.job(t, "ns", chosen, succeeded); job.GetResult().GetStringValue() != "work with args of good" {
@@ -73,7 +73,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 		t.Errorf("leased: %v", job)
 	}
 	if got := n.look(t, "w1"); len(got) != 0 {
-		t.Errorf("besides: %v", got)
+		t.Errorf("leased in addition: %v", got)
 	}
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestUniqueFromSQL(t *testing.T) {
 	}
 }
 
-// Invalid jobs are rejected at once, with the name of the argument.
+// Invalid jobs are rejected immediately, with the name of the argument.
 func TestEnqueueFromSQLRefuses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -179,7 +179,7 @@ func TestConstrainedFromSQL(t *testing.T) {
 	}
 	l := n.one(t, "w1")
 	if got := n.look(t, "w1"); len(got) != 0 {
-		t.Errorf("besides: %v", got)
+		t.Errorf("leased in addition: %v", got)
 	}
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,9 @@ import (
 )
 
 // Enqueue refuses a job for several workers if the tasks of its namespace go to a processor. Such a
-// job can still exist: the processor of the namespace has changed, or a cron, a flow or RetryJob
-// has created it. It fails with a reason, because no worker would ever take it.
+// job can still exist, because the processor of the namespace has changed, or because a cron, a
+// flow or RetryJob has created the job. The engine fails the job with a reason, because no worker
+// would ever take it.
 
 // strand records the namespaces in which groups wait for members that no worker can take. It
 // reports whether there are any.

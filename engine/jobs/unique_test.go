@@ -46,7 +46,7 @@ func (n *node) done(t *testing.T, l *progressorv1.Lease) {
 	n.job(t, "pull", l.GetJob().GetJobId(), succeeded)
 }
 
-// retried retries a job. holder is the job that must prevent it, or "".
+// retried retries a job. holder is the job that must prevent the retry, or "".
 func (n *node) retried(t *testing.T, id, holder string) {
 	t.Helper()
 	_, err := n.Retry(t.Context(), key("pull", id), false)

@@ -86,8 +86,8 @@ func TestCountUserProcesses(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "the overview agrees", func() bool { return overviewAgrees(t, n) })
 }
 
-// overviewAgrees reports whether the overview and the counts of all namespaces have the same
-// processes: of users those of pull, because ns has only a job, which ends in the meantime.
+// overviewAgrees reports whether the overview and the counts of all namespaces agree. The only
+// processes of users are those of pull, because ns has only a job, which ends in the meantime.
 func overviewAgrees(t *testing.T, n *node) bool {
 	t.Helper()
 	pull, err := n.CountUserProcesses(t.Context(), "pull")
@@ -95,7 +95,7 @@ func overviewAgrees(t *testing.T, n *node) bool {
 	all, err := n.CountUserProcesses(t.Context(), "")
 	must(t, err)
 	if !maps.Equal(all.GetCountByStatus(), pull.GetCountByStatus()) {
-		t.Fatalf("of all namespaces: %v, want %v", all, pull)
+		t.Fatalf("counts of all namespaces: %v, want %v", all, pull)
 	}
 	o, err := n.GetOverview(t.Context(), "", 0)
 	must(t, err)

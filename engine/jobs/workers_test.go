@@ -184,7 +184,7 @@ func TestStopReachesPolls(t *testing.T) {
 			Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout,
 		})
 		if len(leases) > 0 {
-			err = errors.New("it was handed a task")
+			err = errors.New("the worker was handed a task")
 		}
 		polled <- err
 	}()
@@ -266,8 +266,8 @@ func TestListJobs(t *testing.T) {
 	}
 }
 
-// A worker gets the task of a process although other sessions lock it without a pause: a poll that
-// was offered a task and skipped it waits for the lock.
+// A worker gets the task of a process although other sessions lock the process without a pause,
+// because a poll that was offered a task and skipped it waits for the lock.
 func TestPollWaitsForLock(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -113,8 +113,9 @@ func (c *Caller) checkJob(field, namespace, name string) error {
 	return nil
 }
 
-// checkAnswer returns an error if the caller may not answer a lease or store its checkpoints: it
-// may not work on the task, or the lease belongs to a worker of another client.
+// checkAnswer returns an error if the caller may not answer a lease or store its checkpoints,
+// because the caller may not work on the task, or because the lease belongs to a worker of another
+// client.
 func (s *Server) checkAnswer(ctx context.Context, field string, l *storage.Lease) error {
 	c := callerOf(ctx)
 	if err := c.checkJob(field, l.Claim.Namespace, l.Claim.KindName); err != nil || c.Owner == "" {

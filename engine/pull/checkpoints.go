@@ -10,8 +10,8 @@ import (
 )
 
 // CheckpointLease stores the events, state and metadata of a lease, before its answer. The events
-// follow the event with the ID after: see engine.CheckpointLease. The error is process.ErrFenced if
-// the lease was lost.
+// follow the event with the ID after (see Engine.CheckpointLease). The error is process.ErrFenced
+// if the lease was lost.
 func (s *Server) CheckpointLease(
 	ctx context.Context, token string, after int64, r *progressorv1.Result,
 ) (yield bool, err error) {
@@ -34,6 +34,6 @@ func (s *Server) CheckpointLease(
 	if err := s.checkAnswer(ctx, "lease_token", l); err != nil {
 		return false, err
 	}
-	s.leased.advance(t) // before, because the outcome may be unknown
+	s.leased.advance(t) // before the call, because its outcome may be unknown
 	return s.engine.CheckpointLease(ctx, l, after, r)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// pollChannel is the NOTIFY channel with the workers whose polls end.
+// pollChannel is the NOTIFY channel for the workers whose polls must end.
 const pollChannel = "progressor_polls"
 
 // activePoll is a call of Poll, from its beginning to its end.
@@ -17,7 +17,7 @@ type activePoll struct {
 	ended  chan struct{} // closed when its worker stops; guarded by pulls.mu
 }
 
-// isEnded reports whether the worker stops, so that the poll must lease no more tasks.
+// isEnded reports whether the worker is stopping, so that the poll must lease no more tasks.
 func (p *activePoll) isEnded() bool {
 	select {
 	case <-p.ended:
@@ -53,8 +53,8 @@ func (p *pulls) endPolls(worker pull.WorkerOf) {
 	}
 }
 
-// EndPolls ends the polls of a worker of the caller, which stops. On this node, the polls that have
-// begun lease no more tasks when EndPolls returns. Other nodes end theirs when they receive a
+// EndPolls ends the polls of a worker of the caller that is stopping. On this node, the polls that
+// have begun lease no more tasks when EndPolls returns. Other nodes end theirs when they receive a
 // NOTIFY. If none arrives, the worker closes the connections of its polls.
 func (s *Server) EndPolls(ctx context.Context, workerID string) {
 	worker := pull.WorkerOf{Owner: callerOf(ctx).Owner, WorkerID: workerID}
@@ -80,8 +80,9 @@ func (s *Server) Hears() map[string]func(payload string) {
 	return map[string]func(string){pollChannel: s.onPollNotice}
 }
 
-// onPollNotice ends the polls of the worker in a notice of another node. This node has ended its
-// own before it sent its notice. The next worker with the same ID may have begun a poll since.
+// onPollNotice ends the polls of the worker in a notice of another node. It ignores notices of this
+// node, which ended its own polls before it sent the notice. Since then, another worker with the
+// same ID may have begun a poll.
 func (s *Server) onPollNotice(payload string) {
 	var notice []string // sender, owner, worker ID
 	if json.Unmarshal([]byte(payload), &notice) != nil || len(notice) != 3 {

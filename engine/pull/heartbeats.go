@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// maxReasonsBytes limits the total size of the cancel reasons in the response to a heartbeat. All
-// further directives have no reason.
+// maxReasonsBytes limits the total size of the cancel reasons in the response to a heartbeat.
+// Beyond it, directives are sent without a reason.
 const maxReasonsBytes = 4 << 20
 
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// holders returns who holds each lease, or nil if the lease was lost. With one statement, it reads
+// holders returns who holds each lease, or nil if the lease was lost. It uses one statement to read
 // the leases that this node has not handed out.
 func (s *Server) holders(ctx context.Context, tokens []pull.LeaseToken) ([]*pull.Holder, error) {
 	all := make([]*pull.Holder, len(tokens))

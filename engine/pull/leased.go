@@ -23,7 +23,7 @@ func (s *Server) heldLease(ctx context.Context, t pull.LeaseToken) (*storage.Lea
 }
 
 // leased caches the leases that this node has handed out, without the parts that only workers need.
-// It keeps only the trace of the context.
+// It keeps only the part of the context that contains the trace.
 type leased struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*heldLease

@@ -21,6 +21,6 @@ func TestNewLeasesAreCachedWhenTheCacheIsFull(t *testing.T) {
 		}
 	}
 	if len(l.byToken) != maxLeased {
-		t.Errorf("%d are cached", len(l.byToken))
+		t.Errorf("%d leases are cached", len(l.byToken))
 	}
 }

@@ -30,7 +30,7 @@ type PollParams struct {
 
 // Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
 // passed. If a worker has the directive to take no new tasks, Poll returns no tasks after a short
-// pause. The pause limits the rate of such polls, because the worker may poll again at once.
+// pause. The pause limits the rate of such polls, because the worker may poll again immediately.
 func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	leave, err := s.engine.EnterPoll(p.Namespaces)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 // ofWorkerID returns the field name for errors of a request with one worker ID.
 func ofWorkerID(int) string { return "worker_id" }
 
-// seenIn returns a worker that was seen in namespaces.
+// seenIn returns the keys of a worker that was seen in these namespaces.
 func seenIn(workerID string, namespaces []string) []pull.WorkerKey {
 	seen := make([]pull.WorkerKey, len(namespaces))
 	for n, namespace := range namespaces {
@@ -172,8 +172,8 @@ func (s *Server) lease(
 	leases := make([]*progressorv1.Lease, 0, len(held))
 	histories := 0
 	for n := range held {
-		// The worker is gone or stops, the kind does not admit the job, or the histories fill the
-		// response.
+		// The worker has disconnected or is stopping, the kind does not admit the job, or the
+		// histories fill the response.
 		gone := ctx.Err() != nil || poll.isEnded()
 		if gone || histories > maxHistoriesBytes || !s.engine.Admits(&held[n].Claim) {
 			s.engine.ReleaseLease(&held[n], 0)
@@ -222,16 +222,16 @@ func (s *Server) polled(
 }
 
 // A poll that was offered tasks and found none was late, or skipped a process that has so many
-// requests that a flush nearly always locks it. So it waits for the lock of the first process: for
-// minLockWait after the first offer, longer after each further one, and at most for maxLockWait,
-// because it keeps another poll from the database.
+// requests that a flush nearly always locks it. Such a poll waits for the lock of the first
+// process. It waits for minLockWait after the first offer, and longer after each further one. It
+// waits for at most maxLockWait, because it keeps another poll from the database.
 const (
 	minLockWait = 20 * time.Millisecond
 	maxLockWait = 100 * time.Millisecond
 )
 
-// lockable returns what to lock of the subscriptions that include tasks of processes. These take
-// turns. Jobs are rarely locked.
+// lockable returns the subscription whose first process a poll locks. The subscriptions that
+// include tasks of processes take turns. The others are skipped, because jobs are rarely locked.
 func lockable(subscriptions []pull.Subscription, offers int) (first storage.FirstCall, ok bool) {
 	var of []storage.FirstCall
 	for _, l := range subscriptions {

@@ -43,7 +43,7 @@ func parseLeaseToken(field, token string) (pull.LeaseToken, error) {
 }
 
 // NamespaceOfLease returns the namespace in a lease token. It returns false if the token is
-// malformed; such tokens are rejected where they are used.
+// malformed. Such tokens are rejected where they are used.
 func NamespaceOfLease(token string) (string, bool) {
 	t, err := parseLeaseToken("", token)
 	return t.Key.Namespace, err == nil

@@ -78,8 +78,8 @@ func (w *workers) recordSeen(seen []pull.WorkerKey) {
 }
 
 // own records that workers of the caller were seen. It returns an error for field(n) if the ID of
-// the nth belongs to another client in its namespace. An ID belongs to the client that was the
-// first to use it there, until the worker was not seen for pull.OwnedFor and has no leases.
+// the nth worker belongs to another client in its namespace. An ID belongs to the first client that
+// uses it there, until the worker has not been seen for pull.OwnedFor and has no leases.
 func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerKey) error {
 	owner := callerOf(ctx).Owner
 	if owner == "" {
@@ -190,8 +190,8 @@ func (w *workers) readCommands(ctx context.Context) (over []pull.WorkerOf, err e
 	return over, nil
 }
 
-// graces returns when the grace periods of workers end. After they were read, steps of the database
-// clock do not change them.
+// graces returns when the grace periods of workers end. Once they have been read, steps of the
+// database clock do not change them.
 func (w *workers) graces(
 	commands map[pull.WorkerOf]pull.StoppingWorker, now time.Time,
 ) map[pull.WorkerOf]time.Time {
@@ -308,7 +308,7 @@ func (w *workers) releaseLeases(ctx context.Context, stopped []pull.WorkerOf) er
 // WorkerDirective returns the directive for a worker that has just sent a poll or a heartbeat.
 func (s *Server) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
 	order, err := s.workers.command(ctx, workerID)
-	if err != nil { // its request has succeeded, so it gets the directive with the next one
+	if err != nil { // the request has succeeded, so the worker gets the directive with its next one
 		order = s.workers.lastCommand(ctx, workerID)
 	}
 	return directiveOf(order)

@@ -122,10 +122,10 @@ func whoami(w http.ResponseWriter, r *http.Request) {
 	page(w, http.StatusOK, text)
 }
 
-// identity has the principal and the permissions of a request, for the console.
+// identity contains the principal and the permissions of a request, for the console.
 type identity struct {
 	Principal string    `json:"principal"` // "" if the engine does not authenticate
-	Login     bool      `json:"login"`     // it has logged in to the console
+	Login     bool      `json:"login"`     // the principal has logged in to the console
 	Groups    []string  `json:"groups"`
 	Grants    []allowed `json:"grants"`
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// oneKey is a table with one key, and grants of principals without a key.
+// oneKey is a table with one key, and with grants of principals without a key.
 type oneKey struct {
 	id     string
 	hash   [32]byte

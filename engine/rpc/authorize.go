@@ -118,7 +118,7 @@ func (a *authorization) decide(p *auth.Principal, procedure string, request any)
 			if granted.part.namespace == "" {
 				granted.part.namespace = n.name
 			}
-			if n.own && !rule.limited(p, n.name) || n.needs == 0 && n.name == last { // as the item before
+			if n.own && !rule.limited(p, n.name) || n.needs == 0 && n.name == last { // same as the previous item
 				return true
 			}
 			if denied = rule.allow(p, n.name, n.needs); n.needs == 0 {

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// neededBy has the methods by the permission that they need. A change of this map changes what
+// neededBy contains the methods by the permission that they need. A change of this map changes what
 // roles may do.
 var neededBy = map[string]string{
 	"process.read NAMESPACE": "AwaitTask GetProcess ListProcesses TraceProcess WatchProcess ExplainProcess GetBulk " +
@@ -293,10 +293,11 @@ func TestTargets(t *testing.T) {
 		{"enqueue with a grant", both, enqueue, ""},
 		{"no namespace", worker, start(""), ""},
 		{"own namespace", worker, start("own"), ""},
-		{"another one", worker, start("other"), "CompleteBatch needs the permission process.call in namespace other"},
-		{"another one, where it is a worker too", elsewhere, start("other"),
+		{"another namespace", worker, start("other"),
 			"CompleteBatch needs the permission process.call in namespace other"},
-		{"another one with a grant", both, start("other"), ""},
+		{"another namespace, in which it is also a worker", elsewhere, start("other"),
+			"CompleteBatch needs the permission process.call in namespace other"},
+		{"another namespace with a grant", both, start("other"), ""},
 		{"own namespace of a worker with a limit", limited, start("own"),
 			"CompleteBatch needs the permission process.call in namespace own"},
 		{"no namespace of a worker with a limit", limited, start(""),

@@ -65,7 +65,7 @@ func (binary) decode(data []byte, message any) error {
 	if err := elements.CheckProto(data, m.ProtoReflect().Descriptor(), maxElements(m)); err != nil {
 		return err
 	}
-	// No check limits fields that this version does not know.
+	// Fields that this version does not know are discarded, because no check limits them.
 	err := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 	if err == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// boundedInCode has the fields of requests whose size is limited in code and not by a rule of the
-// proto files, with their limits. docs/limits.md lists these limits.
+// boundedInCode contains the fields of requests whose size is limited in code and not by a rule of
+// the proto files, with their limits. docs/limits.md lists these limits.
 var boundedInCode = map[string][]protoreflect.FullName{
 	"64 KiB of JSON": {
 		"StartRequest.metadata", "PutProcessRequest.metadata", "Event.metadata", "NewEvent.metadata", "Result.metadata",
@@ -34,7 +34,7 @@ var boundedInCode = map[string][]protoreflect.FullName{
 	"256 KiB of JSON for all steps of a run": {"StepInput.input"},
 	"256 KiB of the cron": {"EnqueueJobTarget.args", "StartRunTarget.payload_template",
 		"HttpTarget.success_codes"},
-	"one of each updatable one": {"UpdateJobRequest.update_mask"},
+	"each updatable field once": {"UpdateJobRequest.update_mask"},
 	"ignored in requests": {
 		"Failure.worker_id", "Failure.node_id", "Cron.next_fire_times", "Cron.fires_by_decision",
 		"Cron.running_process_ids", "Cron.backfills",

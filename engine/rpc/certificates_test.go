@@ -204,7 +204,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	other := testca.New(t)
 	other.WriteAuthority(s.files.ClientCA)
 	if !expiryOf(t, first).Equal(before) {
-		t.Error("the files were read again at once")
+		t.Error("the files were read again immediately")
 	}
 	s.passed.Add(int64(certificateTime))
 	if expiryOf(t, first).Equal(before) {
@@ -303,7 +303,7 @@ func TestBadCertificates(t *testing.T) {
 		"no certificate":   func(f *CertificateFiles) string { f.Certificate = text; return text },
 		"no key":           func(f *CertificateFiles) string { f.Key = text; return text },
 		"no authority":     func(f *CertificateFiles) string { f.ClientCA = text; return text },
-		"key of no one":    func(f *CertificateFiles) string { f.Key = f.ClientCA; return f.ClientCA },
+		"key is no key":    func(f *CertificateFiles) string { f.Key = f.ClientCA; return f.ClientCA },
 		"authority absent": func(f *CertificateFiles) string { f.ClientCA = text + "3"; return text + "3" },
 	} {
 		files := s.files

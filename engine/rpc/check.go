@@ -210,8 +210,8 @@ func checkPositiveDuration(v protoreflect.Value) *process.InvalidError {
 	return fault("must be a duration of more than 0s, up to 100 years (3153600000s)")
 }
 
-// positiveDurations are the durations that may be 0 by the rules in the proto files, but not in the
-// engine. In older templates and crons they may be 0, which means the default.
+// positiveDurations are the durations that may be 0 according to the rules in the proto files, but
+// not in the engine. Older templates and crons may contain 0, which means the default.
 var positiveDurations = map[protoreflect.FullName]bool{
 	"progressor.v1.JobOptions.start_deadline":     true,
 	"progressor.v1.JobOptions.timeout":            true,

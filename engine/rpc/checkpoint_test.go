@@ -113,8 +113,8 @@ func (p *puller) process(id string) (row *progressorv1.Process, history string) 
 	return resp.GetProcess(), strings.Join(texts, " ")
 }
 
-// A checkpoint is stored while its lease is held, and once if it is sent again. The result follows
-// it, even if the worker does not say that it has stored one on this node.
+// A checkpoint is stored while its lease is held. If it is sent again, it is stored only once. The
+// result follows the checkpoint, even if the worker does not report the checkpoint to this node.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	p := newPuller(t)
@@ -165,7 +165,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// A worker stores a checkpoint in its own transaction. The engine learns of it by the last event
+// A worker stores a checkpoint in its own transaction. The engine learns of it from the last event
 // that the worker sends with a checkpoint or with the result. The next attempt gets these events.
 func TestCheckpointFromSQL(t *testing.T) {
 	t.Parallel()

@@ -65,15 +65,15 @@ func (c *clients) enter(client string, of class) error {
 		if c.limits.Streams > 0 && c.streams >= c.limits.Streams {
 			c.limits.refused(boundOfStreams)
 			return &process.OverloadError{
-				Bound: fmt.Sprintf("the node has %d streams, its max_streams", c.streams),
+				Bound: fmt.Sprintf("the node has reached its max_streams (%d)", c.streams),
 			}
 		}
 	}
 	if limit > 0 && held[of] >= limit {
 		c.limits.refused(boundOf[of].label)
 		return &process.OverloadError{
-			Bound: fmt.Sprintf("the client %s has %d %s in this node, its %s", client, held[of], boundOf[of].what,
-				boundOf[of].setting),
+			Bound: fmt.Sprintf("the client %s has %d %s on this node, and %s does not allow more", client, held[of],
+				boundOf[of].what, boundOf[of].setting),
 		}
 	}
 	held[of]++

@@ -86,7 +86,7 @@ func TestOneClientDoesNotFillTheNode(t *testing.T) {
 			t.Fatal("more requests wait than the share of the client allows")
 		}
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "REASON_OVERLOADED") ||
-			!strings.Contains(w.Body.String(), "the client 10.0.0.1 has 5 waiting requests in this node") {
+			!strings.Contains(w.Body.String(), "the client 10.0.0.1 has 5 waiting requests on this node") {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -116,8 +116,8 @@ func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	end()
 }
 
-// With authentication, a principal has one share, whatever its address. Principals with the same
-// address have their own shares.
+// With authentication, a principal has one share, regardless of its address. Principals with the
+// same address have separate shares.
 func TestPrincipalHasOneShare(t *testing.T) {
 	t.Parallel()
 	p := &blocking{script: *echo(), waiting: make(chan struct{}, 3)}
@@ -138,7 +138,7 @@ func TestPrincipalHasOneShare(t *testing.T) {
 	<-p.waiting
 	w := await("key:a", "10.0.0.2:1")
 	if w.Code != http.StatusTooManyRequests ||
-		!strings.Contains(w.Body.String(), "the client key:a has 1 waiting requests in this node") {
+		!strings.Contains(w.Body.String(), "the client key:a has 1 waiting requests on this node") {
 		t.Errorf("a second request of the principal: %d %s", w.Code, w.Body)
 	}
 	waits.Go(func() { await("key:b", "10.0.0.1:2") })
@@ -202,9 +202,9 @@ func TestLimitsOfStreams(t *testing.T) {
 		err    string
 	}{
 		{"a", ""}, {"a", ""},
-		{"a", "the client a has 2 streams in this node, its max_streams_per_client"},
+		{"a", "the client a has 2 streams on this node, and max_streams_per_client does not allow more"},
 		{"b", ""},
-		{"c", "the node has 3 streams, its max_streams"},
+		{"c", "the node has reached its max_streams (3)"},
 	} {
 		err := c.enter(step.client, classStream)
 		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {

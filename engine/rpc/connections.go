@@ -8,9 +8,9 @@ import (
 )
 
 // Connections limits the connections of a listener. A client cannot open another connection if it
-// already has as many as are free. So the first client can use half of the connections, and the
-// next client half of the rest. Without the limit, clients could use up the memory and the file
-// descriptors of the node. It is safe for concurrent use.
+// already has as many as are free. As a result, the first client can use half of the connections,
+// and the next client half of the rest. Without the limit, clients could use up the memory and the
+// file descriptors of the node. It is safe for concurrent use.
 type Connections struct {
 	max      int
 	refusals *prometheus.CounterVec
@@ -35,7 +35,7 @@ func NewConnections(limit int) *Connections {
 		max: limit, held: map[string]int{}, refused: map[string]prometheus.Counter{},
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_connections_refused_total",
-			Help: "Connections that were closed at once, because their client (bound client_connections) or all " +
+			Help: "Connections that were closed immediately, because their client (bound client_connections) or all " +
 				"clients together (connections) have too many.",
 		}, []string{"bound"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -58,7 +58,7 @@ func (c *Connections) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.refusals, c.open, c.opened}
 }
 
-// Limit returns a listener that closes the connections beyond the limits at once.
+// Limit returns a listener that closes the connections beyond the limits immediately.
 func (c *Connections) Limit(ln net.Listener) net.Listener { return &limitedListener{ln, c} }
 
 // enter counts a connection. It returns false if there are too many.
@@ -112,9 +112,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return &limitedConn{conn, leave}, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // closing then frees the port at once; this fails only if the connection is closed
+			_ = tcp.SetLinger(0) // closing then frees the port immediately; this fails only if the connection is closed
 		}
-		_ = conn.Close() // as above
+		_ = conn.Close() // fails only if the connection is closed
 	}
 }
 

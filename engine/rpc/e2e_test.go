@@ -349,7 +349,7 @@ func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
 		Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: d.GetTaskId()}}
 	task, err := client.AwaitTask(t.Context(), await)
 	if err != nil || task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
-		t.Fatalf("await at once: got %v, %v", task, err)
+		t.Fatalf("await without waiting: got %v, %v", task, err)
 	}
 	close(w.release)
 	await.Timeout = durationpb.New(30 * time.Second)

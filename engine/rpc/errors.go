@@ -20,7 +20,7 @@ import (
 )
 
 // maxErrorText is the maximum size of an error text in bytes. gRPC sends it as a header, whose size
-// clients limit. The detail has the full message of a processor.
+// clients limit. The detail contains the full message of a processor.
 const maxErrorText = 1024
 
 // internalText is the text that clients get for unexpected errors.
@@ -216,7 +216,7 @@ func taskErrorOf(e *engine.TaskError) clientError {
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
 	case e.LostByFailover:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "was lost by a failover of the database: nothing of it is stored, so the request can be " +
+		a.text = task + "was lost by a failover of the database: nothing was stored, so the request can be " +
 			"repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE

@@ -42,7 +42,7 @@ const (
 	// compression. Go's clients accept it by default, but gzip would cost more than a small call
 	// itself.
 	compressMinBytes = 16 << 10
-	// workerCompressMinBytes is the same limit for workers. A hundred leases have 50 KB.
+	// workerCompressMinBytes is the same limit for workers. A hundred leases take 50 KB.
 	// Compressing them took a quarter of the engine's CPU time for a pulled job, and as much CPU
 	// time of the worker.
 	workerCompressMinBytes = 1 << 20
@@ -52,13 +52,13 @@ const (
 type Config struct {
 	Engine     *engine.Engine
 	Insight    *insight.Insight
-	Workers    *pull.Server          // what New of package pull returned
+	Workers    *pull.Server          // the server that pull.New returned
 	Bulks      *bulk.Bulks           // nil if BulkService is not served
 	Flows      *flows.Flows          // nil if FlowService is not served
 	Crons      *crons.Crons          // nil if CronService is not served
 	Jobs       *jobs.Jobs            // nil if JobService and JobEventService are not served
 	Streams    *streams.Streams      // nil if ChangeService is not served
-	Sinks      *sinks.Sinks          // set if Streams is
+	Sinks      *sinks.Sinks          // set if Streams is set
 	Access     *auth.Access          // nil if AccessService is not served
 	Logger     *slog.Logger          // slog.Default() if nil
 	Registerer prometheus.Registerer // for the metrics of the handler; nil means no metrics
@@ -69,7 +69,7 @@ type Config struct {
 	Auth       *auth.Authenticator   // checks tokens; nil if all clients may do everything
 	Hosts      *Hosts                // names of the server; nil means IP addresses and localhost only
 	Limits     Limits                // limits of clients; zero means no limits
-	Ready      func() error          // returns why the program is not ready although the engine is; may be nil
+	Ready      func() error          // returns why the program is not ready even if the engine is; may be nil
 }
 
 // services are the served services.
@@ -88,7 +88,7 @@ var services = []string{
 //	/readyz        200 while the engine accepts requests, else 503 with the reason
 //	/metrics       Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
-//	/.well-known/progressor-keys  public keys that check requests to processors
+//	/.well-known/progressor-keys  public keys that verify requests to processors
 //	/changes       WatchChanges as Server-Sent Events
 //	/whoami        who the client is, and what it may do
 //	/login         where users log in to the web console; /logout ends the login
@@ -150,7 +150,7 @@ func readiness(engine, program func() error) func() error {
 	}
 }
 
-// served has the handler of each service.
+// served contains the handler of each service.
 type served struct {
 	process   progressorv1connect.ProcessServiceHandler
 	namespace progressorv1connect.NamespaceServiceHandler
@@ -244,7 +244,7 @@ func mountPages(
 	mux.Handle("GET /whoami", private(http.HandlerFunc(whoami)))
 	mountProbes(mux, cfg, ready)
 	if cfg.Gatherer != nil {
-		// The labels have the names of all namespaces.
+		// The labels contain the names of all namespaces.
 		metrics := everywhere(progressorv1.Permission_PERMISSION_NAMESPACE_READ, metricsPage(cfg))
 		mux.Handle("GET /metrics", private(metrics))
 	}

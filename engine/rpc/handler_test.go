@@ -24,7 +24,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// open has the methods for which an empty request is valid. They have no implementation here.
+// open contains the methods for which an empty request is valid. They have no implementation here.
 var open = map[string]bool{"CountProcesses": true, "GetNamespaceHealth": true, "GetOverview": true, "ListErrors": true,
 	"ListAudit": true, "ListOpenWaits": true, "ListBulks": true, "ListNamespaces": true, "ListSinks": true,
 	"ListKeys": true, "ListGrants": true, "ListConsoleLogins": true, "ListNextCrons": true}

@@ -28,9 +28,9 @@ const dnsLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
 // Hosts are the names by which clients may address a server, in addition to localhost and all IP
 // addresses. A nil *Hosts has no such names.
 //
-// A web page can point its own name to the address of an engine (DNS rebinding). For the browser,
-// the engine is then the site of that page, and the page can read every response. But such a
-// request has the name of the page in its Host header.
+// A web page can point its own name to the address of an engine (DNS rebinding). The browser then
+// treats the engine as the site of that page, and the page can read every response. But the Host
+// header of such a request contains the name of the page.
 type Hosts struct {
 	names    map[string]bool
 	suffixes []string // ".example.com" for *.example.com

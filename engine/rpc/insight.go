@@ -14,7 +14,7 @@ type insights struct {
 	insight *insight.Insight
 }
 
-// ExplainProcess reports where the time of a process went, what it waits for, and what comes next.
+// ExplainProcess reports how a process has spent its time, what it waits for, and what comes next.
 func (s *insights) ExplainProcess(
 	ctx context.Context, r *progressorv1.ExplainProcessRequest,
 ) (*progressorv1.ExplainProcessResponse, error) {
@@ -57,7 +57,7 @@ func (s *insights) GetOverview(
 	if err != nil || mayEverywhere(ctx, progressorv1.Permission_PERMISSION_NAMESPACE_READ) {
 		return overview, err
 	}
-	// These methods are about all namespaces.
+	// These methods cover all namespaces.
 	overview.Nodes, overview.Samples, overview.TasksPerSecond, overview.TimerLatenessP99 = nil, nil, 0, nil
 	overview.ProcessingP50, overview.ProcessingP99 = nil, nil
 	return overview, nil

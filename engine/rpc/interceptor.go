@@ -88,7 +88,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		defer i.clients.leave(client, classStream)
 		err = next(ctx, stream)
-		if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // by follow
+		if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // set by follow
 			err = denied
 		}
 		return err
@@ -106,9 +106,9 @@ type checkedStream struct {
 	connect.StreamingHandlerConn
 	valid   *validation
 	access  *authorization
-	ctx     context.Context //nolint:containedctx // that of the stream
+	ctx     context.Context //nolint:containedctx // context of the stream
 	end     func(error)     // ends the stream
-	last    any             // the last received message, which errors are about
+	last    any             // the last received message, to which errors refer
 	granted atomic.Pointer[access]
 }
 

@@ -31,8 +31,8 @@ func refuseOwnJob(id string) error {
 	return refuseOwn("job_id", id)
 }
 
-// refuseRetry rejects a retry of the engine's own jobs. But the next attempt of the job of a step
-// can be started early.
+// refuseRetry rejects a retry of the engine's own jobs. However, the next attempt of the job of a
+// step can be started early.
 func refuseRetry(id string) error {
 	if name, ok := process.StepJob(id); ok {
 		return &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
@@ -78,7 +78,7 @@ func (s *jobService) ListJobs(
 	return &progressorv1.ListJobsResponse{Jobs: list, NextPageToken: next}, err
 }
 
-// FetchResult returns a kept result once.
+// FetchResult returns the stored result of a job and deletes it.
 func (s *jobService) FetchResult(
 	ctx context.Context, r *progressorv1.FetchResultRequest,
 ) (*progressorv1.FetchResultResponse, error) {

@@ -81,7 +81,7 @@ func mountLogin(
 		func(w http.ResponseWriter, r *http.Request) { answerJSON(w, identityOf(r.Context())) }))))
 }
 
-// ofConsole reports whether the console sends a POST to a path even if it is read-only.
+// ofConsole reports whether the console sends a POST to this path even if the console is read-only.
 func ofConsole(path string) bool { return path == "/logout" || path == "/whoami" }
 
 // options returns the issuers at which users can log in.
@@ -121,7 +121,8 @@ func (l *loginPages) begin(w http.ResponseWriter, r *http.Request) {
 		return
 	case !q.Has("issuer") && len(options) > 1:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = choice.Execute(w, map[string]any{"URL": console, "To": to, "Options": options}) // the client may be gone
+		// The client may have disconnected.
+		_ = choice.Execute(w, map[string]any{"URL": console, "To": to, "Options": options})
 		return
 	case !q.Has("issuer"):
 		name = options[0].Name
@@ -169,13 +170,13 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, struct{}{})
 		return
 	}
-	err := checkPage(l.auth, r) // with a token or a certificate the login is not used, but it can be ended
+	err := checkPage(l.auth, r) // a request with a token or a certificate does not use the login, but may end it
 	if err != nil {
 		refuseUnauthenticated(w, r, l.errorWriter, l.auth.RejectLogin(r.Context(), err, r.RemoteAddr))
 		return
 	}
 	err = l.auth.EndLogin(r.Context(), r.CookiesNamed(loginCookie)[0].Value, r.RemoteAddr)
-	if err != nil && !errors.Is(err, auth.ErrLogin) { // it has ended already
+	if err != nil && !errors.Is(err, auth.ErrLogin) { // the login has already ended
 		refuseUnauthenticated(w, r, l.errorWriter, err)
 		return
 	}
@@ -237,5 +238,5 @@ func answerJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }

@@ -29,7 +29,7 @@ func fuzzed(method, path, host string, headers map[string]string) *http.Request 
 	return r
 }
 
-// refused reports whether an answer says that the client may not send its request. For streams of
+// refused reports whether an answer states that the client may not send its request. For streams of
 // Connect and for gRPC, such an answer has the status 200.
 func refused(w *httptest.ResponseRecorder) bool {
 	switch w.Code {

@@ -185,7 +185,7 @@ func (b *browser) cookie(name string) string {
 	return ""
 }
 
-// whoami is what the console asks for.
+// whoamiPath is the page from which the console reads the identity of its user.
 const whoamiPath = "/whoami"
 
 // A user logs in, is identified, and logs out. After the login, the requested page is shown.

@@ -39,7 +39,7 @@ type memory struct {
 }
 
 // limit makes large requests wait for others, and stops reading bodies that exceed the limit of a
-// request. Connect would read them completely.
+// request. Without it, Connect would read them completely.
 func (m *memory) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)

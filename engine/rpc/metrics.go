@@ -74,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "progressor_build",
-		Help:        "Always 1. The label has the running version.",
+		Help:        "Always 1. The label contains the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)

@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// packedWorker is an HTTP processor that supports only MessagePack. It never answers args "hang",
-// and reports when the request is closed.
+// packedWorker is an HTTP processor that supports only MessagePack. It never answers requests with
+// the args "hang", and reports when such a request is closed.
 func packedWorker(t *testing.T, details *structpb.Value) (url string, began, closed chan string) {
 	t.Helper()
 	began, closed = make(chan string, 10), make(chan string, 10)
@@ -53,8 +53,8 @@ func packedWorker(t *testing.T, details *structpb.Value) (url string, began, clo
 	return worker.URL, began, closed
 }
 
-// TestMessagePackBothWays calls an engine in MessagePack, which calls a processor in MessagePack.
-// Data that JSON cannot represent arrives unchanged, through the database.
+// TestMessagePackBothWays calls an engine in MessagePack. The engine then calls a processor in
+// MessagePack. Data that JSON cannot represent arrives unchanged, through the database.
 func TestMessagePackBothWays(t *testing.T) {
 	t.Parallel()
 	w := newServedEngine(t)

@@ -23,7 +23,7 @@ type named struct {
 type namedField struct {
 	fd    protoreflect.FieldDescriptor
 	lease bool                    // the values are lease tokens
-	needs progressorv1.Permission // the permission for a target
+	needs progressorv1.Permission // permission that a target needs
 }
 
 type nestedNamed struct {
@@ -82,12 +82,12 @@ func newNamed(md protoreflect.MessageDescriptor) (*named, error) {
 // namedNamespace is a namespace in a message.
 type namedNamespace struct {
 	name  string
-	needs progressorv1.Permission // the permission for a target; 0 for the permission of the method
-	own   bool                    // a target in the namespace of the message around it
+	needs progressorv1.Permission // permission that a target needs; 0 means the permission of the method
+	own   bool                    // the target is in the namespace of the message that contains it
 }
 
 // each calls found for each namespace in a message until found returns false. own is the namespace
-// of the message around m. It is the default for targets without a namespace.
+// of the message that contains m. It is the default for targets without a namespace.
 func (n *named) each(m protoreflect.Message, own string, found func(namedNamespace) bool) bool {
 	for i := range n.fields {
 		f := &n.fields[i]

@@ -7,9 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewOps returns a handler for probes and scrapers that have no credentials. It serves /livez,
-// /readyz and /metrics of NewHandler, and nothing else. Its listener must be protected by the
-// network.
+// NewOps returns a handler for probes and scrapers that have no credentials. It serves only /livez,
+// /readyz and /metrics of NewHandler. Its listener must be protected by the network.
 func NewOps(cfg Config) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -22,7 +21,7 @@ func NewOps(cfg Config) http.Handler {
 	return limitStalls(cfg.Hosts.Guard(mux, func() {}), writeTimeout, func() {})
 }
 
-// mountProbes serves the pages that say whether the program runs and is ready.
+// mountProbes serves the pages that report whether the program runs and is ready.
 func mountProbes(mux *http.ServeMux, cfg Config, ready func() error) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

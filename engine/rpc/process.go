@@ -62,8 +62,8 @@ func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*pro
 	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, err
 }
 
-// callParams is not inlined into Call, to keep the stacks of waiting requests small: see
-// Engine.callRequest.
+// callParams is not inlined into Call, to keep the stacks of waiting requests small (see
+// Engine.callRequest).
 //
 //go:noinline
 func callParams(r *progressorv1.CallRequest) (*engine.CallParams, error) {

@@ -7,11 +7,11 @@ import (
 	"net/http"
 )
 
-// publicKeysPath is the path of the keys with which receivers check signatures. It needs no
+// publicKeysPath is the path of the keys with which receivers verify signatures. It needs no
 // credentials.
 const publicKeysPath = "/.well-known/progressor-keys"
 
-// publicKeys serves the public keys that check the requests to the processor of a namespace. The
+// publicKeys serves the public keys that verify the requests to the processor of a namespace. The
 // answer is the same for a namespace without keys and for one that does not exist.
 func publicKeys(
 	read func(ctx context.Context, namespace string) ([]string, error), log *slog.Logger,

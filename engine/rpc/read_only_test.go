@@ -38,7 +38,7 @@ var objects = [][2]string{
 	{"ChangeService/PutSink", aSink},
 }
 
-// changes has a request for each method that changes something.
+// changes contains a request for each method that changes something.
 var changes = map[string]string{
 	"ProcessService/Start":             `{"namespace":"n","processId":"new","idempotencyKey":"a"}`,
 	"ProcessService/Call":              aProcess,

@@ -110,7 +110,7 @@ func canBeWritten(t *testing.T, m proto.Message) {
 			proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, known))
 	}
 	if err != nil || !proto.Equal(m, again) {
-		t.Fatalf("%v is read again as %v, %v", m, again, err)
+		t.Fatalf("%v is decoded as %v, %v", m, again, err)
 	}
 	text, err := jsonCodec.Marshal(m)
 	if err != nil {
@@ -119,7 +119,7 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	if err := jsonCodec.Unmarshal(text, fromJSON); err != nil && !strings.Contains(err.Error(), "2^53") {
 		t.Fatalf("%s: %v", text, err)
 	} else if err == nil && !proto.Equal(known, fromJSON) {
-		t.Fatalf("%v is read from JSON as %v", known, fromJSON)
+		t.Fatalf("%v is decoded from JSON as %v", known, fromJSON)
 	}
 	fromPack := empty()
 	pack, err := packed{}.Marshal(m)
@@ -132,6 +132,6 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	// An object with a $ in a key may be decoded as another one with the same meaning. Both have
 	// the same encoding.
 	if again, err := (packed{}).Marshal(fromPack); err != nil || !bytes.Equal(again, pack) {
-		t.Fatalf("%v is read from MessagePack as %v", known, fromPack)
+		t.Fatalf("%v is decoded from MessagePack as %v", known, fromPack)
 	}
 }

@@ -27,7 +27,7 @@ const (
 // maxLoggedPath is the maximum length of a logged path in bytes. The path of a method is shorter.
 const maxLoggedPath = 200
 
-// Identify gives each request an ID, which its response has, too, and logs the selected requests
+// Identify gives each request an ID, and adds it to the response. It logs the selected requests
 // when they end. The handler of log adds the ID to the lines (requestid.Of).
 func Identify(next http.Handler, selected RequestLog, log *slog.Logger) http.Handler {
 	if selected == LogNoRequests {
@@ -58,24 +58,24 @@ func identifiedBy(w http.ResponseWriter, r *http.Request) context.Context {
 }
 
 // loggedRequest collects what the layers of the handler know about a request, for its line in the
-// log. It has no payloads, no tokens, and no parameters of URLs.
+// log. It contains no payloads, no tokens, and no parameters of URLs.
 type loggedRequest struct {
 	begin  time.Time
-	actor  string // its principal, or "" if it is not authenticated
-	method bool   // it has reached a method
-	code   string // "" if it is not known, as for pages
+	actor  string // the principal, or "" if the request is not authenticated
+	method bool   // the request has reached a method
+	code   string // "" if the code is not known, as for pages
 }
 
 type loggedKey struct{}
 
-// noteActor notes the principal of a request, if the request is logged.
+// noteActor records the principal of a request, if the request is logged.
 func noteActor(ctx context.Context, p *auth.Principal) {
 	if request, ok := ctx.Value(loggedKey{}).(*loggedRequest); ok {
 		request.actor = p.Name
 	}
 }
 
-// noteEnd notes the error of a method, if the request is logged.
+// noteEnd records the error of a method, if the request is logged.
 func noteEnd(ctx context.Context, err error) {
 	if request, ok := ctx.Value(loggedKey{}).(*loggedRequest); ok {
 		request.method, request.code = true, codeText(err)
@@ -90,8 +90,8 @@ func codeText(err error) string {
 	return connect.CodeOf(err).String()
 }
 
-// learn notes the code of a gRPC request that was rejected before it reached a method. It is in the
-// header of the response, whose HTTP status is 200.
+// learn records the code of a gRPC request that was rejected before it reached a method. The code
+// is in the header of the response, whose HTTP status is 200.
 func (r *loggedRequest) learn(response http.Header) {
 	if n, err := strconv.ParseUint(response.Get("Grpc-Status"), 10, 8); r.code == "" && err == nil && n != 0 {
 		r.code = connect.Code(n).String()
@@ -125,7 +125,7 @@ func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader sends the header.
 func (w *countedWriter) WriteHeader(status int) {
-	if status >= http.StatusOK { // otherwise, another one follows
+	if status >= http.StatusOK { // otherwise, another header follows
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)

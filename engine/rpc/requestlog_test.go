@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/requestid"
 )
 
-// A request has the ID that its client has chosen, or a new one. The response has it, too.
+// A request has the ID that its client has chosen, or a new one. The response has the same ID.
 func TestRequestsAreIdentified(t *testing.T) {
 	t.Parallel()
 	for _, selected := range []RequestLog{LogNoRequests, LogAllRequests} {
@@ -39,7 +39,7 @@ func TestRequestsAreIdentified(t *testing.T) {
 	}
 }
 
-// loggedRequests are requests with the lines that they cause, as "method code status actor".
+// loggedRequests are requests with the lines that they write, as "method code status actor".
 var loggedRequests = []struct {
 	name   string
 	method string
@@ -106,8 +106,8 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-// Without the log, a request costs only its ID: the ID, its header, its context and the copy of the
-// request.
+// Without the log, a request costs only the allocations for its ID: the ID, its header, its context
+// and the copy of the request.
 func TestIdentifyAllocatesLittle(t *testing.T) {
 	h := Identify(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), LogNoRequests, nil)
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/p.v1.S/M", nil)

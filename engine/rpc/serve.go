@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The limits of the listener. There is no read or write timeout, because a request may wait as long
-// as its client asks for. limitBodyTime limits the time for a body. limitStalls limits the time for
+// The limits of the listener. It has no read or write timeout, because a request may wait as long
+// as its client wants. limitBodyTime limits the time for a body. limitStalls limits the time for
 // each part of a response.
 const (
 	readHeaderTimeout    = 10 * time.Second
@@ -64,7 +64,7 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return server
 }
 
-// serve is Serve with a server.
+// serve is Serve for a given server.
 func serve(ctx context.Context, ln net.Listener, server *http.Server, log *slog.Logger, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() {
@@ -110,5 +110,5 @@ func (h errorsOfServer) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Enabled reports whether the level of an error may be logged, which Handle decides.
+// Enabled returns true for every level, because Handle decides whether an error is logged.
 func (errorsOfServer) Enabled(context.Context, slog.Level) bool { return true }

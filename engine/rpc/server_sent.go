@@ -29,7 +29,7 @@ import (
 const keepAlive = 15 * time.Second
 
 // changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event
-// is the cursor after it, which browsers send again when they reconnect.
+// is the cursor after the event. Browsers send it again when they reconnect.
 type changePage struct {
 	streams *streams.Streams
 	clients *clients
@@ -63,13 +63,13 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}
 	stop := s.keepAlive(ctx)
 	err = p.streams.Watch(ctx, request, s.send)
-	if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // by follow
+	if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // set by follow
 		err = denied
 	}
 	cancel()
 	stop()
 	switch {
-	case err == nil || r.Context().Err() != nil: // the client has disconnected, or requested the end
+	case err == nil || r.Context().Err() != nil: // the client has disconnected or requested the end
 	case s.began:
 		connectErr, _ := toConnect(err, request)
 		text, _ := json.Marshal(connectErr.Message()) // cannot fail: a string
@@ -170,8 +170,8 @@ type serverSent struct {
 	began   bool
 }
 
-// send writes the changes of a response, one event each. Only the last one has the cursor, which is
-// the position after all of them.
+// send writes the changes of a response, one event each. Only the last event has the cursor, which
+// is the position after all of the changes.
 func (s *serverSent) send(response *progressorv1.WatchChangesResponse) error {
 	if len(response.GetChanges()) == 0 {
 		return s.event("cursor", response.GetCursor(), []byte("{}"))

@@ -50,7 +50,7 @@ func echo() *script {
 type site struct {
 	url      string
 	registry *prometheus.Registry
-	log      *bytes.Buffer // read it after the requests were answered
+	log      *bytes.Buffer // to be read after the requests were answered
 	ready    error
 }
 

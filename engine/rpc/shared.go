@@ -20,8 +20,8 @@ import (
 
 const (
 	// sharedRate is the maximum number of statements per second for shared reads, regardless of the
-	// number of clients. One overview needs about three. sharedBurst is the maximum at once after a
-	// quiet period.
+	// number of clients. One overview needs about three. sharedBurst is the maximum number of
+	// statements at once after a quiet period.
 	sharedRate  = 5
 	sharedBurst = 50
 	// sharedWait is how long such a read waits for its turn if there is no earlier response.
@@ -43,15 +43,15 @@ var sharedCost = map[string]int{
 	"ListSteps": 2, "ListOpenWaits": 2, "GetTemplate": 2, "ExplainSink": 3,
 }
 
-// ofClient are the reads whose responses depend on the identity of the client, not only on what it
-// may see.
+// ofClient contains the reads whose responses depend on the identity of the client, not only on
+// what the client may see.
 var ofClient = map[string]bool{"ListOpenWaits": true}
 
 // shared caches the responses of reads, so that many viewers cost as much as one. A client that
 // sends `Cache-Control: max-age=SECONDS` accepts responses of that age. A client without the header
 // gets a new response. A client that only refreshes its view sends `max-stale`. While the
-// statements of this second are used up, it also accepts older responses, up to maxSharedAge. So
-// the first read of a page is fast, and later reads wait for their turn.
+// statements of this second are used up, such a client also accepts older responses, up to
+// maxSharedAge. As a result, the first read of a page is fast, and later reads wait for their turn.
 type shared struct {
 	pace *rate.Limiter
 
@@ -141,7 +141,8 @@ func (a *sharedResponse) isAvailable() bool {
 	}
 }
 
-// read reads a response when the rate limit allows its cost. Cost 0 means that it is already paid.
+// read reads a response when the rate limit allows its cost. A cost of 0 means that the cost is
+// already paid.
 func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cost int, read reading) {
 	defer close(a.done)
 	defer func() {
@@ -223,7 +224,7 @@ func awaits(message any) bool {
 
 func methodOf(procedure string) string { return procedure[strings.LastIndexByte(procedure, '/')+1:] }
 
-// isRead reports whether a method changes nothing, which its name shows.
+// isRead reports whether a method changes nothing, according to its name.
 func isRead(procedure string) bool {
 	for _, verb := range []string{"Get", "List", "Count", "Explain", "Trace", "Preview", "Watch", "Await"} {
 		if strings.HasPrefix(methodOf(procedure), verb) {

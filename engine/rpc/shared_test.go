@@ -40,7 +40,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 			viewers.Go(func() {
 				ctx := t.Context()
 				if n == 0 {
-					ctx = gone // the first client disconnects; the others still get their answer
+					ctx = gone // the first client disconnects, but the others still get their answer
 				}
 				for range 10 {
 					a, err := s.respond(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
@@ -55,7 +55,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 		leave()
 		viewers.Wait()
 		if n := c.reads.Load(); n < 2 || n > 3 {
-			t.Errorf("50 viewers of ten seconds read %d times", n)
+			t.Errorf("in ten seconds, 50 viewers caused %d reads", n)
 		}
 		if _, err := s.respond(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{},
 			c.read); err != nil || c.reads.Load() > 4 {
@@ -103,11 +103,11 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		s.pace.AllowN(time.Now(), 6*sharedRate)
 		if err := ask(int(answered.Load())); err != nil || c.reads.Load() != read {
-			t.Errorf("%v: the database was asked %d times more", err, c.reads.Load()-read)
+			t.Errorf("%v: the database was read %d times more", err, c.reads.Load()-read)
 		}
 		if _, err := s.respond(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{},
 			c.read); err != nil || c.reads.Load() != read+1 {
-			t.Errorf("%v: a first read was not answered at once", err)
+			t.Errorf("%v: a first read was not answered immediately", err)
 		}
 		time.Sleep(2 * time.Minute)
 		before := c.reads.Load()
@@ -118,7 +118,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 }
 
 // Requests that share an answer write it concurrently, including its headers, so the headers must
-// be created before. (The race detector would report it.)
+// be created before that. (Otherwise, the race detector reports an error.)
 func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	t.Parallel()
 	s, c := newShared(), &counting{}

@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// shown finds the fields in messages of a type that are shown only with a permission, which have
-// the option progressor.v1.shown_with. It is created once per type.
+// shown finds the fields in messages of a type that have the option progressor.v1.shown_with. They
+// are shown only with a permission. It is created once per type.
 type shown struct {
 	needs     []progressorv1.Permission // permissions of all fields, including nested messages
 	namespace protoreflect.FieldDescriptor
@@ -109,8 +109,8 @@ func showsPayloads(ctx context.Context, key process.Key) bool {
 	return p == nil || part{key.Namespace, key.ProcessID}.mayShow(p, progressorv1.Permission_PERMISSION_PAYLOAD_READ)
 }
 
-// each calls hidden for each field that a principal may not see and that is set, until hidden
-// returns false. at is the part of the message around m.
+// each calls hidden for each field that is set and that a principal may not see, until hidden
+// returns false. at is the part of the message that contains m.
 func (s *shown) each(
 	m protoreflect.Message, p *auth.Principal, at part,
 	hidden func(protoreflect.Message, protoreflect.FieldDescriptor) bool,

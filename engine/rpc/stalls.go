@@ -14,7 +14,8 @@ const (
 )
 
 // limitStalls ends responses that their client does not read. Without it, a client that never reads
-// could hold the memory of its responses and streams forever. It calls rejected for each of them.
+// could hold the memory of its responses and streams forever. It calls rejected for each of these
+// responses.
 func limitStalls(next http.Handler, timeout time.Duration, rejected func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		timed := &timedWriter{ResponseWriter: w, rejected: rejected, timeout: timeout}
@@ -97,12 +98,12 @@ func (w *timedWriter) check() {
 	}
 	w.ended = true
 	w.rejected()
-	// It fails only if the connection is closed.
+	// This fails only if the connection is closed.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 }
 
 // stop ends the checks. The server sends the last buffer of a response after the handler has
-// returned, so it gets a deadline, which ends with the response.
+// returned. Therefore stop sets a deadline for that buffer, which ends with the response.
 func (w *timedWriter) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +111,7 @@ func (w *timedWriter) stop() {
 		w.timer.Stop()
 	}
 	if !w.ended {
-		// It fails only if the connection is closed.
+		// This fails only if the connection is closed.
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 	}
 	w.ended = true

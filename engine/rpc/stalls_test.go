@@ -78,8 +78,8 @@ func TestClientsThatDoNotRead(t *testing.T) {
 }
 
 // TestClosedWindows runs HTTP/2 clients that allow no data of a response. They read the connection
-// itself, so only the timeout of the response can end it. A small response fits in the buffers of
-// the server, which sends it after the handler has returned.
+// itself, so only the timeout of the response can end the response. A small response fits in the
+// buffers of the server, which sends it after the handler has returned.
 func TestClosedWindows(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {
@@ -204,8 +204,8 @@ func (c *stalledConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A client that reads nothing of its HTTP/2 connection cannot be told that its stream has ended.
-// The connection is closed.
+// A client that reads nothing from its HTTP/2 connection cannot be told that its stream has ended.
+// Therefore the connection is closed.
 func TestConnectionsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	failed, rejected := make(chan error, 1), make(chan struct{}, 1)

@@ -25,8 +25,8 @@ func newTraces(p trace.TracerProvider) *traces {
 	return &traces{p.Tracer(tracing.Scope)}
 }
 
-// begin starts the span of a request. The span is nil if there is none. Reads and the requests of
-// workers start no trace; they only continue one.
+// begin starts the span of a request, or returns nil if the request gets none. Reads and the
+// requests of workers start no trace. They only continue one.
 func (t *traces) begin(
 	ctx context.Context, procedure, protocol string, header http.Header,
 ) (context.Context, trace.Span) {

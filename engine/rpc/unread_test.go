@@ -13,7 +13,7 @@ import (
 )
 
 // The server closes a connection if it does not read a body to its end. Otherwise it would take the
-// rest of the body for the next request, which lets an attacker behind a proxy send requests in the
+// rest of the body for the next request. Then an attacker behind a proxy could send requests in the
 // name of others.
 func TestUnreadBodyIsNotARequest(t *testing.T) {
 	t.Parallel()

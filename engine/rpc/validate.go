@@ -16,9 +16,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// validation checks requests by the rules in the proto files and by contentChecks. It is created
-// once for all requests of the served services, so that no client waits for the compilation of
-// rules.
+// validation checks requests against the rules in the proto files and with contentChecks. It is
+// created once for all requests of the served services, so that no client waits for the compilation
+// of rules.
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
@@ -73,14 +73,13 @@ func (v *validation) check(request any) error {
 	return requestError(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
 }
 
-// CheckRules checks a request by the rules in the proto files, outside a server. A violation is a
-// *process.InvalidError.
+// CheckRules checks a request against the rules in the proto files, outside a server. A violation
+// is a *process.InvalidError.
 func CheckRules(request proto.Message) error {
 	return requestError(request, protovalidate.Validate(request))
 }
 
-// requestError converts an error of the validator to an error of the engine. It returns nil for
-// nil.
+// requestError converts an error of the validator to an error of the engine, and nil to nil.
 func requestError(request proto.Message, err error) error {
 	if err == nil {
 		return nil
@@ -110,7 +109,7 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
 		message = "must be one of " + enumNames(violation.FieldDescriptor.Enum())
 	case rule == "enum.in" || rule == "enum.not_in":
-		// The message of the rule has the numbers.
+		// The message of the rule contains numbers, so it is replaced by names.
 		message = "must be one of " + listedNames(violation, rule == "enum.in")
 	}
 	return &process.InvalidError{

@@ -185,7 +185,7 @@ func TestARequiredChoiceIsListed(t *testing.T) {
 	}
 }
 
-// The error of a duration that must not be 0 names no bound that includes 0.
+// The error for a duration that must not be 0 names no bound that includes 0.
 func TestPositiveDurations(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)

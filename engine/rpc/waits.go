@@ -17,7 +17,7 @@ const (
 	// maxWaitNamespaces limits the namespaces that a page of listAllWaits reads.
 	maxWaitNamespaces = 100
 	// maxWaitBytes limits the size of a page of listAllWaits. The page ends after the namespace
-	// that exceeds it, whose page has a limit of its own.
+	// that exceeds it. The part of that namespace has a limit of its own.
 	maxWaitBytes = 4 << 20
 )
 

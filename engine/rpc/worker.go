@@ -52,7 +52,8 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 	return &progressorv1.PollResponse{Leases: leases, Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
-// releaseUndelivered releases leases at once if the response with them does not reach the worker.
+// releaseUndelivered releases leases immediately if the response with them does not reach the
+// worker.
 func (s *workerService) releaseUndelivered(ctx context.Context, leases []*progressorv1.Lease) {
 	if len(leases) == 0 {
 		return
@@ -251,7 +252,7 @@ func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
 	ctx = withCaller(ctx)
-	if r.GetEndPolls() { // first, so that these polls do not lease the released tasks
+	if r.GetEndPolls() { // end the polls first, so that they do not lease the released tasks
 		s.workers.EndPolls(ctx, r.GetWorkerId())
 	}
 	return &progressorv1.ReleaseResponse{}, s.workers.ReleaseLeases(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration())

@@ -104,7 +104,7 @@ func TestCompleteBatch(t *testing.T) {
 		&progressorv1.HeartbeatRequest{WorkerId: "w",
 			Beats: []*progressorv1.LeaseBeat{{LeaseToken: twice.GetLeaseToken()}}})
 	if err != nil || beat.GetDirectives()[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
-		t.Errorf("it was answered all the same: %v, %v", beat, err)
+		t.Errorf("the lease was answered nevertheless: %v, %v", beat, err)
 	}
 	// The client learns that its answer is stored, even if the next poll is invalid.
 	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
@@ -124,7 +124,7 @@ func TestCompleteBatch(t *testing.T) {
 	requireCode(t, err, connect.CodeInvalidArgument)
 }
 
-// Tasks are available again at once if the response with their leases does not reach the worker.
+// Tasks become available immediately if the response with their leases does not reach the worker.
 func TestUndeliveredLeasesAreReleased(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo())
@@ -139,7 +139,7 @@ func TestUndeliveredLeasesAreReleased(t *testing.T) {
 	there := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, url)
 	away := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, gone)
 	poll := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w", Wait: durationpb.New(60e9)}
-	// Without a wait, because a lease without a heartbeat expires after 20 s.
+	// The poll does not wait, because a lease without a heartbeat expires after 20 s.
 	now := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w"}
 	// leased checks that leases are one lease of a process, and that a poll gets it again.
 	leased := func(id string, leases []*progressorv1.Lease, err error) *progressorv1.Lease {

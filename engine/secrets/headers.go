@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Mask is shown in place of a value that may be secret. A put with it keeps the stored value.
+// Mask is shown in place of a value that may be secret. A put that contains it keeps the stored
+// value.
 const Mask = "REDACTED"
 
 const referencePrefix = "${secret:"

@@ -23,7 +23,7 @@ const DatabaseKey = "database"
 
 // key encrypts with AES-256-GCM.
 type key struct {
-	id    string // identifies it in sealed values
+	id    string // identifies the key in sealed values
 	aead  cipher.AEAD
 	nonce []byte // key of the HMAC that derives nonces
 }
@@ -51,8 +51,9 @@ func derive(secret []byte, purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// seal encrypts a value for one place. The nonce is derived from the value. So the same value in
-// the same place has the same sealed form, and storing a configuration again does not change it.
+// seal encrypts a value for one place. The nonce is derived from the value and the place. Therefore
+// the same value in the same place has the same sealed form, and storing a configuration again does
+// not change it.
 func (k *key) seal(place, value string) string {
 	mac := hmac.New(sha256.New, k.nonce)
 	fmt.Fprintf(mac, "%d %s%s", len(place), place, value)
@@ -95,8 +96,8 @@ func cutSealed(value string) (id, text string, ok bool) {
 	return id, text, true
 }
 
-// othersAccess has the permissions that other users must not have on a file of master keys. The
-// group may read the file, because Kubernetes gives a Secret to the group of the engine.
+// othersAccess contains the permissions that other users must not have on a file of master keys.
+// The group may read the file, because Kubernetes gives a Secret to the group of the engine.
 const othersAccess fs.FileMode = 0o037
 
 // ReadMasterKeys reads a file of master keys, each 32 bytes in base64, one per line. The first key

@@ -29,7 +29,7 @@ func (v *Vault) SigningKeys(ctx context.Context, namespace string, names []strin
 }
 
 // CheckSigning returns an error if a namespace cannot sign with the secrets of a field. It does not
-// use the cache, because that may lack a secret that was just put.
+// use the cache, which may lack a secret that was just put.
 func (v *Vault) CheckSigning(ctx context.Context, namespace, field string, names []string) error {
 	for n, name := range names {
 		v.forget(name)

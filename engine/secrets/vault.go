@@ -41,14 +41,14 @@ type Vault struct {
 	cached   map[string]cachedSecret
 }
 
-// cachedSecret has the rows of the secrets with one name.
+// cachedSecret contains the rows of the secrets with one name.
 type cachedSecret struct {
 	rows    []storage.Secret
 	read    time.Time
-	reading bool // a request is reading them again; in the meantime, others use these rows
+	reading bool // a request is reading the rows again; in the meantime, others use these
 }
 
-// New returns a Vault. Without master keys, it uses the key in the database.
+// New returns a Vault. Without master keys, the Vault uses the key in the database.
 func New(store Store, masterKeys [][]byte) (*Vault, error) {
 	v := &Vault{store: store, now: time.Now, cached: map[string]cachedSecret{}}
 	for _, secret := range masterKeys {
@@ -188,8 +188,8 @@ func (v *Vault) SealHeaders(
 	return sealed, nil
 }
 
-// OpenHeaders returns stored headers of a namespace as they are sent: sealed values in the clear,
-// and references resolved.
+// OpenHeaders returns the stored headers of a namespace in the form in which they are sent. Sealed
+// values are decrypted, and references are replaced.
 func (v *Vault) OpenHeaders(
 	ctx context.Context, namespace string, headers map[string]string,
 ) (map[string]string, error) {
@@ -205,8 +205,8 @@ func (v *Vault) OpenHeaders(
 	return opened, nil
 }
 
-// DecryptHeaders returns stored headers of a namespace with sealed values in the clear. It does not
-// resolve references.
+// DecryptHeaders returns the stored headers of a namespace with decrypted values. It does not
+// replace references.
 func (v *Vault) DecryptHeaders(
 	ctx context.Context, namespace string, headers map[string]string,
 ) (map[string]string, error) {
@@ -239,7 +239,8 @@ func (v *Vault) Resolve(ctx context.Context, namespace, value string) (string, e
 	return value, failed
 }
 
-// secret returns the value of a secret for a namespace: that of the most specific pattern.
+// secret returns the value of a secret for a namespace. If several patterns match, the most
+// specific one applies.
 func (v *Vault) secret(ctx context.Context, namespace, name string) (string, error) {
 	rows, err := v.rows(ctx, name)
 	if err != nil {

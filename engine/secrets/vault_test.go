@@ -186,7 +186,7 @@ func TestKeyInTheDatabaseIsCreated(t *testing.T) {
 	}
 }
 
-// A namespace uses the secret with the longest pattern that matches it.
+// If several patterns match a namespace, it uses the secret with the longest one.
 func TestSecretOfANamespace(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()
@@ -210,7 +210,8 @@ func TestSecretOfANamespace(t *testing.T) {
 	}
 }
 
-// A secret is read again after 10 s. While the database does not answer, it is used for a minute.
+// A secret is read again after 10 s. While the database does not answer, the old secret is used for
+// a minute.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()

@@ -30,7 +30,7 @@ type delivery struct {
 	ctx    context.Context // cancelled when the lease is lost
 	abort  context.CancelCauseFunc
 	expiry *time.Timer   // calls abort when the lease expires
-	ending chan struct{} // closed when the delivery should end after the current changes
+	ending chan struct{} // closed when the delivery must end after the current changes
 	end    func()
 	done   chan struct{} // closed when run returns
 
@@ -151,7 +151,7 @@ func (d *delivery) loop() error {
 	return err
 }
 
-// pause waits. It returns errEnded if the delivery should end.
+// pause waits. It returns errEnded if the delivery must end.
 func (d *delivery) pause(wait time.Duration) error {
 	if wait > 0 {
 		timer := time.NewTimer(wait)
@@ -256,7 +256,7 @@ func (d *delivery) advance(to changes.Cursor, delivered int) error {
 
 func (d *delivery) recordAdvance(to changes.Cursor) {
 	if d.failures > 0 {
-		d.log.Info("the sink delivers again", "failures", d.failures)
+		d.log.Info("the sink is delivering again", "failures", d.failures)
 	}
 	d.at, d.unsaved, d.saved, d.failures = to, false, time.Now(), 0
 }
@@ -347,9 +347,9 @@ func (d *delivery) deliverSelected(found []changes.Change, selected []*progresso
 	return nil
 }
 
-// settled has the changes that were delivered one by one. They are not delivered again if a later
-// one of their batch fails. The value is nil if the target has accepted the change, and otherwise
-// the dead letter of the change.
+// settled contains the changes that were delivered one by one. They are not delivered again if a
+// later change of their batch fails. The value is nil if the target has accepted the change, and
+// otherwise the dead letter of the change.
 type settled map[int64]*changes.Rejection
 
 func (s settled) has(m *progressorv1.Change) bool {
@@ -382,7 +382,7 @@ func (d *delivery) fail(err error) error {
 	d.sinks.metrics.failures.WithLabelValues(d.sinks.labels(d.lease.Namespace, d.lease.SinkID)...).Inc()
 	wait := d.sinks.limits.retry.Interval(int32(min(d.failures, 1000)), rand.Float64())
 	if d.failures == 1 {
-		d.log.Warn("the sink fails", "error", err)
+		d.log.Warn("the sink is failing", "error", err)
 	}
 	f := changes.SinkFailure{State: "FAILING", Error: shorten(err.Error()), Wait: wait}
 	err = d.store(func(ctx context.Context) error { return changes.FailSink(ctx, d.sinks.store, d.lease, f) })

@@ -38,7 +38,7 @@ func TestExplain(t *testing.T) {
 			return !strings.Contains(text, secret)
 		})
 	}
-	explains("it delivers", node, "delivers for sink s, and has delivered all changes")
+	explains("the sink delivers", node, "delivers for sink s, and has delivered all changes")
 	r.reacts(func(c *progressorv1.Change) reaction {
 		if c.GetProcessId() == "bad" {
 			return 413
@@ -46,16 +46,16 @@ func TestExplain(t *testing.T) {
 		return 500
 	})
 	n.begin(t, "a")
-	explains("it fails", "deliveries of sink s failed, the newest at", "no a",
+	explains("the sink fails", "deliveries of sink s failed, the newest at", "no a",
 		"2 changes wait, the oldest was recorded", "If the oldest change is not delivered by",
 		"progressor sink resume ns s then repeats")
 	n.pause(t)
-	explains("it is paused", "Sink s is paused. 2 changes wait", "progressor sink resume ns s.")
+	explains("the sink is paused", "Sink s is paused. 2 changes wait", "progressor sink resume ns s.")
 	s.exec(`INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, max(seq), now() FROM changes
 		GROUP BY namespace, lane`)
 	s.exec(`DELETE FROM changes`)
 	n.resume(t)
-	explains("it is broken", "The engine gave up on sink s", "changes were deleted before they were delivered",
+	explains("the sink is broken", "The engine gave up on sink s", "changes were deleted before they were delivered",
 		"progressor sink rewind ns s 1970-01-01 continues with the oldest change that is left, and then")
 	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
 		Namespace: "ns", SinkId: "s", ToTime: beginning,
@@ -64,7 +64,7 @@ func TestExplain(t *testing.T) {
 	}
 	n.resume(t)
 	n.begin(t, "bad")
-	explains("it has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
+	explains("the sink has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
 		"progressor sink retry ns s --all delivers them again")
 	_, err := n.Explain(t.Context(), &progressorv1.ExplainSinkRequest{Namespace: "ns", SinkId: "nothing"})
 	if !errors.Is(err, process.ErrSinkNotFound) {

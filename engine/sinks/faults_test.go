@@ -71,7 +71,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// While a sink waits for its next attempt, a resume or new settings repeat the delivery at once.
+// While a sink waits for its next attempt, a resume or new settings repeat the delivery
+// immediately.
 func TestRetryNow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -96,7 +97,7 @@ func TestRetryNow(t *testing.T) {
 	}
 }
 
-// A status of 410 disables a sink, until it is resumed.
+// A response with the status 410 disables a sink until it is resumed.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -170,7 +171,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// A change of a batch becomes a dead letter, and the next one of its process fails for a while.
+// A change of a batch becomes a dead letter, and the next change of its process fails for a while.
 // What the target has accepted or rejected in the meantime is not sent again.
 func TestFailureAfterADeadLetter(t *testing.T) {
 	t.Parallel()
@@ -195,7 +196,7 @@ func TestFailureAfterADeadLetter(t *testing.T) {
 	r.reacts(nil)
 	n.drains(t)
 	want(t, "delivered", r.text(), "a stored 1, b created, b stored 1, c created, c stored 1")
-	if _, again, _ := r.counts(); again != 0 || rejected != 2 { // in the batch, and by itself
+	if _, again, _ := r.counts(); again != 0 || rejected != 2 { // once in the batch, and once by itself
 		t.Errorf("%d changes were received again, and the rejected one was sent %d times", again, rejected)
 	}
 	if m := n.sink(t).GetStatus(); m.GetDeliveredChanges() != 5 || m.GetDeadLetters() != 1 {
@@ -341,8 +342,8 @@ func (n *node) callOften(t testing.TB, id, key string) {
 	}
 }
 
-// When the node that delivers is killed, another one continues after the end of its lease. The old
-// one cannot move the cursor any more.
+// When the node that delivers is killed, another one continues after the end of the lease. The old
+// node can no longer move the cursor.
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	s, first, r := newSink(t)
@@ -379,7 +380,7 @@ func TestNodeIsKilled(t *testing.T) {
 	}
 }
 
-// A node that stops passes its sinks to another node at once, without duplicates.
+// A node that stops passes its sinks to another node immediately, without duplicates.
 func TestNodeStops(t *testing.T) {
 	t.Parallel()
 	s, first, r := newSink(t)

@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxCost limits the cost of a filter for one change, in units of CEL: about 1 ms. A filter that
+// maxCost limits the cost of a filter for one change, in units of CEL, to about 1 ms. A filter that
 // costs more fails, and therefore does not match.
 const maxCost = 10_000
 

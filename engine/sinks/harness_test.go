@@ -194,9 +194,9 @@ type receiver struct {
 	t       testing.TB
 	lines   []string
 	events  map[string]int64 // the last event of each process
-	ids     map[string]int64 // its last change
-	again   int              // changes that came again
-	faults  int              // requests that were not answered well
+	ids     map[string]int64 // the last change of each process
+	again   int              // changes that were received again
+	faults  int              // requests that were not answered with success
 	respond func(c *progressorv1.Change) reaction
 }
 
@@ -206,7 +206,7 @@ type reaction int
 const (
 	accept reaction = iota
 	cut             // accept, then close the connection without a response
-	hang            // respond only when the client has closed the connection; 100 or more: an HTTP status
+	hang            // respond only when the client has closed the connection; values from 100 are HTTP statuses
 )
 
 func newReceiver(t testing.TB) *receiver {
@@ -286,8 +286,8 @@ func (r *receiver) take(c *progressorv1.Change) {
 	r.lines = append(r.lines, line)
 }
 
-// text returns the accepted changes, sorted, because the order of different processes is not
-// defined.
+// text returns the accepted changes. They are sorted, because the order of changes of different
+// processes is not defined.
 func (r *receiver) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

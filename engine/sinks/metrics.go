@@ -34,7 +34,7 @@ func newMetrics(s *Sinks, registerer prometheus.Registerer) *metrics {
 		delivered: counter("progressor_sink_changes_delivered_total",
 			"Changes that this node has delivered to a sink."),
 		rejected: counter("progressor_sink_dead_letters_total",
-			"Changes that the target of a sink has rejected for good."),
+			"Changes that the target of a sink has rejected permanently."),
 		failures: counter("progressor_sink_failures_total", "Failed deliveries of this node. The sink retries them."),
 	}
 	s.engine.TrackSeries(m.delivered, m.rejected, m.failures)
@@ -59,7 +59,8 @@ func (m *metrics) observe(d *delivery, batch []*progressorv1.Change, began time.
 	}
 }
 
-// notificationTypes returns the types of notifications in a batch, as the reference names them.
+// notificationTypes returns the types of the notifications in a batch, with the names of the
+// reference implementation.
 func notificationTypes(batch []*progressorv1.Change) (types []string) {
 	events := 0
 	for _, c := range batch {

@@ -64,9 +64,9 @@ func TestNodesShareSinks(t *testing.T) {
 			t.Errorf("sink s%d: %d changes were received again", i, again)
 		}
 	}
-	nodes[0].Store.Close() // as a kill
+	nodes[0].Store.Close() // as if the node were killed
 	nodes = nodes[1:]
-	eventually(t, "the others have its sinks", func() bool { return nodes[0].shares(t) == "[3 3]" })
+	eventually(t, "the others have the sinks of the killed node", func() bool { return nodes[0].shares(t) == "[3 3]" })
 	deliver()
 }
 
@@ -76,7 +76,7 @@ func TestClockIsSetBack(t *testing.T) {
 	s, first, r := newSink(t)
 	first.begin(t, "a")
 	first.drains(t)
-	first.Store.Close() // as a kill
+	first.Store.Close() // as if the node were killed
 	s.exec(`UPDATE sinks SET lease_time = lease_time + interval '1 hour', asked_node_id = 1,
 		asked_time = now() + interval '1 hour'`)
 	second := s.start()

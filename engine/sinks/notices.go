@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// noticeChannel is the NOTIFY channel of nodes that have recorded changes for the sinks of
-	// others.
+	// noticeChannel is the NOTIFY channel on which a node announces that it has recorded changes
+	// for the sinks of other nodes.
 	noticeChannel = "progressor_changes"
 	// noticeGap is the minimum time between two statements with notices.
 	noticeGap = 10 * time.Millisecond
 )
 
-// notices notifies the nodes that deliver when this node has recorded changes for their sinks. They
-// are hints: without them, a sink finds the changes when it reads again. No notices are sent for a
-// namespace without a sink on another node.
+// notices notifies the nodes that deliver when this node has recorded changes for their sinks. The
+// notices are hints. Without them, a sink finds the changes when it reads again. No notices are
+// sent for a namespace that has no sink on another node.
 type notices struct {
 	sinks *Sinks
 	stops map[string]func() // namespaces with sinks on other nodes; used only by the runner

@@ -13,7 +13,7 @@ import (
 // openTarget is the open target of a delivery.
 type openTarget struct {
 	Deliverer
-	settings *progressorv1.Sink // with secrets in the clear
+	settings *progressorv1.Sink // with decrypted secrets
 	refers   *progressorv1.Sink // with references to secrets; nil if there are none
 }
 

@@ -84,8 +84,8 @@ var errChangeDeleted = errors.New("the change was deleted after its retention")
 
 // retries records whether dead letters of a delivery wait to be delivered again.
 type retries struct {
-	asked   chan struct{} // receives a value when some wait
-	pending bool          // some may wait
+	asked   chan struct{} // receives a value when dead letters wait
+	pending bool          // dead letters may wait
 }
 
 // retry delivers the first dead letter that waits to be delivered again, unless the last delivery

@@ -44,16 +44,15 @@ func lettersText(list []*progressorv1.SinkDeadLetter) string {
 
 func retryAll(r *progressorv1.RetrySinkDeadLettersRequest) { r.All = true }
 
-// retried waits until no dead letter of sink s waits, and returns those that are left, newest
-// first.
+// retried waits until no dead letter of sink s waits to be delivered again, and returns those that
+// are left, newest first.
 func (n *node) retried(t testing.TB) string {
 	t.Helper()
 	eventually(t, "no dead letter waits", func() bool { return n.status(t).GetRetries() == 0 })
 	return lettersText(n.status(t).GetRecentDeadLetters())
 }
 
-// rejecting starts a node with sink s, whose target has rejected the change of the creation of each
-// process.
+// rejecting starts a node with sink s. Its target has rejected the first change of each process.
 func rejecting(t *testing.T, processes ...string) (*site, *node, *receiver) {
 	t.Helper()
 	s, n, r := newSink(t)
@@ -183,7 +182,7 @@ func TestRetryWaits(t *testing.T) {
 	}
 }
 
-// While the last delivery of a sink has failed, its dead letters wait. A status of 410 disables the
+// Dead letters wait while the last delivery of their sink has failed. A status of 410 disables the
 // sink, and the dead letter remains.
 func TestRetryWhileFailing(t *testing.T) {
 	t.Parallel()
@@ -235,7 +234,7 @@ func TestRetryOnTwoNodes(t *testing.T) {
 	})
 	second.retry(t, retryAll)
 	<-begun
-	first.Store.Close() // as a kill: its lease ends by itself
+	first.Store.Close() // as if the node were killed: its lease expires
 	want(t, "dead letters", second.retried(t), "")
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 type limits struct {
 	lease      time.Duration // how long a node may deliver without renewing its lease
 	renew      time.Duration // between renewals
-	margin     time.Duration // how long before its expiry a node stops using a lease
+	margin     time.Duration // a node stops using a lease this long before the lease expires
 	poll       time.Duration // between reads of the sinks
 	claims     int           // sinks that a node claims per read, so that other nodes get some
 	stop       time.Duration // how long a stopping node waits for a delivery to end
 	statement  time.Duration // limit of one statement of the runner
-	changes    int           // limit of one read, and so of one delivery
+	changes    int           // limit of one read, and therefore of one delivery
 	bytes      int64         // limit of one read
 	pace       changes.Pace
 	save       time.Duration // maximum age of an unstored cursor that has moved only past unselected changes
@@ -46,8 +46,8 @@ type runner struct {
 	failing bool      // the last pass failed
 }
 
-// run delivers until ctx is cancelled. A node that takes only requests just notifies the others
-// when it has recorded changes.
+// run delivers until ctx is cancelled. A node that runs no tasks only notifies the other nodes when
+// it has recorded changes.
 func (s *Sinks) run(ctx context.Context) error {
 	r := &runner{Sinks: s, notices: newNotices(s), held: map[changes.SinkKey]*delivery{}}
 	var noticing sync.WaitGroup
@@ -177,7 +177,7 @@ func (r *runner) renew(ctx context.Context) error {
 	return nil
 }
 
-var errLeaseLost = errors.New("the lease of the sink is over")
+var errLeaseLost = errors.New("the lease of the sink has expired")
 
 // claim takes the leases of sinks that no node holds, and starts to deliver for them.
 func (r *runner) claim(ctx context.Context) error {
@@ -190,7 +190,7 @@ func (r *runner) claim(ctx context.Context) error {
 		r.renewed = sent
 	}
 	for _, c := range claimed {
-		if old := r.held[c.SinkKey]; old != nil { // its lease has expired, so it must not deliver any more
+		if old := r.held[c.SinkKey]; old != nil { // its lease has expired, so the old delivery must end
 			old.abort(errLeaseLost)
 			<-old.done
 		}
@@ -228,4 +228,4 @@ func (r *runner) stop() {
 	}
 }
 
-var errStopping = errors.New("the node stops")
+var errStopping = errors.New("the node is stopping")

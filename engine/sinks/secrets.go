@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// replaceSecrets replaces each secret of a target with the result of the function with, which gets
-// the name of the field and the secret.
+// replaceSecrets replaces each secret of a target with the result of with. Its arguments are the
+// name of the field and the secret.
 func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string, error)) (err error) {
 	if hook := m.GetWebhook(); hook != nil {
 		for n, key := range hook.GetSecrets() {
@@ -50,7 +50,7 @@ type resolver struct {
 	certificate func(ctx context.Context, namespace, name string) (string, error)
 }
 
-// cached returns a resolver whose secrets may be some seconds old.
+// cached returns a resolver whose secrets may be several seconds old.
 func (s *Sinks) cached() resolver {
 	return resolver{s.engine.Secrets().Resolve, s.engine.Secrets().Certificate}
 }
@@ -128,7 +128,7 @@ func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progre
 	if err != nil {
 		return err
 	}
-	_, _ = resolved(ctx, stored, s.cached()) // into the cache
+	_, _ = resolved(ctx, stored, s.cached()) // fills the cache
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (s *Sinks) sealed(ctx context.Context, m *progressorv1.Sink) (changes.SinkS
 	return settingsOf(m)
 }
 
-// opened returns a stored sink with its secrets in the clear, except for references.
+// opened returns a stored sink with decrypted secrets. References are not replaced.
 func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*progressorv1.Sink, error) {
 	m, err := sinkOf(stored)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*prog
 }
 
 // openedToReplace is like opened, for a stored sink that a put of m will replace. If a secret
-// cannot be decrypted, it is an error only if the put keeps the stored secrets. Otherwise,
+// cannot be decrypted, this is an error only if the put keeps the stored secrets. Otherwise,
 // openedToReplace returns the sink with its encrypted secrets.
 func (s *Sinks) openedToReplace(
 	ctx context.Context, m *progressorv1.Sink, stored *changes.SinkSettings,

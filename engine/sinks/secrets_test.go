@@ -69,8 +69,8 @@ func (s *site) putHook(t *testing.T, n *node, value string) {
 }
 
 // The key of a webhook can be a reference to a secret. A rotated secret is used without a put. If
-// the secret is removed, the sink fails with an error that names it, and continues when the secret
-// exists again.
+// the secret is removed, the sink fails with an error that names the secret. It continues when the
+// secret exists again.
 func TestSinkRefersToASecret(t *testing.T) {
 	t.Parallel()
 	const second = "whsec_YW5vdGhlci1rZXktZm9yLXRoZS10ZXN0cy0xMjM0"

@@ -18,7 +18,7 @@ import (
 // lenient ignores unknown fields, which a newer engine may have stored.
 var lenient = protojson.UnmarshalOptions{DiscardUnknown: true}
 
-// settingsOf returns the stored form of a sink, which has the secrets in a separate field. The
+// settingsOf returns the stored form of a sink, which contains the secrets in a separate field. The
 // secrets in m must already be encrypted.
 func settingsOf(m *progressorv1.Sink) (changes.SinkSettings, error) {
 	public, secret := proto.CloneOf(m), &progressorv1.Sink{}

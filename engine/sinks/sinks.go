@@ -48,7 +48,7 @@ type Sinks struct {
 	metrics *metrics
 }
 
-// New returns the sinks of an engine. Their Kind must be added to the engine.
+// New returns the sinks of an engine. The caller must add their Kind to the engine.
 func New(e *engine.Engine, s *storage.Store, cfg Config) *Sinks {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -80,7 +80,7 @@ func (s *Sinks) Put(
 	return s.read(ctx, changes.SinkKey{Namespace: r.GetSink().GetNamespace(), SinkID: r.GetSink().GetSinkId()})
 }
 
-// errSame ends the transaction of a put that would change nothing.
+// errSame ends the transaction of a PutSink request that would change nothing.
 var errSame = errors.New("the sink has these settings")
 
 // Declare is like Put, but does nothing if the sink already has the same settings and secrets.

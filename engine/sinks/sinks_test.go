@@ -82,7 +82,7 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// The settings of a sink are stored and replaced; its secrets are kept and never returned.
+// The settings of a sink are stored and replaced. Its secrets are kept and never returned.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -226,7 +226,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// A sink is rewound to a time, and skips to a later one. It can begin in the past.
+// A sink can be rewound to a time, and can skip to a later one. It can also begin in the past.
 func TestRewind(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,12 +15,12 @@ import (
 type Format int
 
 const (
-	// Structured is one JSON object. It has the attributes of the event and, as data, the change in
-	// the JSON of the API.
+	// Structured is one JSON object that contains the attributes of the event and, as data, the
+	// change in the JSON of the API.
 	Structured Format = iota + 1
-	// Binary has the attributes in headers. The body is the change in the JSON of the API.
+	// Binary puts the attributes in headers. The body is the change in the JSON of the API.
 	Binary
-	// Protobuf has the attributes in headers. The body is the message progressor.v1.Change.
+	// Protobuf puts the attributes in headers. The body is the message progressor.v1.Change.
 	Protobuf
 )
 

@@ -69,7 +69,7 @@ const failedJSON = `{"changeId":"43","kind":"CHANGE_KIND_LIFECYCLE","type":"fail
 	`"processId":"order-1","time":"2026-11-26T15:29:41.745Z","fromStatus":"ACTIVE","toStatus":"FAILED",` +
 	`"reason":"no\nstock"}`
 
-// A structured event is one JSON object, with headers that only name its content type.
+// A structured event is one JSON object. Its only header is the content type.
 func TestStructured(t *testing.T) {
 	t.Parallel()
 	m := encode(t, stored(), format.Structured)
@@ -86,7 +86,7 @@ func TestStructured(t *testing.T) {
 		`"datacontenttype":"application/json","data":`+failedJSON+`}`)
 }
 
-// In binary mode, the headers have the attributes. Only those of HTTP are percent-encoded.
+// In binary mode, the headers contain the attributes. Only HTTP headers are percent-encoded.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	m := encode(t, stored(), format.Binary)
@@ -125,7 +125,7 @@ func TestProtobuf(t *testing.T) {
 	}
 }
 
-// The ID and the encoding of a change stay the same, and other changes have other IDs.
+// The ID and the encoding of a change do not change, and different changes have different IDs.
 func TestStableAndUnique(t *testing.T) {
 	t.Parallel()
 	for _, f := range []format.Format{format.Structured, format.Binary, format.Protobuf} {
@@ -223,7 +223,7 @@ func TestJSONIsThatOfTheAPI(t *testing.T) {
 	}
 }
 
-// Text that is not UTF-8 is an error: JSON cannot contain it.
+// Text that is not UTF-8 is an error, because JSON cannot contain it.
 func TestInvalidText(t *testing.T) {
 	t.Parallel()
 	for _, f := range []format.Format{format.Structured, format.Binary, format.Protobuf} {

@@ -12,7 +12,7 @@ func (m *Message) KafkaHeaders() []Header {
 }
 
 // HTTPHeaders returns the headers of an HTTP request, such as ce-id. Their values are
-// percent-encoded, as CloudEvents demands.
+// percent-encoded, as CloudEvents requires.
 func (m *Message) HTTPHeaders() []Header {
 	headers := []Header{{"Content-Type", m.ContentType}}
 	for _, a := range m.attributes {
@@ -21,8 +21,8 @@ func (m *Message) HTTPHeaders() []Header {
 	return headers
 }
 
-// percentEncode encodes the bytes of s that a header must not contain: all but printable ASCII, and
-// also space, quotes and percent signs.
+// percentEncode encodes the bytes of s that a header must not contain: everything except printable
+// ASCII, and also spaces, quotes and percent signs.
 func percentEncode(s string) string {
 	const digits = "0123456789ABCDEF"
 	var out strings.Builder

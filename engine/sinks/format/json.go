@@ -16,9 +16,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// changeJSON returns a change in the JSON of the API. It is the output of protojson without spaces,
-// which protojson adds at random, depending on the build. protojson itself would take several times
-// as long, and would slow down busy sinks.
+// changeJSON returns a change in the JSON of the API. It is the output of protojson without the
+// spaces that protojson adds at random, depending on the build. protojson itself would take several
+// times as long, and would slow down busy sinks.
 func changeJSON(c *progressorv1.Change) ([]byte, error) {
 	o := newObject(c)
 	o.change(c)

@@ -24,7 +24,7 @@ const (
 	DefaultMaxMessageBytes = 1_000_000 // brokers accept 1,048,588 by default
 )
 
-// minMessageBytes is the smallest batch that the client can be limited to.
+// minMessageBytes is the smallest batch size to which the client can be limited.
 const minMessageBytes = 1024
 
 // metadataAge is how long the client waits before it asks again for the leader of a partition. With
@@ -44,12 +44,12 @@ type Config struct {
 
 	TLS  *tls.Config // nil means no TLS
 	SASL *SASL       // nil means no authentication
-	// Dial opens connections, for example under the rules for outgoing connections. Default:
+	// Dial opens connections, for example according to the rules for outgoing connections. Default:
 	// net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Timeout         time.Duration // limits a delivery. Default: DefaultTimeout
-	MaxMessageBytes int           // limits a record batch, and so a message. Default: DefaultMaxMessageBytes
+	MaxMessageBytes int           // limits a record batch, and therefore a message. Default: DefaultMaxMessageBytes
 }
 
 // Mechanism is a mechanism of SASL.

@@ -64,8 +64,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Errors of the cluster and of the configuration do not make a change a dead letter: the sink
-// retries.
+// Errors of the cluster and of the configuration do not turn a change into a dead letter. The sink
+// retries instead.
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.AllowAutoTopicCreation())
@@ -75,7 +75,7 @@ func TestUnknownTopic(t *testing.T) {
 	config.CreateTopic = true
 	deliver(t, open(t, config), changes(2, 1, 3))
 	c.wantAll("new", 2, 3)
-	deliver(t, d, changes(2, 4, 5)) // the topic exists now
+	deliver(t, d, changes(2, 4, 5)) // now the topic exists
 	c.wantAll("new", 2, 5)
 }
 

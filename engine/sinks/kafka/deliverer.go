@@ -24,7 +24,7 @@ type deliverer struct {
 	maxBytes int
 }
 
-// New returns the deliverer of a topic. It does not connect: the first delivery reports whether the
+// New returns the deliverer of a topic. It does not connect. The first delivery reports whether the
 // cluster is reachable.
 func New(c Config) (sinks.Deliverer, error) {
 	c, err := c.withDefaults()
@@ -103,9 +103,9 @@ func (d *deliverer) encode(changes []*progressorv1.Change) ([]*kgo.Record, error
 	return records, nil
 }
 
-// chunk returns how many of the records are sent together: at least one. All of them fit into one
-// batch, and so do those of each partition. The first record of a topic is sent alone, because the
-// client divides records arbitrarily if it does not know the partitions of their topic.
+// chunk returns how many of the records are sent together, which is at least one. All of them fit
+// into one batch, and so do those of each partition. The first record of a topic is sent alone,
+// because the client divides records arbitrarily if it does not know the partitions of their topic.
 func (d *deliverer) chunk(records []*kgo.Record) int {
 	bytes := 0
 	for n, r := range records {

@@ -19,8 +19,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A message has the key, the headers and the time of its change. Its topic follows from the
-// placeholders.
+// A message has the key, the headers and the time of its change. The placeholders determine its
+// topic.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -207,7 +207,7 @@ func TestTooLarge(t *testing.T) {
 				wantPermanent(t, err, "the change is larger than topic t or max_message_bytes allows")
 			}
 			if stored, _ := c.progress("t"); stored["p0"] != 3 {
-				t.Errorf("stored are %v", stored)
+				t.Errorf("the stored changes are %v", stored)
 			}
 			large.Payload = nil
 			deliver(t, d, list)

@@ -36,7 +36,7 @@ func (c *Config) connectError(err error) error {
 		return fmt.Errorf("the broker closed the connection when %s logged in: check sasl.user and sasl.password: %w",
 			c.SASL.User, err)
 	}
-	// Its text may have addresses of the network of the engine.
+	// The text of the error may contain addresses of the network of the engine.
 	if _, network := errors.AsType[net.Error](err); network || remote.CertificateClass(err) != "" {
 		return fmt.Errorf("connect: %s", remote.FailureClass(err))
 	}

@@ -58,7 +58,8 @@ func openKafka(m *progressorv1.KafkaTarget, f format.Format, e *remote.Egress) (
 	if m.GetTls() != nil {
 		var err error
 		settings := &progressorv1.TargetTls{CaPem: m.GetTls().GetCaPem()}
-		// The secrets of the sink are already resolved: certificate_secret has the certificate.
+		// The secrets of the sink are already resolved, so certificate_secret contains the
+		// certificate.
 		c.TLS, err = remote.TLSConfig("sink.kafka.tls", settings, m.GetTls().GetCertificateSecret())
 		if err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ func invalid(field, message string, args ...any) error {
 	return &process.InvalidError{Field: "sink.webhook." + field, Message: fmt.Sprintf(message, args...)}
 }
 
-// parse parses the settings of a sink whose secrets are in the clear: certificate_secret is the
+// parse parses the settings of a sink with decrypted secrets. certificate_secret contains the
 // certificate.
 func parse(m *progressorv1.Sink, f format.Format) (settings, error) {
 	hook := m.GetWebhook()

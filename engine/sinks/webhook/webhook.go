@@ -110,7 +110,7 @@ func (d *deliverer) isAccepted(c *progressorv1.Change) bool {
 // batch is one call of Deliver.
 type batch struct {
 	*deliverer
-	err error // ErrGone if there is one, else a temporary error, else a permanent one; guarded by mu
+	err error // ErrGone takes precedence over a temporary error, and that over a permanent one; guarded by mu
 }
 
 // send sends the changes of a process until one of them, or of another process, fails.

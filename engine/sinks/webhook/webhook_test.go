@@ -37,7 +37,7 @@ type site struct {
 	requests []string // process/change
 	status   func(id string) int
 	running  int
-	most     int            // requests at the same time
+	most     int            // maximum number of requests at the same time
 	inside   map[string]int // requests of a process at the same time
 	overlap  bool           // two requests of a process at the same time
 	gate     chan struct{}  // requests wait for it; nil means that they do not wait
@@ -154,7 +154,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// After a failure, which may be permanent, the changes of the process that follow are not sent. A
+// After a failure, which may be permanent, the later changes of the process are not sent. A
 // repetition sends only what was not accepted.
 func TestRepetition(t *testing.T) {
 	for _, status := range []int{http.StatusInternalServerError, http.StatusUnprocessableEntity} {

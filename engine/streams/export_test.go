@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// ReadOnlyWhenWoken lets streams read again only after a commit or a notice.
+// ReadOnlyWhenWoken makes streams read again only after a commit or a notice.
 func (s *Streams) ReadOnlyWhenWoken() { s.ReadAfter(time.Hour) }
 
 // ReadAfter sets the interval at which waiting streams look for changes.

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// heads has the end of the changes of each namespace that streams watch. The streams of a namespace
-// share the queries that look for new changes.
+// heads contains the end of the changes of each namespace that streams watch. The streams of a
+// namespace share the queries that look for new changes.
 type heads struct {
 	mutex sync.Mutex
 	used  map[string]*head

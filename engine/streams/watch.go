@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// readChanges and readBytes limit one read of a stream, and so a response.
+	// readChanges and readBytes limit one read of a stream, and therefore one response.
 	readChanges = 500
 	readBytes   = 256 << 10
 	// maxReadBytes limits the changes that all streams of a node have read and not sent, in units
@@ -84,7 +84,7 @@ type watch struct {
 	streams *Streams
 	request *progressorv1.WatchChangesRequest
 	send    func(*progressorv1.WatchChangesResponse) error
-	at, end changes.Cursor // end position: after the changes that were recorded when the stream began
+	at, end changes.Cursor // end is the position after the changes that were recorded when the stream began
 	sent    time.Time      // when the last response was sent
 }
 
@@ -150,9 +150,9 @@ func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	return len(found) > 0, more, done, w.pass(found, done)
 }
 
-// pass sends the changes that match. It sends the first response of a stream at once, so that a
-// client whose stream breaks has a cursor. It also sends the last response of a stream with an end
-// at once.
+// pass sends the changes that match. It sends the first response of a stream immediately, so that a
+// client whose stream breaks has a cursor. If the stream has an end, it also sends the last
+// response immediately.
 func (w *watch) pass(found []changes.Change, last bool) error {
 	response := &progressorv1.WatchChangesResponse{Cursor: w.at.String()}
 	for n := range found {

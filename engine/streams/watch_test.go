@@ -181,8 +181,8 @@ func TestCommitWakesTheStream(t *testing.T) {
 	}
 }
 
-// A stream that cannot continue without a gap fails with an error that contains a cursor that
-// works.
+// A stream that cannot continue without a gap fails with an error. The error contains a cursor with
+// which it can continue.
 func TestLostCursors(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -240,7 +240,7 @@ type checker struct {
 	mu     sync.Mutex
 	t      testing.TB
 	events map[string]int64 // the last event of each process
-	ids    map[string]int64 // its last change
+	ids    map[string]int64 // the last change of each process
 	again  int
 }
 
@@ -311,7 +311,7 @@ func TestWatchHasNoGap(t *testing.T) {
 		writers.Go(func() { s.write(nodes[:2], fmt.Sprintf("p%d", p), calls, &stored) })
 	}
 	enginetest.Eventually(t, testTimeout, "some calls", func() bool { return stored.Load() > processes })
-	nodes[2].Store.Close() // as a kill: its attempts become zombies
+	nodes[2].Store.Close() // as if the node were killed: its attempts become zombies
 	check := &checker{t: t, events: map[string]int64{}, ids: map[string]int64{}}
 	done := make(chan struct{})
 	go func() { writers.Wait(); close(done) }()

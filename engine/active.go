@@ -3,7 +3,7 @@ package engine
 import "sync"
 
 // activeCounter counts the claims that this node runs and the requests that may become claims. It
-// signals when the count is 0, and rejects new requests and claims while the node stops.
+// signals when the count is 0, and rejects new requests and claims while the node is stopping.
 type activeCounter struct {
 	mu       sync.Mutex
 	n        int
@@ -12,7 +12,7 @@ type activeCounter struct {
 	empty    chan struct{} // closed when the count reaches 0; nil if no caller waits for that
 }
 
-// enter counts a request. It returns false if the node stops.
+// enter counts a request. It returns false if the node is stopping.
 func (c *activeCounter) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,8 +23,8 @@ func (c *activeCounter) enter() bool {
 	return true
 }
 
-// join counts a claim that is stored for this node, even while it drains. It returns false after
-// close.
+// join counts a claim that is stored for this node, even while the node drains. It returns false
+// after close.
 func (c *activeCounter) join() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

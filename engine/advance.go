@@ -10,17 +10,17 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A flow run that waits for one job usually changes in no other way until the job ends. So the node
-// that runs the job decides what the run does next before it stores the end of the job, and stores
-// both in one transaction. If the run has changed, only the end is stored, and the run decides in a
-// task of its own, see EndSteps. Runs of jobs in sequence need 5 instead of 8 transactions for 3
-// jobs.
+// A flow run that waits for one job usually does not change in any other way until the job ends. So
+// the node that runs the job decides what the run does next before it stores the end of the job,
+// and stores both in one transaction. If the run has changed, only the end is stored, and the run
+// decides in a task of its own (see EndSteps). A run of 3 jobs in sequence needs 5 transactions
+// instead of 8.
 
 // maxAdvanceState is the maximum size in bytes of the state of a run that decides in advance. The
 // state is compared with the stored one.
 const maxAdvanceState = 16 << 10
 
-// errReadsAhead is the error of a read by a run that decides in advance.
+// errReadsAhead is returned when a run that decides in advance tries to read.
 var errReadsAhead = errors.New("a run that decides in advance cannot read")
 
 // waitingRun is a run that waits for the job that its node runs next.
@@ -29,8 +29,9 @@ type waitingRun struct {
 	args  []byte         // the args with which the end is reported
 }
 
-// waitingRunOf returns the run that has started saved.Next, or nil if it waits for more than that
-// job or its state is too large. c and d are the claim and the stored decision of the run.
+// waitingRunOf returns the run that has started saved.Next. It returns nil if the run waits for
+// more than that job, or if its state is too large. c and d are the claim and the stored decision
+// of the run.
 func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingRun {
 	if saved.Reserved.FencingToken == 0 || len(d.completion.Messages) != 1 {
 		return nil
@@ -48,8 +49,8 @@ func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingR
 
 // advance decides what a run does after the end of its job. It adds the decision to d, which is the
 // decision of the job, and returns it. It returns nil if the run has to decide in a task of its
-// own, for example because the decision reads from the database: the attempt of the job has not
-// ended, and must not wait. began is when that attempt began.
+// own. This is necessary, for example, if the decision reads from the database, because the attempt
+// of the job has not ended and must not wait. began is when that attempt began.
 func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decision, began time.Time) *decision {
 	c := &d.completion
 	run := t.run

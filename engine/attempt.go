@@ -43,7 +43,7 @@ func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	}
 }
 
-// turn is a claim that runs in a slot, with what the node knows from the attempt before it.
+// turn is a claim that runs in a slot, with what the node knows from the previous attempt.
 type turn struct {
 	claim *storage.Claim
 	known *knownHistory // history of its process, or nil
@@ -352,7 +352,7 @@ func (e *Engine) attempt(
 		case <-ctx.Done():
 			return nil, history, err
 		case <-e.drained:
-			// the request has not reached the processor, so another node may try at once
+			// the request has not reached the processor, so another node may try immediately
 			return nil, history, errReleased
 		case <-time.After(wait):
 			// the deadline passed at the same time: the request did not and will not reach the

@@ -147,8 +147,8 @@ func (a *attempts) cancelOf(key process.Key, cause error) {
 	}
 }
 
-// cancelRequested cancels the attempts of a process whose cancel was requested, if its kind has
-// CancelsAttempts.
+// cancelRequested cancels the attempts of a process whose cancel was requested, if CancelsAttempts
+// is set for its kind.
 func (a *attempts) cancelRequested(key process.Key) {
 	for _, r := range a.of(key) {
 		if a.kinds[r.claim.Kind].CancelsAttempts {
@@ -177,7 +177,7 @@ func (a *attempts) cancelNamespace(name string, cause error) {
 	}
 }
 
-// cancellable reports whether this node runs a process whose kind has CancelsAttempts.
+// cancellable reports whether this node runs a process for whose kind CancelsAttempts is set.
 func (a *attempts) cancellable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,7 +17,7 @@ type AwaitParams struct {
 	Key            process.Key
 	TaskID         int64
 	IdempotencyKey string
-	Timeout        time.Duration // 0 returns the task at once
+	Timeout        time.Duration // 0 returns the task immediately
 }
 
 // AwaitTask waits for the end of a task. After the timeout it returns the task in its current
@@ -76,7 +76,7 @@ const (
 )
 
 // awaitTie waits a little longer if the timeout of a wait and the attempt on this node expire
-// together. It leaves the end of the task in the channel ended.
+// together. If the task ends in this time, awaitTie puts its end into the channel ended.
 func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, ended chan taskEnd) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]

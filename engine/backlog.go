@@ -24,7 +24,8 @@ type backlog struct {
 	next     time.Time // time of the next count
 }
 
-// add counts a request that is about to be stored. It fails if limit tasks wait already.
+// add counts a request that is about to be stored. It returns false if limit tasks are already
+// waiting.
 func (b *backlog) add(limit int, now time.Time, count func() (int, error)) (bool, error) {
 	if b.isDue(now) && b.counting.TryLock() { // while one request counts, the others use the known number
 		defer b.counting.Unlock()
@@ -59,8 +60,8 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 // addToBacklog counts a request that got no slot and is about to be stored. It rejects the request
 // if the backlog of its namespace is full, or if the database is the bottleneck rather than the
 // processors, because a request that is stored first costs the database more than twice as much as
-// one that runs at once. (With twice the peak load, the engine reached 44% of the peak throughput
-// when it stored all requests, instead of 65%.)
+// one that runs immediately. (With twice the peak load, the engine reached 44% of the peak
+// throughput when it stored all requests, instead of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	if ns.waitsForDatabase() {
 		e.metrics.refused.WithLabelValues("place").Inc()
@@ -72,9 +73,9 @@ func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	return e.countInBacklog(ctx, ns, fmt.Sprintf("no slot became free within %s, and ", slotWait))
 }
 
-// boundBacklog counts a request whose client waits for the response, on a node that takes only
-// requests. It rejects the request if the backlog of its namespace is full. As on other nodes, the
-// tasks of paused namespaces and of workers are not limited.
+// boundBacklog counts a request whose client waits for the response, on a node that accepts
+// requests but runs no tasks. It rejects the request if the backlog of its namespace is full. As on
+// other nodes, the tasks of paused namespaces and of workers are not limited.
 func (e *Engine) boundBacklog(ctx context.Context, r *request) error {
 	if r.accepted || r.ns.paused || r.ns.pulled() {
 		return nil

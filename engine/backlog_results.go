@@ -30,13 +30,13 @@ type backlogResults struct {
 	results int
 	stored  uint64        // how many results have been stored
 	bytes   int           // bytes of the args of the tasks, which are stored with the results
-	below   chan struct{} // closed when both are below their bounds; nil if no scan waits
+	below   chan struct{} // closed when results and bytes are below their bounds; nil if no scan waits
 }
 
 // begin counts the result of a claim.
 func (b *backlogResults) begin(c *storage.Claim) { b.add(1, c) }
 
-// end ends the counting of a result.
+// end stops counting the result of a claim.
 func (b *backlogResults) end(c *storage.Claim) { b.add(-1, c) }
 
 func (b *backlogResults) add(n int, c *storage.Claim) {

@@ -95,8 +95,8 @@ func TestScansDoNotWaitForResultsPutAside(t *testing.T) {
 	})
 }
 
-// A scan waits only for a limited time while no result is stored. So results that cannot be stored
-// do not stop all scans.
+// A scan waits only for a limited time while no result is stored, so that results that cannot be
+// stored do not stop all scans.
 func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestScansWaitForFewerResultsDuringRequests(t *testing.T) {
 		}
 		pending.Add(1) // a request
 		if b.wait(t.Context()); time.Since(began) != maxResultsWait {
-			t.Error("a scan does not wait although a request does")
+			t.Error("a scan does not wait although a request is waiting")
 		}
 		b.begin(&storage.Claim{})
 		if b.wait(t.Context()); time.Since(began) != 2*maxResultsWait {

@@ -9,8 +9,8 @@ import (
 )
 
 // callPoller claims stored tasks that wait for a slot. While there is work, it scans continuously.
-// It is woken when a slot becomes free or a task is queued on this node. Otherwise it scans every
-// ScanInterval, for tasks that other nodes stored.
+// When a slot becomes free or a task is queued on this node, it scans immediately. Otherwise it
+// scans every ScanInterval, to find tasks that other nodes stored.
 type callPoller struct {
 	engine *Engine
 	woken  chan struct{}
@@ -29,7 +29,7 @@ func newCallPoller(e *Engine) *callPoller {
 	}
 }
 
-// wake makes Run scan. On a node for requests only, it wakes the other nodes.
+// wake makes Run scan. On a node that runs no tasks, it wakes the other nodes.
 func (p *callPoller) wake() {
 	if p.engine.cfg.RequestsOnly {
 		p.engine.notices.stored()
@@ -101,7 +101,7 @@ func (p *callPoller) Run(ctx context.Context) error {
 
 // hasSkipped reports whether a scan has skipped tasks although slots are free, because a flush held
 // the lock of their process. This is common for a process with many requests. A scan may never find
-// it unlocked, so the next scan waits for the lock of a process that was skipped for a long time.
+// such a process unlocked, so if it was skipped for a long time, the next scan waits for its lock.
 func (p *callPoller) hasSkipped(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit

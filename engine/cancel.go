@@ -21,7 +21,7 @@ type CancelParams struct {
 
 // CancelProcess requests the end of a process and returns when the request is stored. A process in
 // INIT or RUNNING gets a CANCEL task, which runs before all waiting tasks. When the grace period is
-// over, the engine ends the process. A process in ERROR or SUSPENDED ends at once.
+// over, the engine ends the process. A process in ERROR or SUSPENDED ends immediately.
 func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressorv1.Process, error) {
 	c := storage.Cancel{
 		Key: p.Key, Reason: p.Reason, Context: e.traces.keep(ctx, p.Key.ProcessID, nil),

@@ -17,20 +17,20 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// MayCheckpoint reports whether a worker or a built-in processor can store checkpoints of a claim:
-// the process does not belong to the engine, and the task cannot be rejected and is retried if it
-// fails.
+// MayCheckpoint reports whether a worker or a built-in processor can store checkpoints of a claim.
+// The process must not belong to the engine, and the task must be of a type that cannot be rejected
+// and is retried if it fails.
 func MayCheckpoint(c *storage.Claim) bool {
 	return c.Kind == "" && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
 }
 
-// mayCheckpointHere reports whether the attempts at a claim run in this program and can store
+// mayCheckpointHere reports whether the attempts of a claim run in this program and can store
 // checkpoints.
 func mayCheckpointHere(ns *namespace, c *storage.Claim) bool {
 	return ns.processor != nil && !ns.pushed && MayCheckpoint(c)
 }
 
-// newCheckpoint returns a checkpoint of an attempt, as it is stored. Its events follow
+// newCheckpoint returns the stored form of a checkpoint of an attempt. Its events follow
 // c.LastEventID.
 func newCheckpoint(c *storage.Claim, r *progressorv1.Result) (*storage.Completion, error) {
 	if err := processor.CheckCheckpoint(r); err != nil {
@@ -49,7 +49,7 @@ type checkpoints struct {
 	mu     sync.Mutex
 	claim  storage.Claim   // with the state after the last checkpoint
 	events []storage.Event // stored by all checkpoints
-	gaps   bool            // the times of some events are unknown, so they are missing
+	gaps   bool            // events are missing, because the times of some are unknown
 	ended  bool
 	// unknown is the reason why it is unknown whether the last checkpoint is stored, or nil if that
 	// is known.
@@ -57,8 +57,8 @@ type checkpoints struct {
 }
 
 // callProcessor calls the processor with an attempt that may store checkpoints. Afterwards, c and
-// history include the stored checkpoints. If it is unknown whether one was stored, the task is
-// released, because the numbers of the next events are unknown, too.
+// history include the stored checkpoints. If it is unknown whether a checkpoint was stored, the
+// numbers of the next events are also unknown, so the task is released.
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {
@@ -189,5 +189,5 @@ func (e *Engine) checkRepeated(made *storage.Completion) error {
 	return nil
 }
 
-// metadataOf is wire.Struct for equalJSON.
+// metadataOf is wire.Struct as a parameter of equalJSON.
 func metadataOf(text json.RawMessage) (*structpb.Struct, error) { return wire.Struct(text) }

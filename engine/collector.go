@@ -70,7 +70,7 @@ func (c *collector) Run(ctx context.Context) error {
 			c.engine.log.Warn("collector pass failed", "error", err)
 		}
 	}
-	pass() // run the first pass at once, because the kinds of this node need the list of namespaces
+	pass() // run the first pass immediately: the kinds of this node need the list of namespaces
 	return Every(ctx, time.Second, pass)
 }
 
@@ -111,12 +111,12 @@ func (c *collector) readOnly(ctx context.Context) error {
 	return err
 }
 
-// A node also does the chores of other nodes, in case these are alive but cannot do them. This
-// factor is how much less often it does so.
+// A node also does the chores of other nodes, in case these are alive but cannot do them.
+// backupFactor is how much less often it does so.
 const backupFactor = 20
 
 // due reports whether this node does a shared chore in this pass. The node that is responsible for
-// the chore does it every `every` passes.
+// the chore does it once every `every` passes.
 func (c *collector) due(chore string, every int) bool {
 	if !c.engine.peers.isResponsibleFor(chore) {
 		every *= backupFactor
@@ -238,8 +238,8 @@ func deleteBatches(ctx context.Context, batch func(context.Context) (more bool, 
 	return nil
 }
 
-// forgetOfKinds deletes old rows in the tables of kinds. It runs only every five minutes, to avoid
-// load on an idle database: these rows are kept for days.
+// forgetOfKinds deletes old rows in the tables of kinds. These rows are kept for days, so it runs
+// only every five minutes, to avoid load on an idle database.
 func (c *collector) forgetOfKinds(ctx context.Context) error {
 	c.forgetting = false
 	var errs []error
@@ -347,8 +347,8 @@ func (c *collector) purge(ctx context.Context) error {
 	return nil
 }
 
-// adopt runs tasks of this node that are in running but not in memory. Two passes must find a task,
-// because the response of its claim may still arrive.
+// adopt runs tasks of this node that are in running but not in memory. It waits until two passes
+// have found a task, because the response of its claim may still arrive.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	e := c.engine
 	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), age)

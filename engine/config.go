@@ -58,22 +58,22 @@ type Config struct {
 	// MaxNamespaces is the maximum number of namespaces. At this number, the node refuses to create
 	// another one. The default is 1,000.
 	MaxNamespaces int
-	// MaxRunning is the maximum number of tasks that this node runs at a time, over all namespaces.
-	// The default is 10,000.
+	// MaxRunning is the maximum number of tasks that this node runs at a time, in all namespaces
+	// together. The default is 10,000.
 	MaxRunning int
 	// ZombieAfter is the time without a heartbeat after which a node is considered dead. The
 	// default is 10 s.
 	ZombieAfter time.Duration
 	// ZombieMargin is how long a live node may exceed the deadline of a task. The default is 5 s.
 	ZombieMargin time.Duration
-	// KeyRetention is how long idempotency keys, and the answers of removed processes, are kept
-	// after the end of their task. The default is 24 h.
+	// KeyRetention is how long idempotency keys and the answers of removed processes are kept after
+	// the end of their tasks. The default is 24 h.
 	KeyRetention time.Duration
 	// DrainTimeout is how long running attempts may continue after the drain begins. The default is
 	// 30 s.
 	DrainTimeout time.Duration
-	// ScanInterval is the interval between scans for calls of an idle node. Timers are scanned
-	// every third interval. The default is 1 s.
+	// ScanInterval is the interval at which an idle node scans for calls. It scans for timers every
+	// third interval. The default is 1 s.
 	ScanInterval time.Duration
 	// AnswerPoll is the interval between queries for the answers of tasks that run on other nodes.
 	// The default is 75 ms.

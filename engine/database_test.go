@@ -52,8 +52,8 @@ func link(state, op []byte) []byte {
 type traffic struct {
 	nodes []*node
 	mu    sync.Mutex
-	// acked has the responses by process and op. A call without a key that got no response may or
-	// may not have run.
+	// acked contains the responses by process and op. A call without a key that got no response may
+	// or may not have run.
 	acked   map[string]map[string]string
 	unknown map[string]map[string]bool
 	errs    map[string]int
@@ -286,8 +286,8 @@ func TestDatabaseRestarts(t *testing.T) {
 	tr.verify(t, b)
 }
 
-// While the database is unavailable, requests fail at once. Results of running attempts are stored
-// when the database is available again, even after a long time. A node that could not send
+// While the database is unavailable, requests fail immediately. Results of running attempts are
+// stored when the database is available again, even after a long time. A node that could not send
 // heartbeats because of the database is not declared dead.
 func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// attemptEnd is the input of decide: the claim, its outcome and the policies. The caller draws
-// random.
+// attemptEnd is the input of decide: the claim, its outcome and the policies. The caller provides
+// the random number in random.
 type attemptEnd struct {
 	claim    *storage.Claim
 	response *progressorv1.ProcessResponse

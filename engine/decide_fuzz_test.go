@@ -192,12 +192,12 @@ func checkStorable(t tester, c storage.Completion) {
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-			t.Fatalf("not for a column of PostgreSQL: %q", text)
+			t.Fatalf("not valid in a column of PostgreSQL: %q", text)
 		}
 	}
 	for _, at := range times {
 		if !at.IsZero() && (at.Unix() < 0 || at.Year() > 9999) {
-			t.Fatalf("not a time for PostgreSQL: %s", at)
+			t.Fatalf("not a valid time for PostgreSQL: %s", at)
 		}
 	}
 	for _, document := range documents {

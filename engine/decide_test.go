@@ -32,7 +32,7 @@ func policy() process.RetryPolicy {
 	}
 }
 
-// The middle of the range of random: no jitter.
+// middle is the middle of the range of random, which means no jitter.
 const middle = 0.5
 
 func respond(b *processor.ResultBuilder) *progressorv1.ProcessResponse {
@@ -147,7 +147,7 @@ func TestDecideOutcomes(t *testing.T) {
 			}
 			if c.Key != (process.Key{Namespace: "ns", ProcessID: "p"}) || c.TaskID != 7 || c.FencingToken != 70 ||
 				c.LastEventID != 41 || c.IdempotencyKey != "k" || c.TaskType != taskType || c.Attempt != 1 {
-				t.Errorf("%s, %s: the completion is of another attempt: %+v", taskType, tt.name, c)
+				t.Errorf("%s, %s: the completion belongs to another attempt: %+v", taskType, tt.name, c)
 			}
 			if want == storage.Retry && c.RetryAfter != time.Second || want != storage.Retry && c.RetryAfter != 0 {
 				t.Errorf("%s, %s: retried after %s", taskType, tt.name, c.RetryAfter)

@@ -37,7 +37,7 @@ func deletionOf(row storage.Namespace) deletion {
 
 func (d deletion) requested() bool { return !d.at.IsZero() }
 
-// matches reports whether the row has the same request.
+// matches reports whether the deletion in the row is the same request.
 func (d deletion) matches(row storage.Namespace) bool {
 	other := deletionOf(row)
 	return d.at.Equal(other.at) && d.data == other.data
@@ -47,8 +47,9 @@ const (
 	// deletionPause is the minimum time between the first rejected request for a namespace that is
 	// being deleted, and the acknowledgement of this node.
 	deletionPause = 500 * time.Millisecond
-	// deletionWait is how long a node waits for requests that it accepted before. The statements of
-	// a request take less time. Only requests that wait for an event take longer.
+	// deletionWait is how long a node waits for requests that it accepted before it learned of the
+	// deletion. The statements of a request take less time. Only requests that wait for an event
+	// take longer.
 	deletionWait = 10 * time.Second
 	// countedLeft and countedAll are the maximum counts for each kind of data.
 	countedLeft = 10_000
@@ -185,8 +186,8 @@ func (e *Engine) deletionMessage(ctx context.Context, row storage.Namespace) (*p
 	}, err
 }
 
-// dropNamespaces forgets the namespaces without a row, which were deleted. rows has all namespaces.
-// The caller holds the lock of the registry.
+// dropNamespaces removes the namespaces without a row from memory, because they were deleted. rows
+// contains all namespaces. The caller holds the lock of the registry.
 func (e *Engine) dropNamespaces(rows []storage.Namespace) {
 	next := maps.Clone(e.registry.all())
 	for _, row := range rows {

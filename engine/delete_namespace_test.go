@@ -88,7 +88,7 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	eventually(t, "both nodes know that it is gone", func() bool {
+	eventually(t, "both nodes know that the namespace is deleted", func() bool {
 		return a.isGone(t, "other") && b.isGone(t, "other")
 	})
 	if left := d.rowsOf(t, "other"); len(left) > 0 {
@@ -215,7 +215,7 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 	if te := taskError(t, receive(t, "the waiting call", waits)); !te.Cancelled {
 		t.Errorf("the waiting call: %v", te)
 	}
-	eventually(t, "it is gone", func() bool { return a.isGone(t, "gone") && b.isGone(t, "gone") })
+	eventually(t, "the namespace is deleted", func() bool { return a.isGone(t, "gone") && b.isGone(t, "gone") })
 	if left := d.rowsOf(t, "gone"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -262,7 +262,7 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 	if d.count(t, "SELECT count(*) FROM namespaces WHERE namespace = 'gone'") == 0 {
 		t.Error("the node has deleted everything")
 	}
-	eventually(t, "the other node has deleted it", func() bool { return alive.isGone(t, "gone") })
+	eventually(t, "the other node has deleted the namespace", func() bool { return alive.isGone(t, "gone") })
 	if left := d.rowsOf(t, "gone"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -306,7 +306,7 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	if te := taskError(t, receive(t, "the waiting call", waits)); !te.Cancelled {
 		t.Errorf("the waiting call: %v", te)
 	}
-	eventually(t, "this node knows", func() bool { return left().GetWaitingForNodes() == 1 })
+	eventually(t, "this node knows of the deletion", func() bool { return left().GetWaitingForNodes() == 1 })
 	pass(1500 * time.Millisecond)
 	del := left()
 	if len(del.GetLeft()) < 2 || del.GetLeft()[0].GetKind() != "processes" || del.GetLeft()[0].GetCount() != 1 {
@@ -317,7 +317,7 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	storagetest.Exec(t, d, "DELETE FROM nodes WHERE address = 'old'")
-	eventually(t, "it is gone", func() bool { return n.isGone(t, "gone") })
+	eventually(t, "the namespace is deleted", func() bool { return n.isGone(t, "gone") })
 }
 
 // A namespace that was empty is not deleted if a node that did not know of the deletion has stored
@@ -332,7 +332,7 @@ func TestDeletionIsCancelled(t *testing.T) {
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "kept"})
 	storagetest.Exec(t, d, "INSERT INTO flow_types (namespace, template_type, version) VALUES ('kept', 't', 1)")
 	storagetest.Exec(t, d, "DELETE FROM nodes WHERE address = 'old'")
-	eventually(t, "the deletion is cancelled, and the node knows", func() bool {
+	eventually(t, "the deletion is cancelled, and the node knows this", func() bool {
 		_, err := n.Start(t.Context(), engine.StartParams{
 			Key: process.Key{Namespace: "kept", ProcessID: "p"},
 		})

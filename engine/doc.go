@@ -9,5 +9,5 @@
 // for processes that others run (jobs), and background work without processes (sinks).
 //
 // The engine keeps nothing in memory that it could not lose. All statements are in package storage,
-// and RPC handlers in engine/rpc.
+// and all RPC handlers in engine/rpc.
 package engine

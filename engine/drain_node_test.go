@@ -23,7 +23,7 @@ func TestDrainNode(t *testing.T) {
 		a.started(t, fmt.Sprint("p", k))
 	}
 	running := a.calling("p0", "x")
-	receive(t, "it runs on a", g.entered)
+	receive(t, "the task runs on a", g.entered)
 	w := a.watching("p1", 0)
 	w.wants(t, "1", "RUNNING 1")
 	id := fmt.Sprint(a.store.NodeID())

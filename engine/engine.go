@@ -54,8 +54,8 @@ type services struct {
 	notices     *notices
 }
 
-// liveness contains the state of an engine's heartbeats, and changes of the database that can
-// leave tasks behind.
+// liveness contains the state of an engine's heartbeats, and events of the database that can leave
+// tasks without a node that runs them.
 type liveness struct {
 	started     time.Time
 	beating     sync.Mutex    // held during a heartbeat; two concurrent ones would register a lost node twice

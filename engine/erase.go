@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// eraseTime is how long a request of EraseProcess works.
+	// eraseTime is how long one EraseProcess request erases.
 	eraseTime = 5 * time.Second
-	// eraseTogether is the number of processes that are erased together, in one set. Each set needs
-	// a pass over the tables.
+	// eraseTogether is the number of processes in a set. The processes of a set are erased
+	// together, and each set needs a pass over the tables.
 	eraseTogether = 20
-	// eraseRecorded is how old an audit entry of the same erasure may be if a request continues a
-	// previous one. Clients could invent page tokens, so a token does not prove that the entry
+	// eraseRecorded is the maximum age of the audit entry of a previous request if a request
+	// continues it. Clients could invent page tokens, so a token does not prove that the entry
 	// exists.
 	eraseRecorded = time.Hour
 )
@@ -30,7 +30,7 @@ const (
 // erasureToken is a page token of EraseProcess. With an invented token, a client can only skip rows
 // of its own erasure, because each request removes the processes of its sets again.
 type erasureToken struct {
-	Set      string           `json:"s"` // digest of the set that the next request continues with
+	Set      string           `json:"s"` // digest of the set with which the next request continues
 	Progress erasure.Progress `json:"p"`
 }
 
@@ -110,8 +110,9 @@ func (e *Engine) eraseProcess(
 }
 
 // erasedSets returns the processes that a request erases, in sets. A run comes after the processes
-// that its steps have started, because its steps have their IDs until the run is removed. So each
-// request finds the same sets, except for those that previous requests have erased completely.
+// that its steps have started, because its steps contain their IDs until the run is removed. As a
+// result, each request finds the same sets, except for those that previous requests have erased
+// completely.
 func (e *Engine) erasedSets(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (sets []erasure.Set, err error) {

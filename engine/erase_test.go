@@ -65,7 +65,7 @@ func TestEraseInSmallRequests(t *testing.T) {
 		t.Errorf("the run has not ended: %v", err)
 	}
 	rows.exec(t, "UPDATE processes SET status = 'COMPLETED'")
-	for _, requests := range []int{9, 30, 42, 500} { // after so many, the client forgets its page token
+	for _, requests := range []int{9, 30, 42, 500} { // after this many requests, the client loses its page token
 		r.PageToken = ""
 		for k := range requests {
 			resp, err := n.EraseBatch(t.Context(), r, ada, 8)
@@ -200,10 +200,10 @@ func TestRemovalLeavesARunningTask(t *testing.T) {
 		t.Error("the task was stopped")
 	}
 	if got := n.status(t, "p"); got != "RUNNING" {
-		t.Errorf("it is %s", got)
+		t.Errorf("the process is %s", got)
 	}
 	n.suspended(t, "p")
 	if err := n.RemoveStopped(t.Context(), "ns", []process.Key{key("p")}); err != nil || n.status(t, "p") != "" {
-		t.Errorf("a suspended process: %v, it is %s", err, n.status(t, "p"))
+		t.Errorf("a suspended process: %v, its status is %s", err, n.status(t, "p"))
 	}
 }

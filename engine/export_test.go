@@ -30,8 +30,8 @@ func (e *Engine) Demand(namespace string) (waiting int, others bool) {
 	return waiting, others
 }
 
-// Storing simulates a task that stores its result in a slot until free is called, after results
-// took the given time to store.
+// Storing simulates a task that holds a slot while its result is being stored, until free is
+// called. took is how long storing earlier results took.
 func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
 	ns := e.registry.all()[namespace]
 	ns.usage.storing.Add(int64(took))

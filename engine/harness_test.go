@@ -50,7 +50,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// db is the database of a test, for looking at its rows.
+// db is the database of a test, for reading its rows.
 type db struct{ *pgxpool.Pool }
 
 func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
@@ -75,7 +75,7 @@ func (d db) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// registry has the metrics of a node.
+// registry contains the metrics of a node.
 type registry struct{ *prometheus.Registry }
 
 func newRegistry() registry { return registry{prometheus.NewRegistry()} }
@@ -183,7 +183,7 @@ func newGate() *gate {
 	return &gate{entered: make(chan *progressorv1.ProcessRequest, 10_000), open: make(chan struct{})}
 }
 
-// pass waits until the gate is open. With heeds, it also returns when ctx is cancelled.
+// pass waits until the gate is open. If heeds is set, it also returns when ctx is cancelled.
 func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds bool) error {
 	g.entered <- r
 	if !heeds {

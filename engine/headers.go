@@ -40,8 +40,8 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	return secrets.CheckHeaders(fieldHeaders, p.GetHeaders())
 }
 
-// credentialsOf returns a function that returns the credentials of a request to a processor. It is
-// nil if the processor has none, or this configuration has no secrets.
+// credentialsOf returns a function that returns the credentials for a request to a processor. It
+// returns nil if the processor has no credentials, or if this configuration has no secrets.
 func (c *Config) credentialsOf(
 	namespace string, cfg *progressorv1.ConnectProcessor,
 ) func(context.Context) (remote.Credentials, error) {
@@ -99,14 +99,14 @@ func (e *Engine) namespaceConfig(
 
 // errReplaced reports that a namespace was changed after it was compared.
 var errReplaced error = &process.InvalidError{
-	Field: "namespace", Message: "others change it at the same time: try again",
+	Field: "namespace", Message: "it was changed by other requests at the same time: try again",
 }
 
 // declareTries limits how often DeclareNamespace compares a namespace that changes concurrently.
 const declareTries = 5
 
-// DeclareNamespace is PutNamespace for a configuration that is stored again at each start. The
-// audit gets an entry only if the configuration differs from the stored one.
+// DeclareNamespace is PutNamespace for a configuration that is stored again at each start. It
+// writes an audit entry only if the configuration differs from the stored one.
 func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace, by process.Actor) error {
 	for try := 1; ; try++ {
 		stored, same, err := e.compareStored(ctx, m)
@@ -131,7 +131,7 @@ func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace
 }
 
 // compareStored returns the stored configuration of a namespace, or nil if there is none, and
-// whether it equals m. It does not equal m if its headers cannot be decrypted.
+// whether it equals m. If its headers cannot be decrypted, it does not equal m.
 func (e *Engine) compareStored(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (config json.RawMessage, same bool, err error) {
@@ -157,7 +157,7 @@ func (e *Engine) compareStored(
 		}
 		headers := wanted.GetProcessor().GetConnect().GetHeaders()
 		for name, value := range headers {
-			if value == secrets.Mask { // a put keeps the stored value
+			if value == secrets.Mask { // the request keeps the stored value
 				headers[name] = p.GetHeaders()[name]
 			}
 		}
@@ -182,7 +182,8 @@ func originsOf(p *progressorv1.ConnectProcessor) (origins []string) {
 	return origins
 }
 
-// Origin returns the scheme and the host of a URL, which decide who gets the headers of a request.
+// Origin returns the scheme and the host of a URL. They determine who receives the headers of a
+// request.
 func Origin(text string) string {
 	to, err := url.Parse(text)
 	if err != nil {
@@ -214,8 +215,8 @@ func (e *Engine) CheckSecrets(ctx context.Context, m *progressorv1.Namespace) er
 	return e.cfg.Secrets.CheckCertificate(ctx, m.GetNamespace(), fieldClient, p.GetTls().GetCertificateSecret())
 }
 
-// PublicKeys returns the public keys of Ed25519 with which the processor of a namespace can check
-// its requests. There are none if the namespace is not known. It does not read namespaces from the
+// PublicKeys returns the public Ed25519 keys with which the processor of a namespace can verify its
+// requests. It returns none if the namespace is not known. It does not read namespaces from the
 // database, because its callers have no credentials.
 func (e *Engine) PublicKeys(ctx context.Context, namespace string) (public []string, err error) {
 	ns := e.registry.all()[namespace]

@@ -149,7 +149,7 @@ func TestNamespaceHealthUnderLoad(t *testing.T) {
 	n.started(t, "a")
 	n.started(t, "b")
 	n.calling("a", "held")
-	receive(t, "it runs", g.entered)
+	receive(t, "the task runs", g.entered)
 	if _, err := n.Call(ctx, engine.CallParams{Key: key("b"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (e *Engine) recordHeartbeat(sent time.Duration) {
 func (e *Engine) sinceBeat() time.Duration { return e.age() - time.Duration(e.lastBeat.Load()) }
 
 // fenceAfter is the time after its last heartbeat at which a node cancels its attempts. In the rest
-// of ZombieAfter the attempts can end, before other nodes take over their tasks.
+// of ZombieAfter, the attempts can end before other nodes take over their tasks.
 func (e *Engine) fenceAfter() time.Duration { return e.cfg.ZombieAfter * 2 / 3 }
 
 // isConnected reports whether the last heartbeat is recent. A node that is not connected claims

@@ -70,8 +70,8 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	if h.events, err = e.store.ReadHistory(key, rng, c.FirstEventID, c.LastEventID); err != nil {
 		switch {
 		case errors.Is(err, process.ErrUnavailable):
-			// The database is unavailable, and the processor has not seen the task. It is attempted
-			// again later.
+			// The database is unavailable, and the processor has not seen the task. The task is
+			// attempted again later.
 			return nil, fmt.Errorf("%w: %w", errReleased, err)
 		case errors.Is(err, storage.ErrSlowHistory):
 			return nil, &historyTooLargeError{events: length, slow: true} // the next read would be as slow
@@ -107,7 +107,7 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	if done.Outcome != storage.Finished || len(done.Events) == 0 {
 		return h
 	}
-	// h is not used again, so its array may grow
+	// h is not used again, so its events may be appended to
 	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events}
 	grown.add(storedEvents(done, next.RunningTime))
 	return grown

@@ -200,7 +200,7 @@ func TestKeyAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []<-chan result{running, waiting} {
-		if res := receive(t, "the removal's answer", c); !taskError(t, res.err).Cancelled {
+		if res := receive(t, "the answer to the removal", c); !taskError(t, res.err).Cancelled {
 			t.Errorf("%+v", res)
 		}
 	}

@@ -10,12 +10,12 @@ import (
 
 const (
 	// shareFactor limits a share to this multiple of the node's free requests. With n full shares,
-	// each holds 4/(4n+1) of the limit, and 1/(4n+1) stays free. (This is a dynamic threshold, as
-	// in switches that share one buffer.)
+	// each holds 4/(4n+1) of the limit, and 1/(4n+1) stays free. (Switches that share one buffer
+	// use the same dynamic threshold.)
 	shareFactor = 4
-	// namespacePortion limits one share to a part of the node's limit: a half.
+	// namespacePortion limits one share to a part of the node's limit (1/2).
 	namespacePortion = 2
-	// guaranteedPortion is the part of the node's limit that a share may always hold: a hundredth.
+	// guaranteedPortion is the part of the node's limit (1/100) that a share may always hold.
 	guaranteedPortion = 100
 	// reservedPortion is the part of MaxInFlight that only requests without a share may use: the
 	// answers of workers, commands of operators, and reads of all namespaces. Without it, workers
@@ -23,12 +23,12 @@ const (
 	reservedPortion = 10
 )
 
-// share counts the requests of one namespace in this node. It survives changes of the namespace.
+// share counts the requests for one namespace on this node. It is kept when the namespace changes.
 type share struct {
-	// waiting is set if the requests wait for an event: AwaitTask, Poll and streams. They have a
+	// waiting is set for requests that wait for an event: AwaitTask, Poll and streams. They have a
 	// separate limit, so that waiting clients do not block work.
 	waiting bool
-	holder  string // in errors
+	holder  string // name of the share in errors
 	used    atomic.Int64
 }
 
@@ -51,8 +51,8 @@ func newRequestShares(holder string) *requestShares {
 // inFlight counts the requests in flight on this node.
 type inFlight struct{ working, waiting atomic.Int64 }
 
-// sharesOf returns the shares of a namespace. Namespaces that this node has not read yet, or that
-// do not exist, have common shares, so that names from clients use no memory.
+// sharesOf returns the shares of a namespace. All namespaces that do not exist, or that this node
+// has not read yet, share the same ones, so that names from clients use no memory.
 func (e *Engine) sharesOf(name string) *requestShares {
 	if ns, ok := e.registry.all()[name]; ok {
 		return ns.shares
@@ -69,8 +69,8 @@ func (e *Engine) shareOf(name string) *share {
 	return &e.sharesOf(name).requests
 }
 
-// pollShareOf returns the share that a poll counts against: of the first namespace, if it names
-// several.
+// pollShareOf returns the share that a poll counts against. If the poll names several namespaces,
+// this is the share of the first one.
 func (e *Engine) pollShareOf(names []string) *share {
 	if len(names) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (e *Engine) admit(s *share) error {
 	free := limit - e.inFlight.working.Add(1)
 	if free < 0 {
 		e.inFlight.working.Add(-1)
-		return e.refused("in_flight", "the node has %d requests in flight, its max_in_flight", limit)
+		return e.refused("in_flight", "the node has reached its max_in_flight: %d requests are in flight", limit)
 	}
 	if s == nil {
 		return nil
@@ -115,7 +115,7 @@ func (e *Engine) admitWaiting(s *share) error {
 	free := limit - e.inFlight.waiting.Add(1)
 	if free < 0 {
 		e.inFlight.waiting.Add(-1)
-		return e.refused("awaits", "%d requests wait in the node, its max_in_flight", limit)
+		return e.refused("awaits", "the node has reached its max_in_flight: %d requests are waiting", limit)
 	}
 	if held, most := s.used.Add(1), maxShareOf(limit, free); held > most {
 		e.leave(s)
@@ -139,8 +139,8 @@ func (e *Engine) refused(bound, format string, args ...any) error {
 // CountRefusal counts a request that was rejected for overload.
 func (e *Engine) CountRefusal(bound string) { e.metrics.refused.WithLabelValues(bound).Inc() }
 
-// enter admits a request for a namespace, which must exist. The caller must call leave with the
-// share.
+// enter admits a request for a namespace, which must exist. The caller must pass the returned share
+// to leave.
 func (e *Engine) enter(ctx context.Context, name string) (*share, error) {
 	return e.enterShare(ctx, name, e.shareOf(name))
 }
@@ -166,7 +166,7 @@ func (e *Engine) enterShare(ctx context.Context, name string, s *share) (*share,
 	return s, nil
 }
 
-// leave ends the counting of a request that was admitted.
+// leave stops counting a request that was admitted.
 func (e *Engine) leave(s *share) {
 	if s != nil {
 		s.used.Add(-1)

@@ -48,7 +48,7 @@ const (
 	forOperator = progressorv1.WaitsFor_WAITS_FOR_OPERATOR
 )
 
-// Every reason why a process can be stuck.
+// TestExplainProcess checks every reason why a process can be stuck.
 func TestExplainProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -93,7 +93,7 @@ func TestExplainProcess(t *testing.T) {
 	}
 
 	n.calling("busy", "hold")
-	receive(t, "it runs", g.entered)
+	receive(t, "the task runs", g.entered)
 	n.explains(t, "busy", forNothing, "(CALL) runs on node", "(here:1), attempt 1", "by its step timeout")
 	n.calling("busy", "behind")
 	eventually(t, "a call waits", func() bool {
@@ -105,7 +105,7 @@ func TestExplainProcess(t *testing.T) {
 	}
 	<-n.calling("busy too", "x")
 	n.calling("busy too", "hold")
-	receive(t, "it runs", g.entered)
+	receive(t, "the task runs", g.entered)
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("idle"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 		t.Errorf("%v", before)
 	}
 	n.calling("p", "hold")
-	receive(t, "it runs", g.entered)
+	receive(t, "the task runs", g.entered)
 	rows := look(t, dsn)
 	eventually(t, "the node is reported as silent", func() bool { // between two of its heartbeats
 		storagetest.Exec(t, rows, "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'")
@@ -263,7 +263,7 @@ func TestGetOverview(t *testing.T) {
 	a.called(t, "timed", "set 1h, name x 1h")
 	a.called(t, "due", "set 10ms")
 	a.calling("held", "hold")
-	receive(t, "it runs", g.entered)
+	receive(t, "the task runs", g.entered)
 	a.calling("held", "x")
 	rows := look(t, dsn)
 	eventually(t, "a call waits, and the timer has fired", func() bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The methods of this file let the subpackages read from an engine.
+// The methods in this file let the subpackages read from an engine.
 
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
@@ -31,7 +31,7 @@ func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, l
 	return []string{namespace}, func() { e.leave(share) }, nil
 }
 
-// EnterStream is like Enter, for a stream of one namespace.
+// EnterStream is like Enter, but for a stream of one namespace.
 func (e *Engine) EnterStream(ctx context.Context, namespace string) (leave func(), err error) {
 	share, err := e.enterWaiting(ctx, namespace)
 	if err != nil {
@@ -50,7 +50,7 @@ type NamespaceState struct {
 	MaxAttempts int32
 	Zombie      process.ZombiePolicy
 	Processor   processor.Processor // nil if this node has none
-	Unservable  error               // why there is no processor, although workers do not take the tasks
+	Unservable  error               // why there is no processor; nil if workers take the tasks
 	Away        bool                // the last call did not reach the processor
 }
 

@@ -26,15 +26,15 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
-// reset removes what was added by a try that did not reach a decision.
+// reset removes what was added by an earlier try that did not reach a decision.
 func (a *Attempt) reset() {
 	if a != nil {
 		a.messages, a.effects, a.stored = nil, nil, nil
 	}
 }
 
-// Now returns the database time, as known to this attempt. It is never before the running time of
-// the task. It lags behind by at most the time that the response of the claim took.
+// Now returns the database time, as far as this attempt knows it. It is never before the running
+// time of the task. It lags behind by at most the time that the response of the claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }
 
 // ChildEnds returns the ends of children in a batched NOTIFY, or nil if the task is not one.

@@ -36,16 +36,16 @@ type Kind struct {
 	// were applied. It is pure. It may be nil.
 	Decide func(End, *storage.Completion)
 	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more
-	// reports that there may be more. It may be nil.
+	// reports that more rows may be left. It may be nil.
 	Forget func(ctx context.Context) (more bool, err error)
 	// Expire deletes one batch of rows of the kind that are older than the longest retention of
-	// their namespace. longest has the retentions by namespace. more reports that there may be
-	// more. It may be nil.
+	// their namespace. longest contains the retentions by namespace. more reports that more rows
+	// may be left. It may be nil.
 	Expire func(ctx context.Context, longest map[string]time.Duration) (more bool, err error)
 	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error
 	// Admit reports whether a claim may run. If it may not, the task is released. If Admit is nil,
-	// every claim may run. Each task of a kind with Admit is claimed separately: no attempt
+	// every claim may run. Each task of a kind with Admit is claimed separately, so no attempt
 	// continues with the next task.
 	Admit func(*storage.Claim) bool
 	// Pause is called when a claim certainly did not reach the processor. It returns how the task
@@ -65,8 +65,8 @@ type Kind struct {
 	// Wake is called when the kind has something to check, such as the end of a member or a due
 	// time. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
-	// Hears has functions that receive the payloads of NOTIFYs, by channel. They are called with ""
-	// when notices may have been lost. They must not block.
+	// Hears contains functions that receive the payloads of NOTIFYs, by channel. They are called
+	// with "" when notices may have been lost. They must not block.
 	Hears map[string]func(payload string)
 	// Urgent is set if the tasks of the kind do not wait for slots. It may be nil.
 	Urgent *Urgent
@@ -195,10 +195,10 @@ var commandRetry = process.RetryPolicy{
 }
 
 // If a node does not know the kind of a task, because a node with a newer version created the
-// process, the task waits before another node claims it. The wait doubles. With a constant wait of
-// a second, 10,000 such processes would cause 10,000 useless claims per second. With the longest
-// wait, they cause 330. The longest wait is also the maximum delay of a task after all nodes know
-// its kind.
+// process, the task waits before another node claims it. The wait doubles each time. With a
+// constant wait of a second, 10,000 such processes would cause 10,000 useless claims per second.
+// With the longest wait, they cause 330. The longest wait is also the maximum delay of a task after
+// all nodes know its kind.
 const (
 	unknownKindPause    = time.Second
 	maxUnknownKindPause = 30 * time.Second

@@ -6,7 +6,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The methods of this file are for kinds.
+// The methods in this file are for kinds.
 
 // CanHandOut reports whether this node may hand out tasks of a namespace: the namespace exists and
 // is neither paused nor being deleted, and the node is connected.

@@ -34,7 +34,7 @@ func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
 }
 
 // The processor of a kind runs all tasks of its processes, and the processor of the namespace runs
-// none. It gets no history.
+// none. The processor of the kind gets no history.
 func TestKindsOwnProcessor(t *testing.T) {
 	t.Parallel()
 	refuses := by{initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -67,7 +67,7 @@ func TestKindOfTheNamespacesProcessor(t *testing.T) {
 	t.Parallel()
 	n := startKinds(t, storagetest.DSN(t), processor.Echo(), []engine.Kind{{Name: "own"}})
 	n.startedOwn(t, "p")
-	eventually(t, "it has started", func() bool { return n.status(t, "p") == "RUNNING" })
+	eventually(t, "the process has started", func() bool { return n.status(t, "p") == "RUNNING" })
 }
 
 // The retry policy of the namespace does not apply to the processor of a kind.

@@ -38,7 +38,7 @@ type Workers interface {
 	Forget()
 	// Record stores which workers this node has seen.
 	Record(ctx context.Context) error
-	// Hears has functions that receive the payloads of NOTIFYs, as Kind.Hears.
+	// Hears contains functions that receive the payloads of NOTIFYs, like Kind.Hears.
 	Hears() map[string]func(payload string)
 }
 
@@ -70,7 +70,7 @@ func (e *Engine) EnterPoll(namespaces []string) (leave func(), err error) {
 	return func() { e.leave(share) }, nil
 }
 
-// Handout is a task as a worker gets it.
+// Handout is a task in the form that a worker receives.
 type Handout struct {
 	Request                 *progressorv1.ProcessRequest
 	HistoryBytes            int // size of its events
@@ -78,7 +78,7 @@ type Handout struct {
 	Trace                   []byte // the part of the context that the end of the attempt needs
 }
 
-// HandOut returns the task of a lease as the worker gets it.
+// HandOut returns the task of a lease in the form that a worker receives.
 func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 	c := &l.Claim
 	ns, ok := e.registry.all()[c.Namespace]

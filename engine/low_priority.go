@@ -7,9 +7,9 @@ import (
 )
 
 // Messages of urgent tasks wait in memory until no urgent task is due or running, so that the tasks
-// of the receivers do not delay urgent tasks. Measured with 10,000 urgent timers that were due at
-// the same time: the last one ran after 0.9 s instead of 2.7 s, because the tasks of the receivers
-// had taken two thirds of the CPU time.
+// of the receivers do not delay urgent tasks. This was measured with 10,000 urgent timers that were
+// due at the same time: the last one ran after 0.9 s instead of 2.7 s. Without the wait, the tasks
+// of the receivers had taken two thirds of the CPU time.
 const (
 	// maxLowPriorityWait limits the wait, so that the messages are delivered even if urgent tasks
 	// are always due.
@@ -17,7 +17,7 @@ const (
 	// maxLowPriorityDeliveries limits how many of these deliveries run concurrently. It fills a
 	// flush of 64 deliveries in each of the two lanes that a node usually has.
 	maxLowPriorityDeliveries = 128
-	// maxWaitingTargets limits the targets that wait in memory. The scan finds the others.
+	// maxWaitingTargets limits the targets that wait in memory. The scan finds all others.
 	maxWaitingTargets = 1 << 16
 )
 

@@ -34,10 +34,10 @@ func TestRunsWaitForDecisions(t *testing.T) {
 	}
 	n.started(t, "p")
 	n.called(t, "p", "x")
-	eventually(t, "the child of another", func() bool { return n.status(t, "child") == string(process.StatusRunning) })
+	eventually(t, "the other child runs", func() bool { return n.status(t, "child") == string(process.StatusRunning) })
 	if got := n.InLine(); got != 1 {
 		t.Fatalf("%d targets wait, want only the run", got)
 	}
 	decided()
-	eventually(t, "the run", func() bool { return n.status(t, "run") == string(process.StatusRunning) })
+	eventually(t, "the run has started", func() bool { return n.status(t, "run") == string(process.StatusRunning) })
 }

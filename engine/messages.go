@@ -17,12 +17,12 @@ import (
 type deliverer struct {
 	engine     *Engine
 	woken      chan struct{}
-	notifyDown atomic.Bool   // the node receives no NOTIFY of SQL functions, so it scans often
+	notifyDown atomic.Bool   // the node receives no NOTIFYs of SQL functions, so it scans often
 	active     activeCounter // deliveries in progress
 
 	mu sync.Mutex
-	// inProgress has the targets with a delivery in progress. The value reports whether more
-	// messages have arrived since it began.
+	// inProgress contains the targets with a delivery in progress. The value reports whether more
+	// messages have arrived since the delivery began.
 	inProgress  map[process.Key]bool
 	retrying    map[process.Key]bool // targets that wait for a retry
 	after       map[string]string    // the last target of the previous scan, by namespace; used only by the scan

@@ -83,7 +83,7 @@ func TestCommands(t *testing.T) {
 }
 
 // A processor cannot send commands of any kind to a namespace that the configuration of its own
-// namespace does not allow. Nothing of such a response is stored.
+// namespace does not allow. No part of such a response is stored.
 func TestCommandsToOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	type builder = processor.ResultBuilder
@@ -247,7 +247,7 @@ func TestParentCancelsChild(t *testing.T) {
 	}
 }
 
-// If a node dies after it has stored messages and before it has delivered them, another node
+// If a node dies after it has stored messages but before it has delivered them, another node
 // delivers them once.
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()
@@ -364,7 +364,7 @@ func TestFunctionsAreHeard(t *testing.T) {
 	eventually(t, "the committed messages are delivered", func() bool {
 		return n.state(t, "new") == "new b" && n.state(t, "p") == "start b"
 	})
-	// The listening connection breaks, and the database accepts no new one.
+	// The listening connection breaks, and the database accepts no new connections.
 	allow := connections(t, rows)
 	allow(false)
 	t.Cleanup(func() { allow(true) })

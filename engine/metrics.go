@@ -12,7 +12,7 @@ import (
 )
 
 // engineMetrics are the metrics of a node. The eight histograms have the names and units of the
-// reference implementation; docs/operations.md lists how their labels differ. The three that
+// reference implementation. docs/operations.md lists how their labels differ. The three that
 // observe a scan have an empty namespace, because one scan serves all namespaces.
 type engineMetrics struct {
 	callsScanning  *prometheus.HistogramVec
@@ -125,7 +125,7 @@ func (m *engineMetrics) start() {
 	}
 }
 
-// AddRefusals creates the series of rejected requests that other packages count by CountRefusal.
+// AddRefusals creates the series of rejected requests that other packages count with CountRefusal.
 func (e *Engine) AddRefusals(bounds ...string) {
 	for _, bound := range bounds {
 		e.metrics.refused.WithLabelValues(bound)
@@ -140,19 +140,20 @@ func (m *engineMetrics) addDurations() {
 		}, append([]string{"namespace"}, labels...))
 	}
 	m.callsScanning = histogram("progressor_calls_scanning_duration_ms",
-		"Calls (call, repair) scanning durations in millisecond")
+		"Durations of scans for calls (call, repair), in milliseconds.")
 	m.timersScanning = histogram("progressor_timers_scanning_duration_ms",
-		"Timers (timeout, remove) scanning durations in millisecond")
+		"Durations of scans for timers (timeout, remove), in milliseconds.")
 	m.zombies = histogram("progressor_zombie_collection_duration_ms",
-		"Zombie tasks collecting durations in millisecond")
+		"Durations of collecting zombie tasks, in milliseconds.")
 	m.preparing = histogram("progressor_request_preparing_duration_ms",
-		"Preparing request (init, call, repair) durations in millisecond", "task_type")
-	m.processing = histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond",
-		"task_type")
-	m.completion = histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond",
-		"completion_type")
-	m.removing = histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond")
-	m.notification = histogram("progressor_notification_duration_ms", "Notification durations in millisecond",
+		"Durations of preparing requests (init, call, repair), in milliseconds.", "task_type")
+	m.processing = histogram("progressor_task_processing_duration_ms",
+		"Durations of processing tasks, in milliseconds.", "task_type")
+	m.completion = histogram("progressor_task_completion_duration_ms",
+		"Durations of completing tasks, in milliseconds.", "completion_type")
+	m.removing = histogram("progressor_process_removing_duration_ms",
+		"Durations of removing processes, in milliseconds.")
+	m.notification = histogram("progressor_notification_duration_ms", "Durations of notifications, in milliseconds.",
 		"notification_type")
 }
 
@@ -240,7 +241,7 @@ type namespaceMetrics struct {
 
 // The completion types. Those of the reference implementation have the prefix complete_and_.
 const (
-	completionContinue = "continue" // the next task of the process follows at once
+	completionContinue = "continue" // the next task of the process follows immediately
 	completionSuspend  = "suspend"  // a timer was set
 	completionUnlock   = "unlock"   // nothing follows
 	completionError    = "error"

@@ -176,7 +176,8 @@ func TestDepthsAfterFailure(t *testing.T) {
 	}
 }
 
-// The metrics of the store: operations per commit, and recoveries after broken connections.
+// TestStoreMetrics checks the metrics of the store: operations per commit, and recoveries after
+// broken connections.
 func TestStoreMetrics(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -11,7 +11,7 @@ const (
 	// of their own. No namespace can have this name.
 	OtherNamespaces = "(other)"
 	// maxLabelled is the number of namespaces that have series of their own. A namespace can have
-	// hundreds of lines in a scrape: a scrape of 5,000 namespaces had 62 MB.
+	// hundreds of lines in a scrape, and a scrape of 5,000 namespaces had 62 MB.
 	maxLabelled = 200
 )
 
@@ -87,7 +87,7 @@ func (e *Engine) TrackSeries(series ...namespaceSeries) {
 	e.labels.series = append(e.labels.series, series...)
 }
 
-// StartSeries calls start for the label of each namespace, now or when this node gets to know the
+// StartSeries calls start for the label of each namespace, now or when this node learns of the
 // namespace. start creates the series that must be exported as 0 before their first event, because
 // rate() and increase() do not count an event that creates its series. It must not call the engine.
 func (e *Engine) StartSeries(start func(label string)) {

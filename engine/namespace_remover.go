@@ -7,9 +7,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespaceRemover deletes namespaces whose deletion was requested, in batches. One node does it.
-// If that node dies, another one takes over and finds fewer rows. Several nodes may delete the same
-// namespace at the same time.
+// namespaceRemover deletes namespaces whose deletion was requested, in batches. Usually one node
+// does this. If that node dies, another one takes over and finds fewer rows. It does no harm if
+// several nodes delete the same namespace at the same time.
 type namespaceRemover struct {
 	engine *Engine
 	passes int
@@ -125,9 +125,9 @@ func (r *namespaceRemover) keep(ctx context.Context, ns *namespace) (kept bool, 
 // step deletes one batch. ended reports that all tables were read.
 func (r *namespaceRemover) step(ctx context.Context, name string, p *removal) (ended bool, err error) {
 	store := r.engine.store
-	if p.rows == (storage.DeletionProgress{}) { // a new round begins with the processes
+	if p.rows == (storage.DeletionProgress{}) { // each round begins with the processes
 		last, err := store.RemoveSomeProcesses(ctx, name, p.after)
-		if err != nil || last != "" || p.after != "" { // after the last process, the walk starts again
+		if err != nil || last != "" || p.after != "" { // after the last process, the search for processes starts again
 			p.after, p.found = last, true
 			return false, err
 		}

@@ -31,13 +31,13 @@ type namespace struct {
 	policies
 	name        string
 	paused      bool
-	processor   processor.Processor // nil if this node has none, see unservable
+	processor   processor.Processor // nil if this node has none (see unservable)
 	unservable  error               // why there is no processor
 	pushed      bool                // the processor is called over the network
 	backlog     *backlog
 	usage       *usage
 	slots       *slots
-	shares      *requestShares // shares of the requests in this node
+	shares      *requestShares // shares of the requests on this node
 	urgentSlots *urgentSlots
 	unreachable *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
@@ -74,7 +74,7 @@ func defaultPolicies() policies {
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
 
 // pulled reports whether workers take the tasks now, so that this node runs only those of kinds
-// with a Processor. It is false while the namespace is paused, see Engine.IsPulled.
+// with a Processor. It is false while the namespace is paused (see Engine.IsPulled).
 func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.
@@ -468,8 +468,8 @@ func (e *Engine) eventMode(name string) storage.EventMode {
 	return storage.EventsAll
 }
 
-// IsPaused reports whether a namespace is paused, as known to this node; the state may be one
-// second old. It makes no query, so it cannot fail.
+// IsPaused reports whether a namespace is paused, as known to this node. The state may be one
+// second old. IsPaused makes no query, so it cannot fail.
 func (e *Engine) IsPaused(name string) bool {
 	ns, ok := e.registry.all()[name]
 	return ok && ns.paused

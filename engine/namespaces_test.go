@@ -91,7 +91,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	began := time.Now()
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: builtin("fast")})
 	if got := string(a.called(t, "p", "x").Response); got != "fast" {
-		t.Errorf("the node that stored it returns %q", got)
+		t.Errorf("the node that stored the namespace returns %q", got)
 	}
 	eventually(t, "node b has the new processor", func() bool {
 		return string(b.called(t, "p", "x").Response) == "fast"
@@ -261,7 +261,7 @@ func TestProcessorIsLost(t *testing.T) {
 	// Another program sets a processor that this node does not have.
 	storagetest.Exec(t, d, `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
 			WHERE namespace = 'ns'`)
-	eventually(t, "the node has read it", func() bool { return !a.Serves("ns") })
+	eventually(t, "the node has read the new configuration", func() bool { return !a.Serves("ns") })
 	g.release()
 	if res := receive(t, "the first", first); res.err != nil {
 		t.Error(res.err)

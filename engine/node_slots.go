@@ -27,8 +27,8 @@ type nodeSlots struct {
 	mu    sync.Mutex
 	max   int
 	taken int
-	// queue has the waiting namespaces. Those that have reached their share keep their position and
-	// are skipped.
+	// queue contains the waiting namespaces. Those that have reached their share keep their
+	// position and are skipped.
 	queue []*slots
 	waits int // denials so far
 }

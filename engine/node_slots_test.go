@@ -135,7 +135,7 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 		t.Error("a new request took the slot of stored tasks")
 	}
 	if s.takeStored(1) != 1 || s.hasFree() {
-		t.Error("the stored tasks did not get it")
+		t.Error("the stored tasks did not get the slot")
 	}
 	s.scanned(stored, 1, false)
 	if s.node.taken != 0 || len(s.node.queue) != 0 {

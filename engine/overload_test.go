@@ -14,7 +14,7 @@ import (
 )
 
 // While storing takes more of the slots' time than processing, a request that gets no slot is
-// rejected within about 100 ms, or at once, and nothing is stored.
+// rejected immediately or within about 100 ms, and nothing is stored.
 func TestOverloadOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

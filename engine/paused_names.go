@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// namePauses has the paused names of the namespaces that have any, sorted. It is never changed.
+// namePauses contains the paused names, sorted, of the namespaces that have any. It is immutable.
 type namePauses map[string][]string
 
 // pausedNames returns the paused names of a namespace, as known to this node. Callers must not
@@ -22,8 +22,8 @@ func (e *Engine) hasPausedNames(namespace string) bool {
 	return len(e.registry.pausedNames(namespace)) > 0
 }
 
-// PausedNames returns the paused names of a namespace, sorted, as known to this node; the state
-// may be one second old. Callers must not modify them.
+// PausedNames returns the paused names of a namespace, sorted, as known to this node. The state may
+// be one second old. Callers must not modify the result.
 func (e *Engine) PausedNames(namespace string) []string { return e.registry.pausedNames(namespace) }
 
 // IsNamePaused reports whether a name is paused, as known to this node.

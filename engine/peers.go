@@ -48,8 +48,8 @@ func (p *peers) Run(ctx context.Context) error {
 func (p *peers) runOnce(ctx context.Context) error {
 	e := p.engine
 	asked := time.Now()
-	// If this node was stopped or disconnected, the others may have been, too. They get as much
-	// time to send a heartbeat as this node.
+	// If this node was stopped or disconnected, the other nodes may have been as well. They get as
+	// much time to send a heartbeat as this node.
 	if !e.isConnected() || asked.Sub(p.lastRun) > e.cfg.ZombieAfter/2 {
 		clear(p.seen)
 	}

@@ -167,7 +167,7 @@ func TestNodesDivideChores(t *testing.T) {
 	// Other nodes take over a chore when its owner leaves.
 	nodes[owner].stop()
 	remaining := append(append([]*node{}, nodes[:owner]...), nodes[owner+1:]...)
-	eventually(t, "another node owns it", func() bool {
+	eventually(t, "another node owns the chore", func() bool {
 		a, b := remaining[0], remaining[1]
 		return a.Owns("zombies") != b.Owns("zombies") && a.KnowsPeers(1) && b.KnowsPeers(1)
 	})

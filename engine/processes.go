@@ -206,7 +206,7 @@ func (e *Engine) RemoveStopped(ctx context.Context, namespace string, keys []pro
 }
 
 // RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job. It reports whether
-// there was such a process. The methods of kinds call it.
+// there was such a process. It is called by kinds.
 func (e *Engine) RemoveEnded(
 	ctx context.Context, key process.Key, method string, by process.Actor,
 ) (removed bool, err error) {

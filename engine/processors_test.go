@@ -46,7 +46,7 @@ func TestBadProcessors(t *testing.T) {
 		"is empty": {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
 		"nil failure": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}),
 			""},
-		"no JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
+		"not JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
 			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
 		}}), process.ReasonBadResponse},
 		"NUL in a timer's name": {answers(processor.Result().AuxState([]byte("x")).SetNamedTimerAfter("a\x00b",
@@ -130,7 +130,7 @@ func TestHangingProcessor(t *testing.T) {
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(200 * time.Millisecond)})
 	n.started(t, "p")
-	res := receive(t, "the second attempt's answer",
+	res := receive(t, "the answer of the second attempt",
 		n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
 	if res.err != nil || string(res.ans.Response) != "x" {
 		t.Fatalf("%+v", res)
@@ -193,7 +193,7 @@ func TestUnreachable(t *testing.T) {
 	})
 	n.started(t, "p")
 	first := n.calling("p", "1")
-	eventually(t, "it was tried a few times", func() bool { return len(j.of("p", callTask)) > 2 })
+	eventually(t, "the call was tried a few times", func() bool { return len(j.of("p", callTask)) > 2 })
 	if said, err := n.ExplainProcess(t.Context(), key("p")); err != nil ||
 		!strings.Contains(said.GetWaitsForDetail(), "its processor was not reached in ") ||
 		!strings.Contains(said.GetWaitsForDetail(), " tries (refused)") {

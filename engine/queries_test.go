@@ -50,7 +50,7 @@ func TestManyWaitersFewQueries(t *testing.T) {
 	before := line.statements.Load()
 	pass(time.Second)
 	if n := line.statements.Load() - before; n > 20+messagePolls() {
-		t.Errorf("%d queries in a second, of a node with %d waiting clients", n, clients)
+		t.Errorf("%d queries in a second by a node with %d waiting clients", n, clients)
 	} else {
 		t.Logf("%d queries in a second", n)
 	}
@@ -121,7 +121,7 @@ func TestIdleQueries(t *testing.T) {
 	n.started(t, "p")
 	n.called(t, "p", "x")
 	eventually(t, "no client waits", func() bool { return n.Waiting() == 0 })
-	pass(200 * time.Millisecond) // for work that the calls have caused
+	pass(200 * time.Millisecond) // lets work that the calls have caused end
 	before := line.statements.Load()
 	pass(4 * time.Second)
 	if q := line.statements.Load() - before; q > 4*(6+messagePolls()) {

@@ -24,7 +24,7 @@ func (e *Engine) putNamespace(
 
 // changesEvery returns the interval, in passes of the collector, between two passes that maintain
 // the change stream. It is a minute, or an hour if this node knows no namespace that records
-// changes. Triggers that no namespace needs any more remain until the next of these passes.
+// changes. Triggers that are no longer needed remain until the next of these passes.
 func (e *Engine) changesEvery() int {
 	for _, ns := range e.registry.all() {
 		if ns.recordsChanges {

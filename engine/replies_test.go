@@ -45,7 +45,7 @@ func replier(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.P
 	return result.Done()
 }
 
-// long makes a call wait for long.
+// long makes a call wait for a long time.
 func long(p *engine.CallParams) { p.Timeout = time.Hour }
 
 // open makes a call and waits until its response is deferred.
@@ -101,7 +101,7 @@ func TestReplies(t *testing.T) {
 			t.Errorf("%v", res.err)
 		}
 	}
-	a.called(t, "p", fmt.Sprintf("reject %d late", two)) // does nothing: it has ended
+	a.called(t, "p", fmt.Sprintf("reject %d late", two)) // has no effect, because the call has ended
 	a.called(t, "p", fmt.Sprintf("complete %d end", three))
 	receive(t, "the third call", third).got(t, "end")
 	if p := a.status(t, "p"); p != "COMPLETED" {
@@ -148,7 +148,7 @@ func TestReplyAfterCrash(t *testing.T) {
 	a := start(t, dsn, by{callTask: replier})
 	rows := look(t, dsn)
 	a.started(t, "p")
-	res := receive(t, "the call that waits too short", a.calling("p", "child", func(p *engine.CallParams) {
+	res := receive(t, "the call with a short wait", a.calling("p", "child", func(p *engine.CallParams) {
 		p.Timeout, p.IdempotencyKey = time.Millisecond, "k"
 	}))
 	te := taskError(t, res.err)
@@ -217,7 +217,9 @@ func TestOpenCallsAreCancelled(t *testing.T) {
 		} else {
 			_ = n.RemoveProcess(t.Context(), key("p"), process.Actor{})
 		}
-		eventually(t, "it is removed", func() bool { return rows.count(t, "SELECT count(*) FROM processes") == 0 })
+		eventually(t, "the process is removed", func() bool {
+			return rows.count(t, "SELECT count(*) FROM processes") == 0
+		})
 	}
 }
 
@@ -293,7 +295,9 @@ func TestWrongReplies(t *testing.T) {
 		if err := n.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is removed", func() bool { return rows.count(t, "SELECT count(*) FROM processes") == 0 })
+		eventually(t, "the process is removed", func() bool {
+			return rows.count(t, "SELECT count(*) FROM processes") == 0
+		})
 	}
 	n.started(t, "p")
 	fails("reject 987654 x", "result.replies: 987654 is not a task that waits for a reply")
@@ -313,7 +317,7 @@ func TestWrongReplies(t *testing.T) {
 	held := n.calling("p", "hold", long)
 	receive(t, "the attempt", g.entered)
 	waits := n.calling("p", "x", long)
-	eventually(t, "it waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
+	eventually(t, "the call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
 	target.Store(int64(rows.count(t, "SELECT task_id FROM schedule")))
 	g.release()
 	res := receive(t, "the reply to a call that waits", held)

@@ -25,7 +25,7 @@ type TaskError struct {
 	Failure        *progressorv1.Failure   // the task failed permanently
 	Rejection      *progressorv1.Rejection // the processor rejected the task
 	Cancelled      bool                    // the task was cancelled, with its process or because the process failed
-	LostByFailover bool                    // a database failover lost the task; nothing of it is stored
+	LostByFailover bool                    // a database failover lost the task; nothing was stored
 	WaitTimeout    bool                    // the wait timed out; the task continues
 	Draining       bool                    // the node stops before the task ends; ask another node
 	ProcessStatus  process.Status          // "" if unknown
@@ -41,7 +41,7 @@ func (e *TaskError) Error() string {
 	case e.Cancelled:
 		return task + " was cancelled"
 	case e.LostByFailover:
-		return task + " was lost by a failover of the database: nothing of it is stored"
+		return task + " was lost by a failover of the database: nothing was stored"
 	case e.Draining:
 		return task + " continues, but the node that waited for it is stopping"
 	default:
@@ -74,7 +74,7 @@ type request struct {
 	method   string // part of the fingerprint
 	accepted bool
 	timeout  time.Duration
-	internal bool // addressed to the engine itself: runs even if the namespace is paused or has no processor
+	internal bool // for the engine itself; runs even if the namespace is paused or has no processor
 	call     storage.Call
 }
 
@@ -94,8 +94,8 @@ func (e *Engine) accept(
 	return e.respond(ctx, r, p)
 }
 
-// prepare stores a request by calling store. If the request can run, prepare takes a slot first and
-// enters the active counter; both are kept only if the request was captured.
+// prepare stores a request by calling store. If the request can run, prepare first takes a slot and
+// enters the active counter. Both are kept only if the request was captured.
 func (e *Engine) prepare(
 	ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error),
 ) (storage.Prepared, error) {
@@ -137,17 +137,17 @@ func (e *Engine) prepare(
 	return p, err
 }
 
-// takeSlot takes a slot for a request if one is free. If none is, it fails if the request must not
-// be stored.
+// takeSlot takes a slot for a request if one is free. If none is free and the request must not be
+// stored, takeSlot returns an error.
 func (e *Engine) takeSlot(ctx context.Context, r *request) error {
 	ns := r.ns
-	if r.accepted { // it is stored and queued, and no client waits for its end
+	if r.accepted { // the request is stored and queued, and no client waits for its end
 		r.call.Capture = ns.slots.tryTakeIdle()
 		return nil
 	}
 	// A call of a process that runs here needs no slot of its own, because it gets the slot of the
-	// running task. But storing it is expensive: if the tasks wait for the database, it must wait
-	// like a call of an idle process.
+	// running task. But storing the call is expensive. If the tasks wait for the database, the call
+	// must wait like a call of an idle process.
 	if e.attempts.runs(r.call.Key) {
 		if r.call.Capture = ns.slots.tryTake(); r.call.Capture || !ns.waitsForDatabase() {
 			return nil

@@ -31,7 +31,7 @@ func fails(t testing.TB) processor.Processor {
 	})
 }
 
-// Another node runs the tasks of a node that takes only requests. The nodes wake each other: with
+// Another node runs the tasks of a node that only accepts requests. The nodes wake each other. With
 // the polls of the test, progress would take an hour.
 func TestRequestsOnly(t *testing.T) {
 	t.Parallel()

@@ -203,7 +203,7 @@ func TestWaitEnds(t *testing.T) {
 	if te := taskError(t, third.err); !te.WaitTimeout {
 		t.Fatalf("%v", te)
 	}
-	// The task has not ended; it is returned as it is.
+	// The task has not ended, so it is returned as it is.
 	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: deadline.TaskID}); err != nil ||
 		task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
 		t.Errorf("%v, %v", task, err)
@@ -319,7 +319,7 @@ func TestBacklog(t *testing.T) {
 		t.Error(err)
 	}
 	backlog(3)
-	// the default of max_backlog is 10 times max_running
+	// The default of max_backlog is 10 times max_running.
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	more := make(chan error, 1)
 	go func() {
@@ -409,7 +409,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		return n.status(t, "a") == "RUNNING" && n.status(t, "b") == "RUNNING" && n.status(t, "c") == "RUNNING"
 	})
 	order := look(t, dsn).texts(t, "SELECT process_id FROM tasks ORDER BY running_time")
-	// or fresh was rejected
+	// The new request may also have been rejected.
 	if got := strings.Join(order, " "); got != "first a fresh b c" && got != "first a b c" {
 		t.Errorf("they ran in the order %s", got)
 	}
@@ -439,7 +439,7 @@ func TestRefusedRequestReturnsItsSlot(t *testing.T) {
 	for range 5 {
 		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("missing")}); !errors.Is(err,
 			process.ErrProcessNotFound) {
-			t.Fatalf("a call of no process: %v", err)
+			t.Fatalf("a call of a process that does not exist: %v", err)
 		}
 		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); !errors.Is(err,
 			process.ErrProcessExists) {

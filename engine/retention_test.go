@@ -38,8 +38,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// If a pass had no time for all expired processes, the next pass follows at once, not ten seconds
-// later. Otherwise a node would remove at most 160 per second.
+// If a pass had no time for all expired processes, the next pass follows immediately, not ten
+// seconds later. Otherwise a node would remove at most 160 per second.
 func TestRetentionContinues(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -29,7 +29,7 @@ const caughtUpRows = 32
 // It is not safe for concurrent use.
 type scanBound struct {
 	rows  int
-	last  string // the last namespace whose turn has come
+	last  string // the last namespace that had its turn
 	scans uint64
 	known map[string]progress
 }
@@ -44,9 +44,9 @@ type progress struct {
 // not known.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
-// scanned records what a scan has claimed: left rows of each limit were not needed. cut reports
-// that the byte limit may have left tasks behind. PostgreSQL has locked as many rows as the scan
-// had room for, so the next scans get fewer rows.
+// scanned records what a scan has claimed. left contains how many rows of each limit were not
+// needed. cut reports that the byte limit may have left tasks behind. PostgreSQL has then locked as
+// many rows as the scan had room for, so the next scans get fewer rows.
 func (b *scanBound) scanned(limits []storage.ClaimLimit, left []int, cut bool) {
 	if b.known == nil {
 		b.known = map[string]progress{}
@@ -76,8 +76,8 @@ func (b *scanBound) forget(namespaces map[string]*namespace) {
 // divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n
 // rows for one of them, and returns how many it took. Namespaces without a backlog go first, up to
 // half of the rows, so that their few tasks do not wait behind the backlogs of others. All others,
-// including those that got nothing because none was left, take turns and get equal parts of the
-// rest. divide returns the namespaces that must wait for the next scan.
+// including those that got no rows in the first step, take turns and get equal parts of the rest.
+// divide returns the namespaces that must wait for the next scan.
 func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
 	left, share := b.rows, equalPart(b.rows, len(names))
 	caughtUp := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
@@ -106,7 +106,7 @@ func (b *scanBound) divide(names []string, take func(name string, n int) int) (p
 	return postponed
 }
 
-// equalPart returns the rows for each of n namespaces.
+// equalPart returns the number of rows for each of n namespaces.
 func equalPart(rows, n int) int { return min(max(rows/max(n, 1), 1), scanLimit) }
 
 // done adjusts the bound after a scan. A scan that took too long halves the bound. All other scans
@@ -129,7 +129,7 @@ func (b *scanBound) rotate(names []string) []string {
 	return slices.Concat(names[first:], names[:first])
 }
 
-// scanLimits are the claims that a scan may make, with the slots taken for them.
+// scanLimits contains the claims that a scan may make, with the slots taken for them.
 type scanLimits struct {
 	engine     *Engine
 	limits     []storage.ClaimLimit
@@ -175,7 +175,7 @@ func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *n
 	return r
 }
 
-// takesTasks reports whether this node may take tasks: it has a heartbeat and does not drain.
+// takesTasks reports whether this node may take tasks: it has a heartbeat and is not draining.
 func (e *Engine) takesTasks() bool { return e.isConnected() && !e.draining.Load() }
 
 // releaseOf returns a function that returns the slots of tasks of a class.
@@ -205,7 +205,7 @@ func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func
 	return left, storage.ScanIsTruncated(claims)
 }
 
-// scanTimeout limits a scan on a connection that does not answer; statement_timeout ends a slow
+// scanTimeout limits a scan on a connection that does not answer. statement_timeout ends a slow
 // scan earlier. A scan is not cancelled with its poller, because the node must know its claims.
 const scanTimeout = 12 * time.Second
 

@@ -18,7 +18,7 @@ func TestScanBound(t *testing.T) {
 	} {
 		b.last = last
 		if got := fmt.Sprint(b.rotate(names)); got != want {
-			t.Errorf("behind %q: %s, want %s", last, got, want)
+			t.Errorf("after %q: %s, want %s", last, got, want)
 		}
 	}
 	b.done(fmt.Errorf("scan: %w", context.DeadlineExceeded))
@@ -99,7 +99,7 @@ func TestRoomsAreBounded(t *testing.T) {
 	}
 }
 
-// A namespace without a backlog goes first, and gets room for a burst, while 1,000 others have
+// A namespace without a backlog goes first and gets room for a burst, even if 1,000 others have
 // backlogs. The others still take turns.
 func TestNamespacesWithoutBacklogGoFirst(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestNamespacesWithoutBacklogGoFirst(t *testing.T) {
 			got := n
 			if name == "small" {
 				if got = min(n, burst); scan%2 > 0 {
-					got = 0 // it has tasks in every second scan only
+					got = 0 // the namespace has tasks only in every second scan
 				}
 			}
 			limits, left = append(limits, storage.ClaimLimit{Namespace: name, Max: n}), append(left, n-got)

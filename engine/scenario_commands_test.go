@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// commands has the commands of scenarios. They return their result.
+// commands contains the commands of scenarios. They return their result.
 var commands = map[string]func(s *scenario, n *scenarioNode, args string) (string, error){
 	"node":  (*scenario).start,
 	"stop":  func(_ *scenario, n *scenarioNode, _ string) (string, error) { n.stop(); return "", nil },
@@ -141,7 +141,7 @@ func (s *scenario) start(_ *scenarioNode, args string) (string, error) {
 	return "", nil
 }
 
-// taskRequest has the arguments of start, call and repair.
+// taskRequest contains the arguments of start, call and repair.
 type taskRequest struct {
 	key            process.Key
 	args, context  []byte
@@ -220,7 +220,7 @@ func (s *scenario) held(*scenarioNode, string) (string, error) {
 	return strings.Join(text, " "), nil
 }
 
-// deadline checks that the task that the last held has returned ends within a time.
+// deadline checks that the task that the last held command has returned ends within a time.
 func (s *scenario) deadline(_ *scenarioNode, text string) (string, error) {
 	d, err := time.ParseDuration(text)
 	if left := time.Until(s.request.GetDeadline().AsTime()); err == nil && left > d {
@@ -237,7 +237,7 @@ func (s *scenario) idle(*scenarioNode, string) (string, error) {
 	return "", nil
 }
 
-// attempts lists the requests that the processor got for a process.
+// attempts lists the requests that the processor has received for a process.
 func (s *scenario) attempts(_ *scenarioNode, id string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +252,7 @@ func (s *scenario) attempts(_ *scenarioNode, id string) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// sql runs a statement. $NODE stands for the ID of a node.
+// sql runs a statement. $NODE is replaced with the ID of a node.
 func (s *scenario) sql(_ *scenarioNode, statement string) (string, error) {
 	for name, n := range s.nodes {
 		statement = strings.ReplaceAll(statement, "$"+name, fmt.Sprint(n.store.NodeID()))
@@ -291,7 +291,7 @@ func statusName(s progressorv1.ProcessStatus) string {
 	return strings.TrimPrefix(s.String(), "PROCESS_STATUS_")
 }
 
-// processText shows a process.
+// processText describes a process.
 func processText(p *progressorv1.Process, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -316,7 +316,7 @@ func processText(p *progressorv1.Process, err error) (string, error) {
 	return text, nil
 }
 
-// errorText shows an error.
+// errorText describes an error.
 func errorText(err error) string {
 	var wrong *process.WrongStatusError
 	var te *engine.TaskError

@@ -50,15 +50,15 @@ type scenario struct {
 	t       testing.TB
 	dsn     string
 	db      db
-	gate    *gate                        // closed until the step release
-	request *progressorv1.ProcessRequest // the newest task that the step held has returned
+	gate    *gate                        // closed until the step "release"
+	request *progressorv1.ProcessRequest // the newest task that the step "held" has returned
 	nodes   map[string]*scenarioNode
 	first   *scenarioNode
 	pending map[string]<-chan outcome // results of steps in the background
 	lock    pgx.Tx
 
 	mu       sync.Mutex
-	programs map[string][]string // programs that "on" has set, by TYPE or TYPE/ID
+	programs map[string][]string // programs that the step "on" has set, by TYPE or TYPE/ID
 	ran      map[string][]*progressorv1.ProcessRequest
 }
 
@@ -84,7 +84,7 @@ func newScenario(t testing.TB) *scenario {
 	}
 }
 
-// stepForm has the name of a step in the background, until, the node, the command and its args.
+// stepForm matches the name of a step in the background, until, the node, the command and its args.
 var stepForm = regexp.MustCompile(`^(?:(\w+) = )?(until )?(?:(\w+): )?(\S+) ?(.*)$`)
 
 func (s *scenario) step(line string) {
@@ -133,8 +133,8 @@ func (s *scenario) step(line string) {
 	}
 }
 
-// Process runs the program of the step on for this task or, if there is none, the args. A program
-// without actions echoes.
+// Process runs the program that the step "on" has set for this task or, if there is none, the args.
+// A program without actions echoes.
 func (s *scenario) Process(
 	ctx context.Context, r *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

@@ -10,8 +10,8 @@ import (
 const scrapeTimeout = 2 * time.Second
 
 // ScrapeCache keeps what a collector has read from the database, so that several Prometheus servers
-// cost one query. It also keeps a failure: a database that does not respond delays one scrape, not
-// each of them.
+// cost one query. It also keeps a failure, so that a database that does not respond delays only one
+// scrape.
 type ScrapeCache[T any] struct {
 	mu    sync.Mutex
 	read  time.Time // time of the last read, even if it failed

@@ -7,7 +7,7 @@ const (
 	fresh   class = iota // a request that has just arrived
 	stored               // a task in schedule that waits for a slot
 	timers               // a task that is due
-	classes              // how many there are
+	classes              // number of classes
 )
 
 // weights are the shares of the slots that the classes get while all of them wait: 2 of 4, 1 of 4,
@@ -15,8 +15,8 @@ const (
 var weights = [classes]int{fresh: 2, stored: 1, timers: 1}
 
 // shares divides the slots of a namespace among classes of tasks. A slot goes to the waiting class
-// that has taken the fewest slots for its weight. So no class starves, and a class that waits alone
-// gets all slots.
+// that has taken the fewest slots for its weight. As a result, no class starves, and a class that
+// waits alone gets all slots.
 type shares struct {
 	taken  [classes]int
 	latest [classes]uint64 // number of the last slot that the class took

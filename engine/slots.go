@@ -12,11 +12,12 @@ const (
 	// slotWait is how long a new request waits in memory for a slot before it is rejected.
 	slotWait = 100 * time.Millisecond
 	// maxSlotWaits limits the wait of a new request while a scan holds slots, in multiples of
-	// slotWait. The scan may return them, and on a slow database it may take longer than slotWait.
+	// slotWait. The scan may return the slots, and on a slow database it may take longer than
+	// slotWait.
 	maxSlotWaits = 10
 	// failFastFor is how long new requests fail fast after the wait of one was rejected. Overload
-	// usually lasts, and in each second without failing fast, another thousand requests would wait
-	// without getting a slot.
+	// usually lasts for some time. Without failing fast, another thousand requests per second would
+	// wait without getting a slot.
 	failFastFor = 10 * time.Second
 )
 
@@ -28,7 +29,7 @@ type slots struct {
 	mu     sync.Mutex
 	max    int
 	shares shares
-	waits  [classes]bool   // stored tasks or timers may wait because there were too few slots
+	waits  [classes]bool   // whether stored tasks or timers may wait because there were too few slots
 	queue  []chan struct{} // waiting new requests; a channel is closed when its request has a slot
 	scans  int             // scans that hold slots now
 
@@ -42,7 +43,7 @@ type slots struct {
 	wakeStored, wakeTimers func() // called if a slot is free for that class
 }
 
-// wakeups lists who can use slots that have become free.
+// wakeups contains what can use slots that have become free.
 type wakeups struct {
 	classes    [classes]bool // classes of this namespace whose scans can take slots
 	namespaces []*slots      // other namespaces, whose turn to take a slot of the node has come
@@ -86,10 +87,10 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 			left++
 			w.classes[next] = true
 			if wanted[fresh] == 0 && (c == fresh || wanted[c] == 0) {
-				wanted[next] = 0 // no more are taken
+				wanted[next] = 0 // take no more slots for this class
 			}
 		} else if !s.node.take(s) {
-			break // another namespace was first
+			break // another namespace took the slot first
 		} else if s.shares.take(next); next == fresh {
 			s.countServed(time.Now(), 1)
 			close(s.queue[0])
@@ -169,7 +170,7 @@ func (s *slots) tryTakeIdle() bool {
 }
 
 // take waits for a slot for a new request. It waits at most slotWait, or longer while a scan holds
-// slots. It fails at once if maxWaiting requests already wait.
+// slots. It fails immediately if maxWaiting requests already wait.
 func (s *slots) take(ctx context.Context) bool {
 	if s.tryTake() {
 		return true
@@ -225,7 +226,7 @@ func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 }
 
 // maxWaiting returns how many new requests may wait. After a wait was rejected, it returns the
-// number of requests that get a slot within half of slotWait. All others would be rejected too, so
+// number of requests that get a slot within half of slotWait. All others would also be rejected, so
 // they fail fast. The caller holds the lock.
 func (s *slots) maxWaiting(now time.Time) int {
 	if now.Sub(s.lastRejected) > failFastFor {
@@ -236,7 +237,7 @@ func (s *slots) maxWaiting(now time.Time) int {
 }
 
 // countServed records that n slots became free for new requests. It also counts slots for which no
-// request waited: after a stall no request waits, and maxWaiting must allow requests that arrive
+// request waited. After a stall no request waits, but maxWaiting must allow requests that arrive
 // while all slots are taken. The caller holds the lock.
 func (s *slots) countServed(now time.Time, n int) {
 	if since := now.Sub(s.window); since >= slotWait {
@@ -321,8 +322,8 @@ func (s *slots) noneStored() {
 	s.wake(w)
 }
 
-// pass passes the namespace's turn to take a slot of the node on to others, because no scan takes
-// tasks of this namespace.
+// pass ends the turn of the namespace to take a slot of the node, because no scan takes tasks of
+// this namespace. Other namespaces get the turn.
 func (s *slots) pass() { s.wake(wakeups{namespaces: s.node.leave(s)}) }
 
 // contended reports whether anything waits for a slot of this namespace or of the node.

@@ -69,7 +69,7 @@ func TestSlotsInOrder(t *testing.T) {
 					mu.Unlock()
 				}
 			}()
-			synctest.Wait() // it waits in the queue
+			synctest.Wait() // the request waits in the queue
 		}
 		inUse(t, p, 3, 3)
 		if p.tryTake() {
@@ -133,7 +133,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		}
 		// startRequests starts n requests, and returns how many of them wait.
 		startRequests := func(n int) (waiting int) {
-			synctest.Wait() // those whose wait has ended have returned
+			synctest.Wait() // requests whose wait has ended have returned
 			_, before := p.inUse()
 			for range n {
 				go p.take(context.Background())
@@ -151,7 +151,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(slotWait) // eight wait and get no slot
 		if n := startRequests(20); n != 6 {
-			t.Errorf("%d wait, where 12 were served in 100 ms", n)
+			t.Errorf("%d wait, although 12 were served in 100 ms", n)
 		}
 		time.Sleep(2 * slotWait)
 		if n := startRequests(20); n != 1 {
@@ -165,8 +165,8 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 	})
 }
 
-// After a stall, as soon as slots become free again, as many requests may wait as can be served in
-// time, even if none waited during the stall.
+// When slots become free again after a stall, as many requests may wait as can be served in time,
+// even if none waited during the stall.
 func TestSlotsWaitAfterAStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, n := p.inUse(); n != 20 {
-			t.Errorf("%d of 20 wait, where 50 slots became free in 100 ms", n)
+			t.Errorf("%d of 20 wait, although 50 slots became free in 100 ms", n)
 		}
 		time.Sleep(slotWait)
 	})
@@ -311,8 +311,8 @@ func TestSlotsResize(t *testing.T) {
 	})
 }
 
-// In any order of operations, no slot is lost or taken twice, and no slot stays free that a class
-// waits for without its poller being woken.
+// In any order of operations, no slot is lost or taken twice. If a class waits for a slot, no slot
+// stays free unless the poller of the class was woken.
 func TestSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -81,7 +81,7 @@ func (j *journal) inOrder(t testing.TB, id string, kind progressorv1.TaskType, n
 		t.Errorf("%s ran %d tasks, not %d", id, len(entries), n)
 	}
 	if j.overlap {
-		t.Error("two tasks of one process ran at once")
+		t.Error("two tasks of one process ran at the same time")
 	}
 	if !slices.IsSortedFunc(entries, func(a, b entry) int { return int(a.task - b.task) }) {
 		t.Errorf("%s ran its tasks out of order", id)
@@ -119,7 +119,7 @@ func TestCallsInOrder(t *testing.T) {
 	}
 }
 
-// While other tasks wait for the only slot, a busy process leaves it after 16 tasks in a row, and
+// While other tasks wait for the only slot, a busy process gives it up after 16 tasks in a row, and
 // the oldest waiting task runs.
 func TestOthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	}
 }
 
-// A process that sets a timer of zero in a loop also leaves its slot to calls of others.
+// A process that sets a timer of zero in a loop also gives up its slot to calls of other processes.
 func TestLoopLeavesRoom(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -180,7 +180,7 @@ func TestLoopLeavesRoom(t *testing.T) {
 	for k := range 5 {
 		id := fmt.Sprint("p", k)
 		// The client retries if it gets no slot.
-		eventually(t, "a slot for a start", func() bool {
+		eventually(t, "a start gets a slot", func() bool {
 			_, err := n.Start(t.Context(), engine.StartParams{Key: key(id)})
 			if err != nil && !errors.Is(err, process.ErrOverloaded) && !errors.Is(err, process.ErrProcessExists) {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestLoopLeavesRoom(t *testing.T) {
 			return err == nil
 		})
 	}
-	eventually(t, "a slot for a call of the loop itself", func() bool { return (<-n.calling("loop", "x")).err == nil })
+	eventually(t, "a call of the loop itself gets a slot", func() bool { return (<-n.calling("loop", "x")).err == nil })
 	stop.Store(true)
 	eventually(t, "the loop ends", func() bool { return n.Attempts() == 0 })
 	if len(j.of("loop", timeoutTask)) < 16 {
@@ -234,7 +234,7 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	for turns := 25; turns <= 200; turns += 25 { // a busy machine may take a long time for all of them
+	for turns := 25; turns <= 200; turns += 25 { // on a busy machine, all tasks may take a long time
 		eventually(t, "each process has run its tasks", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -252,7 +252,8 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// A task runs although other sessions lock its process without a pause: a scan waits for the lock.
+// A task runs although other sessions lock its process without a pause, because a scan waits for
+// the lock.
 func TestScanWaitsForLock(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -265,7 +266,7 @@ func TestScanWaitsForLock(t *testing.T) {
 	n.started(t, "locked")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	n.calling("busy", "hold")
-	receive(t, "it has the slot", g.entered)
+	receive(t, "the busy process has the slot", g.entered)
 	n.calling("locked", "x")
 	rows := look(t, dsn)
 	eventually(t, "a call waits for the slot", func() bool {

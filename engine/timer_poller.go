@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// timerPoller claims due tasks. It keeps the time of the next timer of each namespace in memory.
-// Timers that this node sets are known at once; timers of other nodes are found every third
+// timerPoller claims due tasks. It keeps the time of the next timer of each namespace in memory. It
+// knows timers that this node sets immediately. It finds timers of other nodes every third
 // ScanInterval if they are due soon.
 type timerPoller struct {
 	engine *Engine
@@ -66,7 +66,7 @@ func (p *timerPoller) alarm(namespace string, after time.Duration) {
 	p.schedule(at)
 }
 
-// schedule makes the next scan begin no later than a time. The caller holds the lock, which it
+// schedule makes the next scan begin no later than at. The caller holds the lock, which schedule
 // releases.
 func (p *timerPoller) schedule(at time.Time) {
 	earlier := p.next.IsZero() || at.Before(p.next)
@@ -190,7 +190,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		p.alarm(name, 0)
 	}
 	for _, name := range limits.full {
-		p.alarm(name, urgentGap) // the scan did not return when the next timer is due
+		p.alarm(name, urgentGap) // the scan did not report when the next timer is due
 	}
 	more = len(limits.postponed) > 0
 	if len(limits.limits) > 0 {

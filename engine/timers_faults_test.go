@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Timers do not belong to a node: if a node stops, another node fires the timers that it has set.
+// Timers do not belong to a node. If a node stops, another node fires the timers that it has set.
 // Only a task that the dead node was running waits until the node is declared dead.
 func TestTimersOfDeadNode(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestTimersOfDeadNode(t *testing.T) {
 	}
 }
 
-// All timers that came due while no node ran are fired, the longest due first.
+// All timers that came due while no node ran are fired, in the order in which they were due.
 func TestOverdueTimers(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -82,7 +82,7 @@ func TestOverdueTimers(t *testing.T) {
 	}
 	eventually(t, "all timers have fired", func() bool { return c.count() == timers })
 	if all := c.all(); !slices.IsSortedFunc(all, func(a, b fired) int { return a.scheduled.Compare(b.scheduled) }) {
-		t.Error("they did not fire soonest first")
+		t.Error("the timers did not fire in the order of their due times")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestTimersLeaveRoomForCalls(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{callTask: words,
 		timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-			<-time.After(100 * time.Millisecond) // the timers must take longer than the calls on a busy machine, too
+			<-time.After(100 * time.Millisecond) // must take longer than the calls, even on a busy machine
 			return processor.Result().Done()
 		}})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 4})
@@ -129,7 +129,7 @@ func TestTimerHorizon(t *testing.T) {
 	n.started(t, "near")
 	n.called(t, "near", "set 5h")
 	n.called(t, "near", "set 40ms")
-	eventually(t, "the near one fires", func() bool { return c.count() == 1 })
+	eventually(t, "the near timer fires", func() bool { return c.count() == 1 })
 	if f := c.all()[0]; f.process != "near" || f.at.Sub(f.scheduled) > time.Second {
 		t.Errorf("fired %+v", f)
 	}

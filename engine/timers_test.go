@@ -29,7 +29,7 @@ func words(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 }
 
 // follow adds the effect of an instruction to a result, or returns the error that the instruction
-// requests. It reports whether it knows the instruction.
+// requests. It reports whether the instruction is known.
 func follow(b *processor.ResultBuilder, sentence []string) (known bool, err error) {
 	if len(sentence) == 0 {
 		return false, nil
@@ -133,7 +133,7 @@ func TestTimers(t *testing.T) {
 		t.Errorf("timers %v, %v", p.GetTimers(), err)
 	}
 	for _, step := range []struct{ args, want string }{
-		{"", "TIMEOUT "}, // no action: they stay
+		{"", "TIMEOUT "}, // no action: the timers stay
 		{"name a 1h,name b 1h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"},
 		{"set 2h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"}, // only the default timer is replaced
 		{"drop a", "TIMEOUT ,TIMEOUT b"},
@@ -163,7 +163,7 @@ func TestTimers(t *testing.T) {
 			t.Errorf("fired %+v", f)
 		}
 		if late := f.at.Sub(f.scheduled); late < 0 || late > time.Second {
-			t.Errorf("fired %s after its time", late)
+			t.Errorf("fired %s after its due time", late)
 		}
 	}
 	// The end of a process removes its timers.
@@ -261,7 +261,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	receive(t, "the call runs", g.entered)
 	second := n.calling("p", "second")
 	rows := look(t, dsn)
-	eventually(t, "the second waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
+	eventually(t, "the second call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
 	g.release()
 	for _, c := range []<-chan result{first, second} {
 		if res := receive(t, "call", c); res.err != nil {
@@ -274,7 +274,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	got := rows.texts(t, `SELECT task_type::text || coalesce(' ' || convert_from(args, 'UTF8'), '') FROM tasks
 		WHERE process_id = 'p' ORDER BY running_time`)
 	if strings.Join(got, ",") != "INIT start,CALL set 0s,CALL second,TIMEOUT" {
-		t.Errorf("they ran in the order %q", got)
+		t.Errorf("the tasks ran in the order %q", got)
 	}
 }
 
@@ -303,19 +303,19 @@ func TestTimerDueWhileBusy(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 	if c.count() != 0 {
-		t.Error("it fired during the call")
+		t.Error("the timer fired during the call")
 	}
 	g.release()
 	freed := time.Now()
 	receive(t, "the call", hold)
 	eventually(t, "the timer fires", func() bool { return c.count() == 1 })
 	if late := c.all()[0].at.Sub(freed); late > time.Second {
-		t.Errorf("it fired %s after the call", late)
+		t.Errorf("the timer fired %s after the call", late)
 	}
 }
 
-// Timers come due at the moment at which the last call of their process ends. None waits for the
-// next regular scan.
+// Timers come due at the moment at which the last call of their process ends. None of them waits
+// for the next regular scan.
 func TestTimerDueAsCallEnds(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -373,7 +373,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 			WHERE scheduled_time < statement_timestamp() - interval '100 ms'`) == 1
 	})
 	if c.count() != 0 {
-		t.Error("it fired although its process is locked")
+		t.Error("the timer fired although its process is locked")
 	}
 	freed := time.Now()
 	if err := held.Rollback(t.Context()); err != nil {
@@ -381,7 +381,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 	}
 	eventually(t, "the timer fires", func() bool { return c.count() == 1 })
 	if late := c.all()[0].at.Sub(freed); late > 2*time.Second {
-		t.Errorf("it fired %s after its process was unlocked", late)
+		t.Errorf("the timer fired %s after its process was unlocked", late)
 	}
 }
 

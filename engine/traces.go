@@ -29,8 +29,8 @@ func newTraces(p trace.TracerProvider, kinds map[string]Kind) *traces {
 	return &traces{p.Tracer(tracing.Scope), kinds}
 }
 
-// keep returns the context to store with a request: the context that the caller sent or, if
-// process.KeepsTrace, the span of the request.
+// keep returns the context to store with a request. It is the context that the caller sent or, if
+// process.KeepsTrace returns true, the span of the request.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
 	if t == nil || len(sent) > 0 || !process.KeepsTrace(processID) {
 		return sent
@@ -38,9 +38,9 @@ func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte
 	return tracing.Text(trace.SpanContextFromContext(ctx))
 }
 
-// asked returns the span of a request whose task runs at once, if the stored context does not
-// contain the span, because the caller sent a context of its own or process.StartsTraces. Otherwise
-// it returns nil.
+// asked returns the span of a request whose task runs immediately, if the stored context does not
+// contain the span. This is the case if the caller sent a context of its own, or if
+// process.StartsTraces returns true. Otherwise asked returns nil.
 func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
 	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !process.StartsTraces(processID) {
 		return nil
@@ -49,7 +49,7 @@ func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trac
 	return &sc
 }
 
-// of returns a context for logging about an attempt. It has the trace of the attempt.
+// of returns a context for logging about an attempt. It contains the trace of the attempt.
 func (t *traces) of(c *storage.Claim) context.Context {
 	if t == nil {
 		return context.Background()
@@ -189,7 +189,7 @@ func sendAlong(span trace.Span, messages []storage.Message) {
 }
 
 // endSpan ends the span of an attempt with its outcome. at is the database time if the span began
-// with it, otherwise zero.
+// with a database time, and otherwise zero.
 func endSpan(span trace.Span, d *decision, at time.Time, err error) {
 	if span == nil {
 		return

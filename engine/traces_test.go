@@ -97,7 +97,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 	close(gone)
 	start(t, dsn, p, s.use)
 	timers := s.await(t, "task TIMEOUT", 1)
-	timer := timers[len(timers)-1] // if the first node was slow to stop, it may have tried before
+	timer := timers[len(timers)-1] // if the first node was slow to stop, it may have made an attempt before
 	childOf(t, timer, asking.SpanContext())
 	inside := s.await(t, "processor of TASK_TYPE_TIMEOUT", len(timers))
 	childOf(t, inside[len(inside)-1], timer.SpanContext())
@@ -139,7 +139,7 @@ func TestTraceOfRetries(t *testing.T) {
 		childOf(t, tries[try], asking.SpanContext())
 		wantAttributes(t, tries[try], want)
 	}
-	eventually(t, "in ERROR", func() bool { return n.status(t, "p") == "ERROR" })
+	eventually(t, "the process is in ERROR", func() bool { return n.status(t, "p") == "ERROR" })
 	if _, err := n.Repair(ctx, engine.RepairParams{Key: key("p")}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func TestTraceOfRetries(t *testing.T) {
 	}
 }
 
-// A context of the caller is stored unchanged. The task that runs at once is still linked to the
-// request, but a timer is not.
+// A context of the caller is stored unchanged. The task that runs immediately is still linked to
+// the request, but a timer is not.
 func TestTraceWithAContextOfTheCaller(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
@@ -245,7 +245,7 @@ func TestNoTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k := look(t, dsn).count(t, kept); k != 1 {
-		t.Errorf("%d tasks have a context, of one that was traced", k)
+		t.Errorf("%d tasks have a context, but only one was traced", k)
 	}
 }
 

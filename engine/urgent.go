@@ -10,10 +10,11 @@ import (
 
 // Urgent claims the tasks of a kind whose attempts take milliseconds. They run in addition to the
 // slots and before all other timers. Otherwise, they would have to wait for the complete backlog of
-// other tasks. Messages of their results wait until no such task is due or running.
+// other tasks. The messages of their results wait until no such task is due or running.
 type Urgent struct {
-	// Timers claims due timers of the kind, longest due first, and Calls its other tasks. A
-	// timer waits behind the other tasks of its process, so these must not wait for slots either.
+	// Timers claims due timers of the kind, in the order in which they were due. Calls claims its
+	// other tasks. A timer waits behind the other tasks of its process, so these must not wait for
+	// slots either.
 	Timers, Calls func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error)
 }
 

@@ -9,17 +9,17 @@ import (
 // usageWindow is the minimum time over which usage compares processors with the database.
 const usageWindow = time.Second
 
-// waitsForDatabase reports whether the tasks that have the slots of the namespace on this node wait
+// waitsForDatabase reports whether the tasks that hold the slots of the namespace on this node wait
 // for the database rather than for their processor.
 func (ns *namespace) waitsForDatabase() bool {
 	taken, _ := ns.slots.inUse()
 	return !ns.usage.byProcessors(taken, time.Now())
 }
 
-// mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process. It
-// may if only new requests wait for slots and the tasks would wait for the database. If these calls
-// were stored during an overload, each would need a row in schedule, and nearly every flush would
-// use the general statements.
+// mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process.
+// This is allowed if only new requests wait for slots and the tasks would wait for the database. If
+// these calls were stored during an overload, each would need a row in schedule, and nearly every
+// flush would use the general statements.
 func (ns *namespace) mayHoldSlot() bool {
 	taken, fresh, others := ns.slots.demand()
 	return !others && (fresh == 0 || !ns.usage.byProcessors(taken, time.Now()))
@@ -29,7 +29,7 @@ func (ns *namespace) mayHoldSlot() bool {
 // processor or for the database. If they wait for the database, storing more requests would slow
 // them down. It is safe for concurrent use.
 type usage struct {
-	working             atomic.Int64 // attempts that are in the processor now
+	working             atomic.Int64 // attempts that the processor is processing
 	processing, storing atomic.Int64 // nanoseconds so far
 
 	mu    sync.Mutex
@@ -38,13 +38,13 @@ type usage struct {
 	last  [2]int64  // values of the previous window
 }
 
-// begin records that an attempt is in the processor and returns the time.
+// begin records that the processor has received an attempt, and returns the time.
 func (u *usage) begin() time.Time {
 	u.working.Add(1)
 	return time.Now()
 }
 
-// processed records that an attempt has left the processor.
+// processed records that the processor has finished an attempt.
 func (u *usage) processed(began time.Time) {
 	u.working.Add(-1)
 	u.processing.Add(int64(time.Since(began)))

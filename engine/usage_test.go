@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Processors use the slots while at least half of the attempts are in a processor, or if processing
+// Processors use the slots if at least half of the attempts are in a processor, or if processing
 // took most of the recent time.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -63,14 +63,14 @@ func TestCallMayHoldItsSlot(t *testing.T) {
 	expect("a request waits for the database", true)
 	for _, c := range []class{stored, timers} {
 		p.waits[c] = true
-		expect("stored tasks or timers wait, too", false)
+		expect("stored tasks or timers also wait", false)
 		p.waits[c] = false
 	}
 	p.node.queue = append(p.node.queue, &slots{})
 	expect("another namespace waits for a slot of the node", false)
 }
 
-// The backlog is counted rarely. In between, the tasks that this node stores are added.
+// The backlog is counted rarely. Between two counts, the tasks that this node stores are added.
 func TestBacklogIsCounted(t *testing.T) {
 	t.Parallel()
 	b := &backlog{}

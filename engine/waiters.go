@@ -55,7 +55,7 @@ const (
 type waiter struct {
 	ref          storage.TaskRef
 	ended        chan taskEnd // buffered for one end
-	mayHaveEnded bool         // the task may have ended without a delivery, so the database is queried once
+	mayHaveEnded bool         // the task may have ended without a delivery, so query the database once
 	asked        time.Time    // time of the last query, initially of the registration
 }
 
@@ -66,7 +66,7 @@ type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // in order of registration, to take turns; ended waits are dropped when their turn comes
+	order  []*waiter // in order of registration; ended waits are dropped when their turn comes
 	woken  chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
@@ -166,8 +166,8 @@ func (w *waiters) refs() []storage.TaskRef {
 // close ends all waits.
 func (w *waiters) close() { close(w.done) }
 
-// answerRest is the minimum pause after a query, as a multiple of its duration. Notices of other
-// nodes make queries use at most a tenth of the time.
+// answerRest is the minimum pause after a query, as a multiple of its duration. It ensures that the
+// queries caused by notices of other nodes use at most a tenth of the time.
 const answerRest = 10
 
 // Run queries answers until ctx is cancelled.
@@ -190,7 +190,7 @@ func (w *waiters) Run(ctx context.Context) error {
 		case <-rest.C:
 		}
 		woken := w.woken
-		if !idle { // at most one query per AnswerPoll, even if many clients come and go
+		if !idle { // at most one query per AnswerPoll, even if waits begin and end often
 			woken = nil
 		}
 		select {

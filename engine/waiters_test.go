@@ -38,12 +38,12 @@ func TestWaitersDeliver(t *testing.T) {
 	t.Parallel()
 	w := bare().waiters
 	a, b, other := w.register(refOf("p", 1), false), w.register(refOf("p", 1), true), w.register(refOf("p", 2), false)
-	// a task with the same number
+	// Process q also has a task 1.
 	left, namesake := w.register(refOf("p", 1), false), w.register(refOf("q", 1), false)
 	leftAnswers := left.ended
 	w.forget(left)
 	if w.count() != 3 {
-		t.Errorf("%d tasks are waited for", w.count())
+		t.Errorf("clients wait for %d tasks", w.count())
 	}
 	w.deliver(refOf("p", 1), taskEnd{response: []byte("x")})
 	w.deliver(refOf("p", 1), taskEnd{response: []byte("twice")})
@@ -60,10 +60,10 @@ func TestWaitersDeliver(t *testing.T) {
 	w.forget(other)
 	w.forget(namesake)
 	if w.count() != 0 {
-		t.Errorf("%d tasks are waited for", w.count())
+		t.Errorf("clients wait for %d tasks", w.count())
 	}
 	if refs, waiting := w.due(); len(refs) != 0 || waiting != 0 {
-		t.Errorf("%v are asked for, %d wait", refs, waiting)
+		t.Errorf("the query reads %v, %d tasks wait", refs, waiting)
 	}
 }
 
@@ -79,28 +79,28 @@ func TestWaitersAsk(t *testing.T) {
 	w.register(refOf("here", 2), true) // waits behind the first one
 	w.register(refOf("elsewhere", 3), false)
 	if got := asked(w); len(got) != 2 || !got[2] || !got[3] {
-		t.Errorf("asked for %v", got)
+		t.Errorf("the first query reads %v", got)
 	}
 	if got := asked(w); len(got) != 1 || !got[3] {
-		t.Errorf("asked for %v the second time", got)
+		t.Errorf("the second query reads %v", got)
 	}
 	w.recheck(process.Key{Namespace: "ns", ProcessID: "here"})
 	if got := asked(w); len(got) != 3 {
-		t.Errorf("after a fenced result asked for %v", got)
+		t.Errorf("after a fenced result, the query reads %v", got)
 	}
 	if got := asked(w); len(got) != 1 {
-		t.Errorf("asked again for %v", got)
+		t.Errorf("the next query reads %v", got)
 	}
-	// Another node may have run the process in between, so all tasks are queried at times.
+	// Another node may have run the process in between, so all tasks are queried from time to time.
 	for _, wt := range w.order {
 		wt.asked = wt.asked.Add(-ownQueryInterval)
 	}
 	if got := asked(w); len(got) != 3 {
-		t.Errorf("after a while asked for %v", got)
+		t.Errorf("after a while, the query reads %v", got)
 	}
 	e.attempts.end(claim)
 	if got := asked(w); len(got) != 3 {
-		t.Errorf("queried %v, although no task runs here", got)
+		t.Errorf("the query reads %v, although no task runs here", got)
 	}
 }
 
@@ -124,11 +124,11 @@ func TestWaitersTakeTurns(t *testing.T) {
 	}
 	for id, n := range seen {
 		if n != 2 {
-			t.Fatalf("task %d was asked for %d times in two turns", id, n)
+			t.Fatalf("task %d was queried %d times in two turns", id, n)
 		}
 	}
 	if len(seen) != 2*maxPolled+500 {
-		t.Errorf("%d were asked for", len(seen))
+		t.Errorf("%d tasks were queried", len(seen))
 	}
 }
 
@@ -154,6 +154,6 @@ func TestWaitersForgetStale(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("the waiter of a stale process was not asked for")
+		t.Error("the task of a stale process was not queried")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// WalkProcesses returns the next processes of a namespace that match a filter, oldest first: see
-// search.Walk.
+// WalkProcesses returns the next processes of a namespace that match a filter, oldest first (see
+// search.Walk).
 func (e *Engine) WalkProcesses(
 	ctx context.Context, namespace string, filter search.Filter, from search.Cursor, limit int,
 ) ([]search.Step, search.Cursor, bool, error) {

@@ -10,9 +10,10 @@ import (
 )
 
 // WatchProcess sends the events of a process after the event `after`, each once and in order. It
-// also sends the process, without history and timers: once at the beginning, and again after each
-// change of its status, after the events that were stored with the change. It returns nil when the
-// process has ended or was removed, and process.ErrUnavailable when the node stops.
+// also sends the process, without history and timers. It does so once at the beginning, and again
+// after each change of the status, following the events that were stored with the change. It
+// returns nil when the process has ended or was removed, and process.ErrUnavailable when the node
+// stops.
 func (e *Engine) WatchProcess(
 	ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error,
 ) error {

@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watch ends when its process is removed, even if the ID is reused at once.
+// A watch ends when its process is removed, even if the ID is immediately reused.
 func TestWatchEndsWithRemoval(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -294,9 +294,9 @@ func TestManyWatchersFewQueries(t *testing.T) {
 		w.wants(t, "1", "RUNNING 1")
 	}
 	before := line.statements.Load()
-	pass(3 * time.Second) // the chores that a node does every ten seconds may fall into it
+	pass(3 * time.Second) // may include the chores that a node does every ten seconds
 	if q := line.statements.Load() - before; q > 3*(20+messagePolls()) {
-		t.Errorf("%d queries in 3 seconds, of a node with %d watchers", q, clients)
+		t.Errorf("%d queries in 3 seconds by a node with %d watchers", q, clients)
 	} else {
 		t.Logf("%d queries in 3 seconds", q)
 	}

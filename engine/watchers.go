@@ -49,10 +49,10 @@ type watcher struct {
 	after   int64     // the last event that it received
 	changed time.Time // status_changed_time of the status that it received; zero if none
 	created time.Time // creation time of the process; zero if unknown
-	ready   bool      // it has sent the news that it received
-	held    int       // size of the news that it received and has not sent
+	ready   bool      // the client has sent the news that it received
+	held    int       // size of the news that it received but has not sent
 	behind  bool      // there may be more news
-	left    bool      // the client is gone
+	left    bool      // the client has disconnected
 }
 
 // watchers holds the clients of this node that watch processes. Events that this node stores are
@@ -63,7 +63,7 @@ type watchers struct {
 	count  atomic.Int64
 	mu     sync.Mutex
 	byKey  map[process.Key][]*watcher
-	order  []*watcher // to take turns; ended ones are dropped when their turn comes
+	order  []*watcher // they take turns; ended ones are dropped when their turn comes
 	woken  chan struct{}
 	held   int // size of the news that all watchers hold
 
@@ -116,7 +116,7 @@ func (w *watchers) markReady(wt *watcher) {
 	}
 }
 
-// release ends the counting of the news that a watcher has sent. The caller holds the lock.
+// release stops counting the news that a watcher has sent. The caller holds the lock.
 func (w *watchers) release(wt *watcher) {
 	if w.held >= maxHeldBytes {
 		signal(w.woken) // other watchers wait for memory

@@ -25,7 +25,7 @@ type suspicion struct {
 // kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if !e.isConnected() { // a disconnected node does not know which others are alive
+	if !e.isConnected() { // a disconnected node does not know which other nodes are alive
 		clear(c.suspects)
 		return nil
 	}
@@ -73,9 +73,10 @@ func (c *collector) collect(ctx context.Context) error {
 	return nil
 }
 
-// suspect reports whether a running row is a zombie, and whether it is one because its attempt took
-// too long. The database clock raises a suspicion, and the clock of this node confirms it, so that
-// a step of the database clock does not turn live attempts into zombies. One of these must be true:
+// suspect reports whether a running row is a zombie, and whether the reason is that its attempt
+// took too long. The database clock raises a suspicion, and the clock of this node confirms it, so
+// that a step of the database clock does not turn live attempts into zombies. One of these must be
+// true:
 //
 //   - The lease of a worker has expired, and the worker has not renewed it within Suspect.Renewal.
 //   - The attempt has run longer than its timeout since this node began it or leased it to a
@@ -115,7 +116,7 @@ func (c *collector) begunAt(ref storage.AttemptRef, fallback time.Time) time.Tim
 
 // margin returns the time by which an attempt may exceed its timeout before the collector ends it.
 func (c *collector) margin(s storage.Suspect) time.Duration {
-	if s.Leased { // only the collector ends it
+	if s.Leased { // only the collector ends such an attempt
 		return 0
 	}
 	return c.engine.cfg.ZombieMargin
@@ -151,7 +152,7 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 
 // cancelLost cancels the attempts of this node that no longer hold their process, because another
 // attempt replaced them or a database failover lost their rows. It also finds claims that were made
-// before a gap between heartbeats and whose response arrived after the gap.
+// before a gap between heartbeats but whose response arrived after the gap.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()

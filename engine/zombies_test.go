@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// One pass of the collector ends all leases of a dead worker, up to maxZombieSaves.
+// One pass of the collector ends up to maxZombieSaves leases of a dead worker.
 func TestLeasesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

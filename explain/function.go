@@ -269,8 +269,8 @@ func (s State) functionBroken(e *Explanation) {
 			s.command("repair", " --skip-step "+word(end.Step)),
 			s.command("repair", " --set-step "+word(end.Step+"=JSON")), restarts)
 	case end.Child != "":
-		e.Unblock = fmt.Sprintf("%s starts %q again. %s", s.command("repair", " --rewind "+word(end.Child)), end.Child,
-			restarts)
+		e.Unblock = fmt.Sprintf("%s starts %q again. %s", s.command("repair", " --rewind "+word("child:"+end.Child)),
+			end.Child, restarts)
 	default:
 		e.Unblock = fmt.Sprintf("%s runs the function again from this entry of its journal. %s",
 			s.command("repair", " --rewind NAME"), restarts)

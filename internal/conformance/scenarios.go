@@ -107,7 +107,8 @@ func orderRepairs() []scenario {
 		}},
 		{"a payment fails again, and a second repair rewinds", "order", teaForTwo, []action{
 			call(`{"pay":{"card":"broken","amount":200}}`), advance(time.Hour),
-			byStep(`{"skip":["reserve"],"rewind":["charge"]}`), advance(time.Hour), byStep(`{"rewind":["pay-within"]}`),
+			byStep(`{"skip":["reserve"],"rewind":["charge"]}`), advance(time.Hour),
+			byStep(`{"rewind":["first:charge"]}`), byStep(`{"rewind":["timer:pay-within"]}`),
 			advance(time.Hour), byStep(`{"set":{"charge":"by hand"}}`), advance(15 * day),
 		}},
 	}

@@ -77,6 +77,17 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestNodeConforms",
 	},
 	{
+		name: "durable-rewinds-to-any-kind", breaks: "a name of a rewind means the step with this name",
+		file: "processor/durable/forget.go", old: "kind, name = kindStep, text",
+		planted:  "kind, name = kindValue, text",
+		packages: "./processor/durable", run: "TestRewindNames",
+	},
+	{
+		name: "sdk-node-rewinds-to-any-kind", breaks: "a name of a rewind means the step with this name",
+		file: "sdk/typescript/dist/repair.js", old: `found.includes("step") ? "step" : found[0]`, planted: "found[0]",
+		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
+	},
+	{
 		name: "sdk-node-rewinds-in-order-of-journal", breaks: "after a repair, a rewind follows the function",
 		file: "sdk/typescript/dist/repair.js", old: "place(at) >= place(first)", planted: "at >= first",
 		packages: "./cmd/progressor", run: "TestNodeConforms",

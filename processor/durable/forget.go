@@ -14,10 +14,7 @@ type beginOrder map[entryKey]int
 
 // place returns the place of an operation. Operations that the function has not begun come last.
 func (o beginOrder) place(kind, name string) int {
-	if kind == kindTry {
-		kind = kindStep
-	}
-	if place, ok := o[entryKey{kind, name}]; ok {
+	if place, ok := o[entryKey{operationKind(kind), name}]; ok {
 		return place
 	}
 	return len(o)
@@ -53,10 +50,9 @@ func (t *task) currentOrder() (beginOrder, error) {
 func (j *journal) toForget(r *stepRepair, order beginOrder) ([]int, error) {
 	f := &forgetting{j, order, map[int]bool{}}
 	for _, name := range r.Rewind {
-		at := slices.IndexFunc(j.entries, func(e entry) bool { return e.Name == name && isRewindable(e.Kind) })
-		if at < 0 {
-			return nil, fmt.Errorf("%s.rewind: the journal has no entry %s to rewind to: %s", repairField, name,
-				nearest(name, j.rewindable()))
+		at, err := j.rewindTo(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s.rewind: %w", repairField, err)
 		}
 		f.rewind(at)
 	}
@@ -86,23 +82,54 @@ func (j *journal) toForget(r *stepRepair, order beginOrder) ([]int, error) {
 	return all, nil
 }
 
-// isRewindable reports whether a function can be rewound to entries of this kind.
-func isRewindable(kind string) bool {
-	switch kind {
-	case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst:
-		return true
-	default:
-		return false
+// rewindable are the kinds of operations to which a function can be rewound.
+var rewindable = []string{kindStep, kindValue, kindTimer, kindChild, kindFirst}
+
+// operationKind returns the kind of the operation that an entry is about: a try is about a step.
+func operationKind(kind string) string {
+	if kind == kindTry {
+		return kindStep
 	}
+	return kind
 }
 
-func (j *journal) rewindable() (names []string) {
-	for _, e := range j.entries {
-		if isRewindable(e.Kind) {
-			names = append(names, e.Name)
+// rewindTo returns the index of the first entry of the operation that a name of a repair means.
+// KIND:NAME means the operation of this kind. Another name means the step with this name. If there
+// is no such step, it means the only other operation with this name.
+func (j *journal) rewindTo(text string) (int, error) {
+	kind, name, exact := strings.Cut(text, ":")
+	if kind = operationKind(kind); !exact {
+		kind, name = kindStep, text
+	} else if !slices.Contains(rewindable, kind) {
+		return 0, fmt.Errorf("%s: the kind must be step, value, timer, child or first", text)
+	}
+	first := map[string]int{} // by kind
+	var found, similar []string
+	for at, e := range j.entries {
+		of := operationKind(e.Kind)
+		if !slices.Contains(rewindable, of) || exact && of != kind {
+			continue
+		}
+		similar = append(similar, e.Name)
+		if _, ok := first[of]; !ok && e.Name == name {
+			first[of] = at
+			found = append(found, of)
 		}
 	}
-	return names
+	at, ok := first[kind]
+	switch {
+	case ok:
+		return at, nil
+	case len(found) == 1:
+		return first[found[0]], nil
+	case len(found) > 1:
+		return 0, fmt.Errorf("the journal has several entries %s: name one of them as %s:%s", name,
+			strings.Join(found, ":"+name+" or "), name)
+	case exact:
+		return 0, fmt.Errorf("the journal has no %s %s to rewind to: %s", kind, name, nearest(name, similar))
+	default:
+		return 0, fmt.Errorf("the journal has no entry %s to rewind to: %s", name, nearest(name, similar))
+	}
 }
 
 // rewind marks an entry and everything that the function did after it, except calls. Entries about
@@ -111,7 +138,7 @@ func (f *forgetting) rewind(at int) {
 	scope := scopeOf(f.entries[at].Name)
 	for i, e := range f.entries {
 		switch e.Kind {
-		case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst:
+		case kindStep, kindTry, kindValue, kindTimer, kindChild, kindFirst: // see rewindable
 			f.mark(i, f.place(i) >= f.place(at) && !areSiblings(scope, scopeOf(e.Name)))
 		case kindFired, kindStopped:
 			f.markWith(i, kindTimer)

@@ -16,8 +16,10 @@ import (
 // repairField is the only field of the args of a repair by step.
 const repairField = "durable_repair"
 
-// maxRepaired is the maximum number of names in a repair, and in its response.
-const maxRepaired = 100
+const (
+	maxRepaired   = 100                         // names in a repair, and in its response
+	maxRepairName = maxFullName + len("timer:") // bytes of a name with its kind
+)
 
 // stepRepair is a repair by step.
 type stepRepair struct {
@@ -82,9 +84,9 @@ func parseRepair(request json.RawMessage) (*stepRepair, error) {
 		return nil, fmt.Errorf("%s: must name at most %d steps (got %d)", repairField, maxRepaired, names)
 	}
 	for _, name := range slices.Concat(r.Skip, slices.Collect(maps.Keys(r.Set)), r.Rewind) {
-		if len(name) > maxFullName {
+		if len(name) > maxRepairName {
 			return nil, fmt.Errorf("%s: a name has %d bytes, at most %d are allowed", repairField, len(name),
-				maxFullName)
+				maxRepairName)
 		}
 	}
 	for _, name := range r.Skip {

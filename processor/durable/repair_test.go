@@ -203,8 +203,8 @@ func TestRepairImpossible(t *testing.T) {
 		`{"set":null}`:          `bad_args: durable_repair.set: must be an object such as {"b":1}`,
 		`{"undo":["charge"]}`:   "bad_args: " + fields,
 		`{"Skip":["charge"]}`:   "bad_args: " + fields,
-		`{"rewind":["` + strings.Repeat("a", 201) + `"]}`: "bad_args: durable_repair: a name has 201 bytes, " +
-			"at most 200 are allowed",
+		`{"rewind":["` + strings.Repeat("a", 207) + `"]}`: "bad_args: durable_repair: a name has 207 bytes, " +
+			"at most 206 are allowed",
 		`{"set":{"reserve":{"a":1}}}`: "durable_journal: the function would fail after this repair: " +
 			"durable/repair_test.go:N: the value of step reserve in the journal cannot be decoded as string",
 	} {

@@ -91,6 +91,53 @@ func TestRewind(t *testing.T) {
 		durabletest.EndChild("c", 5), durabletest.EndChild("kept", 6))
 }
 
+// A name of a rewind means the step with this name, even if an older operation of another kind has
+// it, too. KIND:NAME means an operation of any kind.
+func TestRewindNames(t *testing.T) {
+	broke := true
+	f := function(func(ctx durable.Ctx) (string, error) {
+		durable.UUID(ctx, "x")
+		durable.Sleep(ctx, "x", time.Minute)
+		x, err := durable.Step(ctx, "x", func(context.Context) (string, error) { return "X", nil })
+		durable.UUID(ctx, "y")
+		durable.After(ctx, "y", time.Hour)
+		durable.UUID(ctx, "z")
+		durable.Sleep(ctx, "end", time.Minute)
+		if broke {
+			panic("odd")
+		}
+		return x, err
+	})
+	const afterX = `,"value y","timer y","value z","timer end"]}`
+	for name, want := range map[string]string{
+		"x":       `{"forgotten":["step x"` + afterX,
+		"step:x":  `{"forgotten":["step x"` + afterX,
+		"try:x":   `{"forgotten":["step x"` + afterX,
+		"timer:x": `{"forgotten":["timer x","fired x","step x"` + afterX,
+		"value:x": `{"forgotten":["value x","timer x","fired x","step x"` + afterX,
+		"timer:y": `{"forgotten":["timer y","value z","timer end"]}`,
+		"z":       `{"forgotten":["value z","timer end"]}`,
+		"y":       "the journal has several entries y: name one of them as value:y or timer:y",
+		"first:y": "the journal has no first y to rewind to: there are none yet",
+		"timer:z": "the journal has no timer z to rewind to: the names are end, x, y",
+		"w":       "the journal has no entry w to rewind to: the names are end, x, y, z",
+		"fired:x": "fired:x: the kind must be step, value, timer, child or first",
+	} {
+		broke = true
+		p := start(t, f)
+		if err := p.Advance(t.Context(), 3*time.Minute); err != nil || p.Status() != process.StatusError {
+			t.Fatal(err, p.Status())
+		}
+		broke = false
+		response, err := p.Repair(t.Context(), []byte(`{"durable_repair":{"rewind":["`+name+`"]}}`))
+		got := string(response)
+		if rejected, ok := errors.AsType[*processor.RejectionError](err); ok {
+			got = strings.TrimPrefix(rejected.Rejection.GetMessage(), "durable_repair.rewind: ")
+		}
+		check(t, name, got, want)
+	}
+}
+
 // A child that a rewind forgets is cancelled, and another one is started.
 func TestRewindChild(t *testing.T) {
 	broke := true

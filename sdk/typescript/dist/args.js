@@ -12,9 +12,8 @@ export function decoded(payload) {
 export function callOf(args) {
     const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
     const [name = ""] = names ?? [];
-    if (!names || names.length > 1) {
+    if (!names || names.length > 1)
         throw badArgs('the args must be an object with one field, the name of the call, as in {"pay":{}}');
-    }
     if (names.length === 1 && !name)
         throw badArgs("the name of the call must not be empty");
     if (sizeOf(args) > maxValueBytes)

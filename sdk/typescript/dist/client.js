@@ -60,9 +60,8 @@ export class Client {
         if (method.repeat === "key" && this.options.autoKeys !== false && !request.idempotencyKey) {
             request = { ...request, idempotencyKey: newKey() };
             // The IDs that the engine derives from keys grow with time, except those of runs.
-            if (method.path === "FlowService/StartRun" && !request.runId && !request.validateOnly) {
+            if (method.path === "FlowService/StartRun" && !request.runId && !request.validateOnly)
                 request.runId = request.idempotencyKey;
-            }
         }
         const safe = method.repeat === "always" || (method.repeat === "key" && Boolean(request.idempotencyKey));
         const body = JSON.stringify(encode(method.request, request));

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomInt, randomUUID } from "node:crypto";
 import { Failure, messageOf } from "./errors.js";
-import { copyOf, StepError } from "./journal.js";
+import { copyOf, operationOf, StepError } from "./journal.js";
 import { Child, childOf, Queue, Timer } from "./sources.js";
 const maxTimers = 80; // of after at a time; the others are for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
@@ -62,7 +62,7 @@ export class Run {
     }
     /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
     placeOf({ k, n }) {
-        return this.asked.get(`${k === "try" ? "step" : k} ${n}`) ?? this.asked.size;
+        return this.asked.get(`${operationOf(k)} ${n}`) ?? this.asked.size;
     }
     mergeMetadata(fields) {
         const merged = Object.entries({ ...(this.effects.metadata ?? this.process.metadata), ...fields });
@@ -98,8 +98,7 @@ export class Run {
         await drained();
         this.current = undefined;
         if (!branch.ended && !branch.wait && !this.failure) {
-            this.misuse(`the function waits for something that is not a durable operation${branch.last}: ` +
-                "do all I/O in the bodies of steps", "");
+            this.misuse(`the function waits for something that is not a durable operation${branch.last}: do all I/O in the bodies of steps`, "");
         }
         if (this.failure)
             throw this.failure;
@@ -175,9 +174,8 @@ export class Branch {
         const number = (this.names.get(`${kind} ${name}`) ?? 0) + 1;
         this.names.set(`${kind} ${name}`, number);
         const full = `${this.scope}${name}${number > 1 ? `#${number}` : ""}`;
-        if (full.length > maxName) {
+        if (full.length > maxName)
             throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
-        }
         this.last = `, after ${kind} ${full}`;
         this.run.asked.set(`${kind} ${full}`, this.run.asked.size);
         return full;

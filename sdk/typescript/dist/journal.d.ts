@@ -1,4 +1,5 @@
 import type { Json, Payload, Process } from "./api.js";
+import { Rejection } from "./errors.js";
 type Kind = "start" | "step" | "try" | "value" | "timer" | "fired" | "stopped" | "call" | "first" | "end" | "fail" | "undo" | "child" | "ended" | "cancel" | "repair" | "";
 /** An entry of the journal: the payload of one event. docs/journal.md describes it. */
 export interface Entry {
@@ -36,8 +37,12 @@ export declare function recorded(error: unknown): RecordedError;
 export declare function causeOf(error: unknown): unknown;
 /** Reports whether an error of a step is final, without a retry. */
 export declare const isFinal: (error: unknown) => boolean;
+/** Returns the kind of the operation that an entry is about: a try is about a step. */
+export declare const operationOf: (kind: string) => string;
 /** Shortens a text to what an entry may contain. */
 export declare function cut(text: string): string;
+/** Returns a rejection that can be stored. Details that are too large are omitted, and the message says so. */
+export declare function bounded(rejection: Rejection): Rejection;
 /** Returns a copy of a value, as a replay would get it. The error describes what is wrong. */
 export declare function copyOf(value: unknown): any;
 /** Returns the size of a value as JSON. */

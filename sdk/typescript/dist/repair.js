@@ -1,21 +1,20 @@
 import { badArgs } from "./args.js";
 import { maxName } from "./durable.js";
-import { maxValueBytes, sizeOf } from "./journal.js";
+import { maxValueBytes, operationOf, sizeOf } from "./journal.js";
 const maxRepaired = 100; // names in a repair, and in its response
 const rewindable = ["step", "try", "value", "timer", "child", "first"];
+const maxRepairName = maxName + "timer:".length; // bytes of a name with its kind
 const isObject = (value) => value instanceof Object && !Array.isArray(value);
 const areNames = (value) => Array.isArray(value) && value.every((name) => typeof name === "string");
 /** Reports whether args request a repair by step, such as {"durable_repair":{"skip":["reserve"]}}. */
 export const isByStep = (args) => isObject(args) && Object.keys(args).join() === "durable_repair";
 /** Decodes the request of a repair by step. */
 export function repairOf(request) {
-    if (!isObject(request)) {
+    if (!isObject(request))
         throw badArgs('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
-    }
     for (const field of Object.keys(request).sort()) {
         const [value, isSet] = [request[field], field === "set"];
-        const isKnown = isSet || field === "skip" || field === "rewind";
-        if (!isKnown)
+        if (!["skip", "set", "rewind"].includes(field))
             throw badArgs("durable_repair: must have no fields other than skip, set and rewind");
         if (isSet && !isObject(value))
             throw badArgs('durable_repair.set: must be an object such as {"b":1}');
@@ -30,18 +29,15 @@ export function repairOf(request) {
     if (names > maxRepaired)
         throw badArgs(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
     for (const bytes of [...skip, ...values.keys(), ...rewind].map((name) => Buffer.byteLength(name))) {
-        if (bytes > maxName)
-            throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
+        if (bytes > maxRepairName)
+            throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxRepairName} are allowed`);
     }
     const both = skip.find((name) => values.has(name));
     if (both !== undefined)
         throw badArgs(`durable_repair.set: step ${both} cannot be both skipped and set`);
-    for (const [name, value] of values) {
-        const size = sizeOf(value);
-        if (size <= maxValueBytes)
-            continue;
-        throw badArgs(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
-    }
+    const large = [...values].find(([, value]) => sizeOf(value) > maxValueBytes);
+    if (large)
+        throw badArgs(`durable_repair.set: the value of step ${large[0]} has ${sizeOf(large[1])} bytes, at most ${maxValueBytes} are allowed`);
     return { skip, set: values, rewind };
 }
 /** Returns the value of the entry of a repair. */
@@ -56,13 +52,8 @@ export function recordOf({ skip, set, rewind }, forget) {
 export function toForget(journal, { skip, set, rewind }, order) {
     const { entries } = journal;
     const marked = new Set();
-    for (const name of rewind) {
-        const at = entries.findIndex(({ k, n }) => n === name && rewindable.includes(k));
-        const known = () => entries.filter(({ k }) => rewindable.includes(k)).map(({ n }) => n);
-        if (at < 0)
-            throw badArgs(`durable_repair.rewind: the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
-        markAfter(journal, at, order, marked);
-    }
+    for (const name of rewind)
+        markAfter(journal, rewindTo(entries, name), order, marked);
     const failed = journal.position("fail", journal.start.n);
     if (failed !== undefined)
         revive(journal, failed, marked);
@@ -78,6 +69,26 @@ export function toForget(journal, { skip, set, rewind }, order) {
             marked.add(at);
     }
     return [...marked].sort((a, b) => a - b);
+}
+/**
+ * Returns the index of the first entry of the operation that a name of rewind means: KIND:NAME, the step with this name, or
+ * the only other operation with this name.
+ */
+function rewindTo(entries, text) {
+    const [, prefix, name] = /^(?:([^:]*):)?([^]*)$/.exec(text);
+    const refused = (why) => badArgs(`durable_repair.rewind: ${why}`);
+    if (prefix !== undefined && !rewindable.includes(prefix))
+        throw refused(`${text}: the kind must be step, value, timer, child or first`);
+    const kind = prefix && operationOf(prefix);
+    const known = entries.filter(({ k }) => rewindable.includes(k) && (!kind || operationOf(k) === kind));
+    const found = [...new Set(known.filter(({ n }) => n === name).map(({ k }) => operationOf(k)))];
+    const of = found.includes("step") ? "step" : found[0];
+    if (!of)
+        throw refused(`the journal has no ${kind ?? "entry"} ${name} to rewind to: ${nearest(name, known.map(({ n }) => n))}`);
+    const names = found.map((each) => `${each}:${name}`).join(" or ");
+    if (of !== "step" && found.length > 1)
+        throw refused(`the journal has several entries ${name}: name one of them as ${names}`);
+    return entries.findIndex(({ k, n }) => n === name && operationOf(k) === of);
 }
 /** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
 function markAfter(journal, first, order, marked) {
@@ -96,8 +107,7 @@ function markAfter(journal, first, order, marked) {
 /** Marks the end of a function that has failed, with the steps that were undone and the children that were cancelled. */
 function revive(journal, failed, marked) {
     marked.add(failed);
-    const steps = new Set();
-    const children = new Set();
+    const [steps, children] = [new Set(), new Set()];
     for (const { k, n } of journal.entries.slice(failed)) {
         if (k === "undo")
             steps.add(n);

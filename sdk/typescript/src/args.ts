@@ -15,9 +15,7 @@ export function decoded(payload: Payload | undefined): any {
 export function callOf(args: any): [string, any] {
   const names = args instanceof Object && !Array.isArray(args) ? Object.keys(args) : undefined;
   const [name = ""] = names ?? [];
-  if (!names || names.length > 1) {
-    throw badArgs('the args must be an object with one field, the name of the call, as in {"pay":{}}');
-  }
+  if (!names || names.length > 1) throw badArgs('the args must be an object with one field, the name of the call, as in {"pay":{}}');
   if (names.length === 1 && !name) throw badArgs("the name of the call must not be empty");
   if (sizeOf(args) > maxValueBytes) throw badArgs("the args are too large");
   return [name, args[name]];

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { randomInt, randomUUID } from "node:crypto";
 import type { Command, JsonObject, Process } from "./api.js";
 import { Failure, messageOf } from "./errors.js";
-import { copyOf, StepError, type Entry, type Journal } from "./journal.js";
+import { copyOf, operationOf, StepError, type Entry, type Journal } from "./journal.js";
 import { Child, childOf, Queue, Timer, type ProcessKey, type Source } from "./sources.js";
 
 const maxTimers = 80; // of after at a time; the others are for retries
@@ -92,7 +92,7 @@ export class Run {
 
   /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
   placeOf({ k, n }: Entry): number {
-    return this.asked.get(`${k === "try" ? "step" : k} ${n}`) ?? this.asked.size;
+    return this.asked.get(`${operationOf(k)} ${n}`) ?? this.asked.size;
   }
 
   mergeMetadata(fields: JsonObject): void {
@@ -130,8 +130,7 @@ export class Run {
     await drained();
     this.current = undefined;
     if (!branch.ended && !branch.wait && !this.failure) {
-      this.misuse(`the function waits for something that is not a durable operation${branch.last}: ` +
-        "do all I/O in the bodies of steps", "");
+      this.misuse(`the function waits for something that is not a durable operation${branch.last}: do all I/O in the bodies of steps`, "");
     }
     if (this.failure) throw this.failure;
   }
@@ -204,9 +203,7 @@ export class Branch {
     const number = (this.names.get(`${kind} ${name}`) ?? 0) + 1;
     this.names.set(`${kind} ${name}`, number);
     const full = `${this.scope}${name}${number > 1 ? `#${number}` : ""}`;
-    if (full.length > maxName) {
-      throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
-    }
+    if (full.length > maxName) throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
     this.last = `, after ${kind} ${full}`;
     this.run.asked.set(`${kind} ${full}`, this.run.asked.size);
     return full;

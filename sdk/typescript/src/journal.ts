@@ -23,6 +23,7 @@ export type RecordedError = { reason: string; message: string; rejected?: true }
 export const maxValueBytes = (1 << 20) - 4096;
 export const maxNewBytes = 2 << 20; // new entries after which a result is stored before more are added
 const maxNewEntries = 500;
+const maxDetails = maxValueBytes - 2 * maxMessage; // of a rejection, without its reason and message
 
 /**
  * An error that the journal contains: of a step, a child or the function. The function gets it
@@ -60,10 +61,21 @@ export function causeOf(error: unknown): unknown {
 /** Reports whether an error of a step is final, without a retry. */
 export const isFinal = (error: unknown) => error instanceof Rejection || (error instanceof Failure && Boolean(error.options.nonRetryable));
 
+/** Returns the kind of the operation that an entry is about: a try is about a step. */
+export const operationOf = (kind: string) => (kind === "try" ? "step" : kind);
+
 /** Shortens a text to what an entry may contain. */
 export function cut(text: string): string {
   const bytes = Buffer.from(text);
   return bytes.length <= maxMessage ? text : `${bytes.subarray(0, maxMessage).toString().replace(/\ufffd$/, "")}…`;
+}
+
+/** Returns a rejection that can be stored. Details that are too large are omitted, and the message says so. */
+export function bounded(rejection: Rejection): Rejection {
+  const { reason, message, details } = rejection;
+  const size = details instanceof Uint8Array ? details.length : sizeOf(details);
+  const omitted = ` (details omitted: they have ${size} bytes, at most ${maxDetails} are allowed)`;
+  return size <= maxDetails ? rejection : new Rejection(reason, cut(message) + omitted);
 }
 
 /** Returns a copy of a value, as a replay would get it. The error describes what is wrong. */
@@ -109,8 +121,7 @@ export class Journal {
   read({ history = [], lastEventId = 0 }: Process): void {
     const want = lastEventId - this.first + 1;
     if (history.length !== want) {
-      throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's ` +
-        "history_mode FULL, and calls without a range");
+      throw new Error(`the task has ${history.length} of ${want} events: durable functions need the namespace's history_mode FULL, and calls without a range`);
     }
     for (const [at, event] of history.entries()) {
       const entry = entryOf(event, at);

@@ -1,9 +1,10 @@
 import { badArgs } from "./args.js";
 import { maxName, type Run } from "./durable.js";
-import { maxValueBytes, sizeOf, type Entry, type Journal } from "./journal.js";
+import { maxValueBytes, operationOf, sizeOf, type Entry, type Journal } from "./journal.js";
 
 const maxRepaired = 100; // names in a repair, and in its response
 const rewindable = ["step", "try", "value", "timer", "child", "first"];
+const maxRepairName = maxName + "timer:".length; // bytes of a name with its kind
 
 /** A repair by step. */
 export type StepRepair = { skip: string[]; set: Map<string, any>; rewind: string[] };
@@ -16,13 +17,10 @@ export const isByStep = (args: any) => isObject(args) && Object.keys(args).join(
 
 /** Decodes the request of a repair by step. */
 export function repairOf(request: any): StepRepair {
-  if (!isObject(request)) {
-    throw badArgs('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
-  }
+  if (!isObject(request)) throw badArgs('durable_repair: must be an object such as {"skip":["a"],"set":{"b":1},"rewind":["c"]}');
   for (const field of Object.keys(request).sort()) {
     const [value, isSet] = [request[field], field === "set"];
-    const isKnown = isSet || field === "skip" || field === "rewind";
-    if (!isKnown) throw badArgs("durable_repair: must have no fields other than skip, set and rewind");
+    if (!["skip", "set", "rewind"].includes(field)) throw badArgs("durable_repair: must have no fields other than skip, set and rewind");
     if (isSet && !isObject(value)) throw badArgs('durable_repair.set: must be an object such as {"b":1}');
     if (!isSet && !areNames(value)) throw badArgs(`durable_repair.${field}: must be a list of names such as ["a"]`);
   }
@@ -32,15 +30,12 @@ export function repairOf(request: any): StepRepair {
   if (names === 0) throw badArgs("durable_repair: must name a step");
   if (names > maxRepaired) throw badArgs(`durable_repair: must name at most ${maxRepaired} steps (got ${names})`);
   for (const bytes of [...skip, ...values.keys(), ...rewind].map((name) => Buffer.byteLength(name))) {
-    if (bytes > maxName) throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxName} are allowed`);
+    if (bytes > maxRepairName) throw badArgs(`durable_repair: a name has ${bytes} bytes, at most ${maxRepairName} are allowed`);
   }
   const both = skip.find((name: string) => values.has(name));
   if (both !== undefined) throw badArgs(`durable_repair.set: step ${both} cannot be both skipped and set`);
-  for (const [name, value] of values) {
-    const size = sizeOf(value);
-    if (size <= maxValueBytes) continue;
-    throw badArgs(`durable_repair.set: the value of step ${name} has ${size} bytes, at most ${maxValueBytes} are allowed`);
-  }
+  const large = [...values].find(([, value]) => sizeOf(value) > maxValueBytes);
+  if (large) throw badArgs(`durable_repair.set: the value of step ${large[0]} has ${sizeOf(large[1])} bytes, at most ${maxValueBytes} are allowed`);
   return { skip, set: values, rewind };
 }
 
@@ -57,12 +52,7 @@ export function recordOf({ skip, set, rewind }: StepRepair, forget: number[]): a
 export function toForget(journal: Journal, { skip, set, rewind }: StepRepair, order: Run): number[] {
   const { entries } = journal;
   const marked = new Set<number>();
-  for (const name of rewind) {
-    const at = entries.findIndex(({ k, n }) => n === name && rewindable.includes(k));
-    const known = () => entries.filter(({ k }) => rewindable.includes(k)).map(({ n }) => n);
-    if (at < 0) throw badArgs(`durable_repair.rewind: the journal has no entry ${name} to rewind to: ${nearest(name, known())}`);
-    markAfter(journal, at, order, marked);
-  }
+  for (const name of rewind) markAfter(journal, rewindTo(entries, name), order, marked);
   const failed = journal.position("fail", journal.start.n);
   if (failed !== undefined) revive(journal, failed, marked);
   for (const [at, { k, n, e, skipped }] of entries.entries()) {
@@ -74,6 +64,24 @@ export function toForget(journal: Journal, { skip, set, rewind }: StepRepair, or
     if (k === "undo" && marked.has(journal.position("step", n) ?? -1)) marked.add(at);
   }
   return [...marked].sort((a, b) => a - b);
+}
+
+/**
+ * Returns the index of the first entry of the operation that a name of rewind means: KIND:NAME, the step with this name, or
+ * the only other operation with this name.
+ */
+function rewindTo(entries: Entry[], text: string): number {
+  const [, prefix, name] = /^(?:([^:]*):)?([^]*)$/.exec(text)!;
+  const refused = (why: string) => badArgs(`durable_repair.rewind: ${why}`);
+  if (prefix !== undefined && !rewindable.includes(prefix)) throw refused(`${text}: the kind must be step, value, timer, child or first`);
+  const kind = prefix && operationOf(prefix);
+  const known = entries.filter(({ k }) => rewindable.includes(k) && (!kind || operationOf(k) === kind));
+  const found = [...new Set(known.filter(({ n }) => n === name).map(({ k }) => operationOf(k)))];
+  const of = found.includes("step") ? "step" : found[0];
+  if (!of) throw refused(`the journal has no ${kind ?? "entry"} ${name} to rewind to: ${nearest(name!, known.map(({ n }) => n))}`);
+  const names = found.map((each) => `${each}:${name}`).join(" or ");
+  if (of !== "step" && found.length > 1) throw refused(`the journal has several entries ${name}: name one of them as ${names}`);
+  return entries.findIndex(({ k, n }) => n === name && operationOf(k) === of);
 }
 
 /** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
@@ -93,8 +101,7 @@ function markAfter(journal: Journal, first: number, order: Run, marked: Set<numb
 /** Marks the end of a function that has failed, with the steps that were undone and the children that were cancelled. */
 function revive(journal: Journal, failed: number, marked: Set<number>): void {
   marked.add(failed);
-  const steps = new Set<string>();
-  const children = new Set<string>();
+  const [steps, children] = [new Set<string>(), new Set<string>()];
   for (const { k, n } of journal.entries.slice(failed)) {
     if (k === "undo") steps.add(n);
     const ended = k === "cancel" ? journal.find("ended", n) : undefined;

@@ -19,15 +19,11 @@ export function verify(
 ): void {
   const names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
   const [id = "", timestamp = "", signatures = ""] = names.map((name) => String(headers[name] ?? ""));
-  if (!id || !timestamp || !signatures) {
-    throw new Error(`the request is not signed: it needs the headers ${names.join(", ")}`);
-  }
+  if (!id || !timestamp || !signatures) throw new Error(`the request is not signed: it needs the headers ${names.join(", ")}`);
   // With a dot, the ID could contain the timestamp of another request.
   if (id.includes(".")) throw new Error("webhook-id must not contain a dot");
   if (!/^[0-9]{1,12}$/.test(timestamp)) throw new Error("webhook-timestamp must be a number of seconds");
-  if (Math.abs(now - Number(timestamp)) > tolerance) {
-    throw new Error("webhook-timestamp differs too much from the clock of this machine");
-  }
+  if (Math.abs(now - Number(timestamp)) > tolerance) throw new Error("webhook-timestamp differs too much from the clock of this machine");
   if (!Array.isArray(keys)) throw new Error("the keys must be an array");
   const content = Buffer.concat([Buffer.from(`${id}.${timestamp}.`), body]);
   const texts = signatures.split(" ").slice(0, maxSignatures);
@@ -44,9 +40,7 @@ function accepts(key: string, content: Buffer): (text: string) => boolean {
     return (text) => text.startsWith("v1a,") && verifySignature(null, content, publicKey, Buffer.from(text.slice(4), "base64"));
   }
   const secret = Buffer.from(key.replace(/^whsec_/, ""), "base64");
-  if (!key.startsWith("whsec_") || secret.length < 24) {
-    throw new Error("a key must be whsec_ and 24 bytes or more in base64");
-  }
+  if (!key.startsWith("whsec_") || secret.length < 24) throw new Error("a key must be whsec_ and 24 bytes or more in base64");
   const mine = Buffer.from("v1," + createHmac("sha256", secret).update(content).digest("base64"));
   return (text) => {
     const theirs = Buffer.from(text);

@@ -352,8 +352,8 @@ test("a repair by step is checked", async () => {
     [{ skip: Array(101).fill("a") }, "durable_repair: must name at most 100 steps (got 101)"],
     [{ skip: ["a"], set: { a: 1 } }, "durable_repair.set: step a cannot be both skipped and set"],
     [{ set: { a: large } }, "durable_repair.set: the value of step a has 1044481 bytes, at most 1044480 are allowed"],
-    ...[{ skip: ["é".repeat(101)] }, { set: { ["a".repeat(202)]: 1 } }, { rewind: ["a".repeat(202)] }].map((request) => [
-      request, "durable_repair: a name has 202 bytes, at most 200 are allowed",
+    ...[{ skip: ["é".repeat(104)] }, { set: { ["a".repeat(208)]: 1 } }, { rewind: ["a".repeat(208)] }].map((request) => [
+      request, "durable_repair: a name has 208 bytes, at most 206 are allowed",
     ]),
   ]) {
     await rejectsArgs(repair(f, [{ k: "start", n: "f" }], { durable_repair: request }), message);
@@ -365,6 +365,26 @@ test("a repair by step is checked", async () => {
     [{ skip: ["a"] }, "durable_repair.skip: step a has completed and cannot be skipped: set its value, or rewind it"],
     [{ rewind: ["b"] }, "durable_repair.rewind: the journal has no entry b to rewind to: the names are a"],
   ]) await rejectsArgs(repair(f, history, { durable_repair: request }), message);
+});
+
+test("a name of a rewind means the step with this name, and KIND:NAME any operation", async () => {
+  const f = func("f", (ctx) => ctx.sleep("pause", 1000));
+  const history = [
+    { k: "start", n: "f" }, { k: "value", n: "x", v: 1 }, { k: "timer", n: "x", v: 1 }, { k: "try", n: "x", e: { reason: "a", message: "b" } },
+    { k: "step", n: "x", v: 2 }, { k: "value", n: "y", v: 1 }, { k: "timer", n: "y", v: 1 }, { k: "value", n: "z", v: 1 },
+    { k: "fail", n: "f", e: { reason: "a", message: "b" } },
+  ];
+  const rewind = (name) => repair(f, history, { durable_repair: { rewind: [name] } });
+  for (const [name, first] of [["x", "try x"], ["step:x", "try x"], ["try:x", "try x"], ["timer:x", "timer x"], ["value:x", "value x"],
+    ["timer:y", "timer y"], ["z", "value z"]]) assert.equal((await rewind(name)).response.forgotten[0], first, name);
+  for (const [name, message] of [
+    ["y", "the journal has several entries y: name one of them as value:y or timer:y"],
+    ["first:y", "the journal has no first y to rewind to: there are none yet"],
+    ["timer:z", "the journal has no timer z to rewind to: the names are x, y"],
+    ["w", "the journal has no entry w to rewind to: the names are x, y, z"],
+    ["fired:x", "fired:x: the kind must be step, value, timer, child or first"],
+    [":x", ":x: the kind must be step, value, timer, child or first"],
+  ]) await rejectsArgs(rewind(name), `durable_repair.rewind: ${message}`);
 });
 
 test("the signal of a step is aborted before its attempt times out", async (t) => {

@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/durable"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -128,4 +129,55 @@ func TestDeployCheckOfOtherProcesses(t *testing.T) {
 	put("f-1", `{"k":"start","n":"f","v":{}}`)
 	clitest.WantLines(t, d.Client.OK(t, "deploy", "check", "shop", "--url", url),
 		"1 open process checked: ", "4 skipped, which are not durable functions")
+}
+
+// A process whose history is too large is not checked. The others are, and the exit code differs.
+func TestDeployCheckOfALargeHistory(t *testing.T) {
+	t.Parallel()
+	url, swap := swapped(t)
+	swap(durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) {
+		calls := durable.Calls[int, int](ctx, "x")
+		_ = durable.Run(ctx, "x", func(context.Context) error { return nil })
+		for {
+			calls.Next()
+		}
+	}))
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", url)
+	put := func(id string, events int, first, others string) {
+		r := &progressorv1.PutProcessRequest{Namespace: "shop", ProcessId: id,
+			Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+		for i := range events {
+			r.History = append(r.History, &progressorv1.Event{EventId: int64(i + 1), Payload: []byte(others)})
+		}
+		r.History[0].Payload = []byte(first)
+		if _, err := client.New(d.URL).Process.PutProcess(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const start, call = `{"k":"start","n":"f","v":{}}`, `{"k":"call","n":"x","v":1}`
+	put("f-large", process.MaxHistoryEvents+1, start, call)
+	put("f-small", 2, start, call)
+	put("other", process.MaxHistoryEvents+1, "{}", "{}")
+	check := func(code int, texts []string, flags ...string) {
+		t.Helper()
+		r := d.Client.Run(t, append([]string{"deploy", "check", "shop", "--url", url}, flags...)...)
+		if r.Code != code {
+			t.Errorf("%v: %+v", flags, r)
+		}
+		clitest.WantLines(t, r.Stdout+r.Stderr, texts...)
+	}
+	const reason = "its history is too large: it has 10,001 events, at most 10,000 and 8 MiB can be read"
+	check(cli.ExitTaskFailed, []string{
+		"f-small  RUNNING  new step x", "f-large  RUNNING  " + reason,
+		"1 open process checked: 0 same, 1 affected (new 1); 1 skipped, which are not durable functions; 1 not checked",
+		"progressor: 1 open process could not be checked",
+	})
+	check(cli.ExitFailed, []string{"with findings of the class new, and 1 open process could not be checked"},
+		"--fail-on", "new")
+	check(cli.ExitTaskFailed, []string{`"process_id": "f-large"`, `"reason": "` + reason + `"`, `"same": 1,`},
+		"-o", "json", "--ignore", "step:x", "--fail-on", "new")
+	check(cli.ExitTaskFailed, []string{"0 open processes checked: ", "; 2 not checked", "within 1ns (--run-timeout)"},
+		"process_id = \"f-*\"", "--run-timeout", "1ns")
+	check(cli.ExitOK, []string{"1 open process checked: "}, `process_id = "f-small"`, "--ignore", "timer:x")
 }

@@ -61,4 +61,16 @@ var cliMutants = []mutant{
 		file: "cmd/progressor/internal/cli/completequote.go", old: "\"'‘’‚‛\"", planted: "\"'\"",
 		packages: "./cmd/progressor/internal/cli", run: "TestQuotePowerShell",
 	},
+	{
+		name: "cli-deploy-check-ends-at-large-histories", breaks: "a process that is too large does not end a check",
+		file: "cmd/progressor/internal/cli/deploy/check.go", old: "return k.askLarge(ctx, id)",
+		planted:  "return nil, nil, err",
+		packages: "./cmd/progressor", run: "TestDeployCheckOfALargeHistory",
+	},
+	{
+		name: "cli-deploy-check-seems-complete", breaks: "the exit code says that not everything was checked",
+		file: "cmd/progressor/internal/cli/deploy/report.go", old: "case len(r.NotChecked) > 0:",
+		planted:  "case r == nil:",
+		packages: "./cmd/progressor", run: "TestDeployCheckOfALargeHistory",
+	},
 }

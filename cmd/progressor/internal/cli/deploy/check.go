@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/explain"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/durable/durablecheck"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -53,6 +54,11 @@ var (
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
+
+// uncheckedError is why a process cannot be checked, while others can.
+type uncheckedError struct{ reason string }
+
+func (e *uncheckedError) Error() string { return e.reason }
 
 // checkAll checks all open processes that match.
 func (c *checkCmd) checkAll(ctx context.Context, a *cli.App, build processor.Processor) (*result, error) {
@@ -112,15 +118,21 @@ func (k *checks) list(
 
 // check checks one process.
 func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error {
-	p, report, err := k.ask(ctx, listed.GetProcessId())
+	p, report, err := k.askInTime(ctx, listed.GetProcessId())
+	unchecked, isUnchecked := errors.AsType[*uncheckedError](err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
 		return nil // it was removed in the meantime
-	case err == nil && k.onlyOpen && p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING &&
+	case p != nil && (err == nil || isUnchecked) && k.onlyOpen &&
+		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING &&
 		p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED:
 		return nil // it has ended in the meantime
+	case isUnchecked:
+		k.result.NotChecked = append(k.result.NotChecked, uncheckedRun{
+			ProcessID: listed.GetProcessId(), Status: output.Enum(listed.GetStatus()), Reason: unchecked.reason,
+		})
 	case isUnsure(err):
 		k.unsure = err
 		k.result.Skipped++
@@ -137,13 +149,25 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	return nil
 }
 
+// askInTime is ask with the timeout of the check of a process.
+func (k *checks) askInTime(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
+	limited, cancel := context.WithTimeout(ctx, k.RunTimeout)
+	defer cancel()
+	p, report, err := k.ask(limited, id)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &uncheckedError{fmt.Sprintf("it could not be read within %s (--run-timeout)", k.RunTimeout)}
+	}
+	return p, report, err
+}
+
 // ask returns the report of the build about a process. The report is nil if the process does not
 // run a durable function.
 func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.RunTimeout)
-	defer cancel()
 	for reads := 1; ; reads++ {
 		resp, err := k.engine.Process.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: k.NS, ProcessId: id})
+		if client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_TOO_LARGE {
+			return k.askLarge(ctx, id)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -176,6 +200,24 @@ func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *du
 			return nil, nil, ctx.Err()
 		}
 	}
+}
+
+// askLarge is ask for a process whose history is too large for one response. It returns an
+// uncheckedError if the process may run a durable function.
+func (k *checks) askLarge(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
+	resp, err := k.engine.Process.GetProcess(ctx, &progressorv1.GetProcessRequest{
+		Namespace: k.NS, ProcessId: id, Range: &progressorv1.HistoryRange{Limit: new(int32(1))},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if isFunction, unsure := isJournal(resp.GetProcess()); !isFunction {
+		return resp.GetProcess(), nil, unsure
+	}
+	return resp.GetProcess(), nil, &uncheckedError{fmt.Sprintf(
+		"its history is too large: it has %s events, at most %s and %d MiB can be read",
+		output.Thousands(resp.GetProcess().GetLastEventId()-max(1, resp.GetProcess().GetFirstEventId())+1),
+		output.Thousands(process.MaxHistoryEvents), process.MaxHistoryBytes>>20)}
 }
 
 // run asks the build. If only this process cannot be checked, the report says so.

@@ -37,7 +37,7 @@ type checkCmd struct {
 	Path         string            `placeholder:"PATH" help:"With --cmd: path of the processor. Default: that of the namespace's URL."`
 	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of the requests to the new build, such as Authorization. Repeatable."`
 	FailOn       []string          `default:"error,orphan" placeholder:"CLASS" help:"Classes of findings for which the exit code is 1: error, orphan, changed, new, or none. Default: ${default}."`
-	Ignore       []string          `sep:"none" placeholder:"NAME" help:"Do not report the operation with this name, because its change is intended. * stands for any index, as in 'parcel[*]/label'. Repeatable."`
+	Ignore       []string          `sep:"none" placeholder:"NAME" help:"Do not report operations with this name, because their change is intended. KIND:NAME is only one kind, as in step:reserve. * stands for any index, as in 'parcel[*]/label'. Repeatable."`
 	Concurrency  int               `default:"8" placeholder:"N" help:"Processes that are checked at a time. Default: ${default}."`
 	StartTimeout time.Duration     `default:"30s" placeholder:"DURATION" help:"How long the command may take to listen. Default: ${default}."`
 	RunTimeout   time.Duration     `default:"30s" placeholder:"DURATION" help:"How long the check of each process may take. Default: ${default}."`
@@ -53,7 +53,8 @@ build replays the journals. It runs no step, and nothing is stored. Findings hav
     changed  an operation was recorded with another input, such as the duration of a timer
     new      the process has passed an operation that it has not done: its next task does it
 
-The exit code is 1 if a process has a finding of a class in --fail-on.
+The exit code is 1 if a process has a finding of a class in --fail-on, and otherwise 5 if a process
+could not be checked, for example because its history is too large to be read.
 
 With --cmd, the program gets a port in the environment variable PORT, and the address in
 PROGRESSOR_CHECK_ADDRESS. Because of the latter, processor.Serve and client.Worker.Run serve only
@@ -63,7 +64,7 @@ checks: a worker polls nothing. A program with its own HTTP server must listen o
     progressor deploy check orders --url http://127.0.0.1:9105/order
     progressor deploy check orders 'metadata.tenant = "acme"' --cmd ./orders-new -o json
     progressor deploy check orders --cmd ./orders-new --fail-on error,orphan,changed
-    progressor deploy check orders --cmd ./orders-new --ignore reserve --ignore 'parcel[*]/label'
+    progressor deploy check orders --cmd ./orders-new --ignore step:reserve --ignore 'parcel[*]/label'
     progressor deploy check orders 'status = ERROR' --cmd ./orders-new`
 }
 

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -21,15 +22,16 @@ const shownRuns = 20
 
 // result is the result of a check.
 type result struct {
-	Namespace string           `json:"namespace"`
-	Checked   int              `json:"checked"`
-	Same      int              `json:"same"`
-	Affected  int              `json:"affected"`
-	Failing   int              `json:"failing"` // those with a finding of a class in --fail-on
-	Skipped   int              `json:"skipped"` // they are not durable functions
-	Classes   map[string]int   `json:"classes"` // affected processes by class
-	Findings  []*sharedFinding `json:"findings"`
-	Runs      []affectedRun    `json:"runs"`
+	Namespace  string           `json:"namespace"`
+	Checked    int              `json:"checked"`
+	Same       int              `json:"same"`
+	Affected   int              `json:"affected"`
+	Failing    int              `json:"failing"` // those with a finding of a class in --fail-on
+	Skipped    int              `json:"skipped"` // they are not durable functions
+	Classes    map[string]int   `json:"classes"` // affected processes by class
+	Findings   []*sharedFinding `json:"findings"`
+	Runs       []affectedRun    `json:"runs"`
+	NotChecked []uncheckedRun   `json:"not_checked"`
 
 	ignored map[string]bool
 	shared  map[durablecheck.Finding]*sharedFinding
@@ -49,9 +51,16 @@ type affectedRun struct {
 	More      int                    `json:"more,omitempty"` // further findings that are not listed
 }
 
+// uncheckedRun is a process that could not be checked.
+type uncheckedRun struct {
+	ProcessID string `json:"process_id"`
+	Status    string `json:"status"`
+	Reason    string `json:"reason"`
+}
+
 func newResult(namespace string, ignored []string) *result {
 	r := &result{Namespace: namespace, Classes: map[string]int{}, Findings: []*sharedFinding{}, Runs: []affectedRun{},
-		ignored: map[string]bool{}, shared: map[durablecheck.Finding]*sharedFinding{}}
+		NotChecked: []uncheckedRun{}, ignored: map[string]bool{}, shared: map[durablecheck.Finding]*sharedFinding{}}
 	for _, name := range ignored {
 		r.ignored[name] = true
 	}
@@ -67,7 +76,8 @@ func pattern(name string) string { return index.ReplaceAllString(name, "[*]") }
 func (r *result) add(p *progressorv1.Process, report durablecheck.Report) {
 	r.Checked++
 	report.Findings = slices.DeleteFunc(report.Findings, func(f durablecheck.Finding) bool {
-		return f.Name != "" && (r.ignored[f.Name] || r.ignored[pattern(f.Name)])
+		names := []string{f.Name, pattern(f.Name), f.Kind + ":" + f.Name, f.Kind + ":" + pattern(f.Name)}
+		return f.Name != "" && slices.ContainsFunc(names, func(name string) bool { return r.ignored[name] })
 	})
 	if len(report.Findings)+report.More == 0 {
 		r.Same++
@@ -102,6 +112,7 @@ func (r *result) add(p *progressorv1.Process, report durablecheck.Report) {
 // finish sorts the result and counts the processes with findings of these classes.
 func (r *result) finish(failOn []string) {
 	slices.SortFunc(r.Runs, func(a, b affectedRun) int { return cmp.Compare(a.ProcessID, b.ProcessID) })
+	slices.SortFunc(r.NotChecked, func(a, b uncheckedRun) int { return cmp.Compare(a.ProcessID, b.ProcessID) })
 	slices.SortFunc(r.Findings, func(a, b *sharedFinding) int {
 		return cmp.Or(severity(a.Class)-severity(b.Class), b.Runs-a.Runs, cmp.Compare(a.String(), b.String()))
 	})
@@ -130,12 +141,21 @@ func (c *checkCmd) print(a *cli.App, r *result) error {
 	} else {
 		err = c.printTables(a.Stdout, r)
 	}
-	if err != nil || r.Failing == 0 {
+	unchecked := fmt.Sprintf("%s could not be checked", processes(len(r.NotChecked)))
+	switch {
+	case err != nil:
 		return err
+	case r.Failing > 0:
+		text := fmt.Sprintf("the new build affects %s with findings of the class %s", processes(r.Failing),
+			strings.Join(c.FailOn, " or "))
+		if len(r.NotChecked) > 0 {
+			text += ", and " + unchecked
+		}
+		return &cli.CodedError{Code: cli.ExitFailed, Err: errors.New(text)}
+	case len(r.NotChecked) > 0:
+		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: errors.New(unchecked)}
 	}
-	return &cli.CodedError{Code: cli.ExitFailed,
-		Err: fmt.Errorf("the new build affects %s with findings of the class %s", processes(r.Failing),
-			strings.Join(c.FailOn, " or "))}
+	return nil
 }
 
 func (c *checkCmd) printTables(w io.Writer, r *result) error {
@@ -155,6 +175,9 @@ func (c *checkCmd) printTables(w io.Writer, r *result) error {
 	if err := c.printRuns(w, r); err != nil {
 		return err
 	}
+	if err := c.printUnchecked(w, r); err != nil {
+		return err
+	}
 	summary := fmt.Sprintf("%s checked: %d same, %d affected", processes(r.Checked), r.Same, r.Affected)
 	var classes []string
 	for _, class := range durablecheck.Classes {
@@ -167,6 +190,9 @@ func (c *checkCmd) printTables(w io.Writer, r *result) error {
 	}
 	if r.Skipped > 0 {
 		summary += fmt.Sprintf("; %d skipped, which are not durable functions", r.Skipped)
+	}
+	if n := len(r.NotChecked); n > 0 {
+		summary += fmt.Sprintf("; %d not checked", n)
 	}
 	_, err := fmt.Fprintln(w, summary)
 	return err
@@ -181,15 +207,8 @@ func processes(n int) string {
 
 // printRuns prints a line for each affected process.
 func (c *checkCmd) printRuns(w io.Writer, r *result) error {
-	if len(r.Runs) == 0 {
-		return nil
-	}
-	shown := r.Runs
-	if len(shown) > shownRuns && !c.All {
-		shown = shown[:shownRuns]
-	}
 	var rows []table.Row
-	for _, run := range shown {
+	for _, run := range r.Runs {
 		var findings []string
 		for _, f := range run.Findings {
 			findings = append(findings, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Class, f.Kind, f.Name)))
@@ -200,10 +219,31 @@ func (c *checkCmd) printRuns(w io.Writer, r *result) error {
 		}
 		rows = append(rows, table.Row{output.OneLine(run.ProcessID), run.Status, output.OneLine(text)})
 	}
-	if err := output.PrintRows(w, table.Row{"process", "status", "findings"}, rows); err != nil {
+	return c.printLines(w, table.Row{"process", "status", "findings"}, rows)
+}
+
+// printUnchecked prints a line for each process that could not be checked.
+func (c *checkCmd) printUnchecked(w io.Writer, r *result) error {
+	var rows []table.Row
+	for _, run := range r.NotChecked {
+		rows = append(rows, table.Row{output.OneLine(run.ProcessID), run.Status, run.Reason})
+	}
+	return c.printLines(w, table.Row{"process", "status", "not checked"}, rows)
+}
+
+// printLines prints the first rows of a table, unless it is empty, and how many are left.
+func (c *checkCmd) printLines(w io.Writer, head table.Row, rows []table.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	shown := rows
+	if len(shown) > shownRuns && !c.All {
+		shown = shown[:shownRuns]
+	}
+	if err := output.PrintRows(w, head, shown); err != nil {
 		return err
 	}
-	if more := len(r.Runs) - len(shown); more > 0 {
+	if more := len(rows) - len(shown); more > 0 {
 		fmt.Fprintf(w, "… and %d more (--all prints them)\n", more)
 	}
 	_, err := fmt.Fprintln(w)

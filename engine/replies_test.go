@@ -199,7 +199,8 @@ func TestOpenCallsAreCancelled(t *testing.T) {
 			t.Errorf("%s: %v", name, res.err)
 		}
 		task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: id})
-		if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_CANCELLED {
+		if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_CANCELLED ||
+			(task.GetRunningTime() == nil) != (name == "is removed") {
 			t.Errorf("%s: %v, %v", name, task, err)
 		}
 		storagetest.Invariants(t, dsn)

@@ -43,6 +43,7 @@ type Namespace struct {
 	Paused      bool
 	MaxRunning  int
 	MaxAttempts int32
+	StepTimeout time.Duration // longest time of an attempt
 	Running     int           // its running tasks, counted up to RunningLimit
 	Nodes       int           // live nodes
 	Takers      int           // live nodes that take new tasks

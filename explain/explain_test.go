@@ -22,7 +22,7 @@ func state(change ...func(*explain.State)) explain.State {
 		Process: explain.Process{Key: process.Key{Namespace: "shop", ProcessID: "o-1"}, Status: process.StatusRunning,
 			CreatedTime: at(0), StatusChanged: at(1)},
 		Namespace: explain.Namespace{MaxRunning: 10, MaxAttempts: 5, Nodes: 1, Takers: 1,
-			ZombieAfter: 10 * time.Second},
+			ZombieAfter: 10 * time.Second, StepTimeout: 10 * time.Second},
 		Ended: []explain.Task{ran(1, process.TaskInit, 0, 0, 1)},
 	}
 	for _, f := range change {

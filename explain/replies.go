@@ -25,14 +25,20 @@ func (s *State) takeOpen() (open []Task) {
 
 // addDeferred adds the span of a task that waited for a reply and has ended. Like those of open
 // tasks, such spans leave the gaps between the other spans as they are.
-func (tl *timeline) addDeferred(t *Task, from time.Time) {
+func (tl *timeline) addDeferred(t *Task) {
 	detail := string(t.Type)
 	if t.Status == process.TaskStatusCancelled {
 		detail += ", cancelled"
 	}
 	tl.deferred[t.ID] = Span{
-		What: string(process.WaitsForReply), TaskID: t.ID, From: from, To: t.Finished, Detail: detail,
+		What: string(process.WaitsForReply), TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail,
 	}
+}
+
+// wasCancelledLater reports whether a task was cancelled after its attempt: it took longer than an
+// attempt may take.
+func (t *Task) wasCancelledLater(timeout time.Duration) bool {
+	return t.Status == process.TaskStatusCancelled && t.Finished.Sub(t.Running) > timeout
 }
 
 // withOpen adds the spans of tasks that wait for a reply.

@@ -41,25 +41,12 @@ func spans(s State) []Span {
 	}
 	slices.SortFunc(tl.busy,
 		func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
-	for n := range tl.busy[:max(0, len(tl.busy)-1)] {
-		t := &tl.busy[n]
-		if !t.Finished.After(tl.busy[n+1].Running) {
-			continue
-		}
-		if t.Type == process.TaskCall || t.Type == process.TaskNotify { // it ended with the reply of a later task
-			tl.addDeferred(t, t.Running)
-		}
-		t.Finished = tl.busy[n+1].Running
-	}
+	tl.cutBusy()
 	for n := range tl.busy {
 		tl.ran(n)
 	}
 	for _, t := range s.Ended {
-		switch {
-		case !t.Running.IsZero() || t.Type.Timer() || t.Status != process.TaskStatusCancelled:
-		case t.Attempt > 0 && t.Reason == "":
-			tl.addDeferred(&t, t.Scheduled)
-		default:
+		if t.Running.IsZero() && !t.Type.Timer() && t.Status == process.TaskStatusCancelled {
 			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: t.Scheduled, To: t.Finished,
 				Detail: string(t.Type) + ", cancelled"})
 		}
@@ -74,6 +61,29 @@ func spans(s State) []Span {
 	}
 	slices.SortStableFunc(tl.spans, oldest)
 	return tl.spans
+}
+
+// cutBusy ends each task in busy not later than the next one began. A call that ended later had
+// deferred its response, and has waited for a reply.
+func (tl *timeline) cutBusy() {
+	for n := range tl.busy {
+		t := &tl.busy[n]
+		mayDefer := t.Type == process.TaskCall || t.Type == process.TaskNotify
+		next := t.Finished
+		switch {
+		case n+1 < len(tl.busy):
+			next = tl.busy[n+1].Running
+		case mayDefer && t.wasCancelledLater(tl.s.Namespace.StepTimeout):
+			next = t.Running
+		}
+		if !t.Finished.After(next) {
+			continue
+		}
+		if mayDefer {
+			tl.addDeferred(t)
+		}
+		t.Finished = next
+	}
 }
 
 func oldest(a, b Span) int {

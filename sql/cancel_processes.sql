@@ -297,22 +297,22 @@ ended_tasks AS (
     FROM (
       SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
              scheduled_time, running_time, retry_interval, timer_name, idempotency_key, args,
-             context, NULL::jsonb AS failure
+             context, NULL::jsonb AS failure, NULL AS worker_id
         FROM deleted_running
       UNION ALL
       SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority),
-             fencing_token, scheduled_time, NULL, retry_interval, timer_name, idempotency_key, args,
-             context, failure
+             fencing_token, scheduled_time, running_time, retry_interval, timer_name,
+             idempotency_key, args, context, failure, worker_id
         FROM deleted_schedule) ended_task),
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, scheduled_time, running_time, finished_time, retry_interval,
-                     timer_name, idempotency_key, args, context, failure)
+                     timer_name, idempotency_key, args, context, failure, worker_id)
   SELECT namespace, process_id, task_id, task_type,
          CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status,
          attempt, priority, fencing_token, scheduled_time, running_time, statement_timestamp(),
          retry_interval, timer_name, idempotency_key, args, context,
-         CASE WHEN expired THEN @grace_expired::jsonb ELSE failure END
+         CASE WHEN expired THEN @grace_expired::jsonb ELSE failure END, worker_id
     FROM ended_tasks)
 SELECT input.ord::int AS ord,
        (CASE

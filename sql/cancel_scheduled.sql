@@ -48,16 +48,17 @@ backlog AS (
          created_time = statement_timestamp()),
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
-                     fencing_token, cancelled_by, scheduled_time, finished_time, retry_interval,
-                     timer_name, idempotency_key, args, context, failure)
+                     fencing_token, cancelled_by, scheduled_time, running_time, finished_time,
+                     retry_interval, timer_name, idempotency_key, args, context, failure,
+                     worker_id)
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt,
          coalesce(own_priority, priority), fencing_token,
          (
            SELECT input.task_id FROM input
             WHERE input.namespace = deleted_schedule.namespace
               AND input.process_id = deleted_schedule.process_id),
-         scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args,
-         context, failure
+         scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name,
+         idempotency_key, args, context, failure, worker_id
     FROM deleted_schedule)
 SELECT namespace, process_id, task_id
   FROM deleted_schedule;

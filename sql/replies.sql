@@ -40,13 +40,14 @@ deleted_schedule AS (
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, scheduled_time, running_time, finished_time, retry_interval,
-                     idempotency_key, args, context, response, rejection)
+                     idempotency_key, args, context, response, rejection, worker_id)
   SELECT deleted_schedule.namespace, deleted_schedule.process_id, deleted_schedule.task_id,
          deleted_schedule.task_type, 'FINISHED', deleted_schedule.attempt,
          deleted_schedule.priority, deleted_schedule.fencing_token,
          deleted_schedule.scheduled_time, deleted_schedule.running_time, statement_timestamp(),
          deleted_schedule.retry_interval, deleted_schedule.idempotency_key, deleted_schedule.args,
-         deleted_schedule.context, input.response, NULLIF(input.rejection, '')::jsonb
+         deleted_schedule.context, input.response, NULLIF(input.rejection, '')::jsonb,
+         deleted_schedule.worker_id
     FROM deleted_schedule
     JOIN input
       ON input.namespace = deleted_schedule.namespace
@@ -110,11 +111,11 @@ deleted_tasks AS (
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority,
                         scheduled_time, fencing_token, retry_interval, idempotency_key, args,
-                        context, running_time)
+                        context, running_time, worker_id)
   SELECT namespace, process_id, task_id, task_type,
          CASE process_status WHEN 'SUSPENDED' THEN 'operator' ELSE 'reply' END::waits_for, attempt,
          priority, scheduled_time, fencing_token, retry_interval, idempotency_key, args, context,
-         running_time
+         running_time, worker_id
     FROM input WHERE process_status IS NOT NULL),
 cancelled_tasks AS (
   UPDATE tasks t

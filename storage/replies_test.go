@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -73,4 +74,29 @@ func TestFailedReplies(t *testing.T) {
 	b.save(end(open, storage.Finished, deferring))
 	b.save(end(b.claim("p"), storage.Failed, broken("x"), deferring, replying(open.TaskID, "x")))
 	b.is("p", "ERROR e0: INIT FINISHED, CALL CANCELLED!, CALL ERROR")
+}
+
+// A call whose response was deferred keeps the time of its attempt and its worker, however it ends.
+func TestOpenCallsKeepTheirAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	byWorker := func(c *storage.Completion) { c.AnsweredBy = "w1" }
+	for id, ends := range map[string]func(open *storage.Claim){
+		"replied": func(open *storage.Claim) {
+			b.save(end(b.claim("replied"), storage.Finished, replying(open.TaskID, "x")))
+		},
+		"failed": func(*storage.Claim) { b.save(end(b.claim("failed"), storage.Failed, broken("x"))) },
+		"cancelled": func(*storage.Claim) {
+			b.suspend("cancelled")
+			b.cancelFor("cancelled", 0)
+		},
+	} {
+		b.process(id)
+		open := b.claim(id)
+		b.save(end(open, storage.Finished, deferring, byWorker))
+		const attempt = " WHERE task_id = $1 AND running_time IS NOT NULL AND worker_id = 'w1'"
+		began := ask[time.Time](b, "SELECT running_time FROM schedule"+attempt, open.TaskID)
+		ends(open)
+		equal(t, id, ask[int](b, "SELECT count(*) FROM tasks"+attempt+" AND running_time = $2", open.TaskID, began), 1)
+	}
 }

@@ -85,6 +85,7 @@ func (i *Insight) explainKind(
 ) error {
 	n := &state.Namespace
 	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.Paused, ns.MaxRunning, ns.MaxAttempts, ns.Away
+	n.StepTimeout = ns.StepTimeout
 	key := process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()}
 	if r := state.Running; r != nil && r.NodeID == i.store.NodeID() {
 		r.FailedTries, r.Cause = i.engine.FailedTries(storage.TaskRef{Key: key, TaskID: r.ID})

@@ -263,7 +263,7 @@ deleted_first AS (
    WHERE s.namespace = ANY (ARRAY[first.namespace])
      AND s.process_id = first.process_id
      AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid),
 deleted_cancel AS (
   DELETE FROM schedule s
    USING (
@@ -287,11 +287,11 @@ deleted_cancel AS (
             WHERE w.namespace = task.namespace
               AND w.process_id = task.process_id
             ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) waiting)
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid),
 deleted_schedule AS (
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, ctid FROM deleted_first
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, worker_id, ctid FROM deleted_first
   UNION ALL
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, ctid FROM deleted_cancel),
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, start_deadline, round, fairness_key, running_time, worker_id, ctid FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
   SELECT deleted_schedule.namespace, deleted_schedule.process_id
@@ -302,7 +302,7 @@ backlog AS (
          after_task_id = excluded.after_task_id, after_message_id = 0,
          created_time = statement_timestamp()),
 ended_tasks AS (
-  SELECT ended_task.namespace, ended_task.process_id, ended_task.task_id, ended_task.task_type, ended_task.attempt, ended_task.priority, ended_task.fencing_token, ended_task.scheduled_time, ended_task.running_time, ended_task.retry_interval, ended_task.timer_name, ended_task.idempotency_key, ended_task.args, ended_task.context, ended_task.failure,
+  SELECT ended_task.namespace, ended_task.process_id, ended_task.task_id, ended_task.task_type, ended_task.attempt, ended_task.priority, ended_task.fencing_token, ended_task.scheduled_time, ended_task.running_time, ended_task.retry_interval, ended_task.timer_name, ended_task.idempotency_key, ended_task.args, ended_task.context, ended_task.failure, ended_task.worker_id,
          ended_task.task_type = 'CANCEL'
            AND ((ended_task.namespace, ended_task.process_id) IN (
              SELECT input.namespace, input.process_id
@@ -310,22 +310,22 @@ ended_tasks AS (
     FROM (
       SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
              scheduled_time, running_time, retry_interval, timer_name, idempotency_key, args,
-             context, NULL::jsonb AS failure
+             context, NULL::jsonb AS failure, NULL AS worker_id
         FROM deleted_running
       UNION ALL
       SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority),
-             fencing_token, scheduled_time, NULL, retry_interval, timer_name, idempotency_key, args,
-             context, failure
+             fencing_token, scheduled_time, running_time, retry_interval, timer_name,
+             idempotency_key, args, context, failure, worker_id
         FROM deleted_schedule) ended_task),
 inserted_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, scheduled_time, running_time, finished_time, retry_interval,
-                     timer_name, idempotency_key, args, context, failure)
+                     timer_name, idempotency_key, args, context, failure, worker_id)
   SELECT namespace, process_id, task_id, task_type,
          CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status,
          attempt, priority, fencing_token, scheduled_time, running_time, statement_timestamp(),
          retry_interval, timer_name, idempotency_key, args, context,
-         CASE WHEN expired THEN $11::jsonb ELSE failure END
+         CASE WHEN expired THEN $11::jsonb ELSE failure END, worker_id
     FROM ended_tasks)
 SELECT input.ord::int AS ord,
        (CASE

@@ -45,7 +45,7 @@ WITH input AS MATERIALIZED (
                     unnest($6::bool[]), unnest($7::bigint[]), unnest($8::int[]))
          AS item(namespace, process_id, outcome, failure, detail, kept, ttl_us, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid FROM schedule s
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_type = 'INIT'

@@ -70,7 +70,7 @@ deleted_schedule AS (
      AND s.process_id = input.process_id
      AND s.timer_name IS NOT NULL
      AND (input.drop_all OR s.timer_name = input.timer_name)
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid)
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                    fencing_token, scheduled_time, finished_time, retry_interval, timer_name,
                    idempotency_key, args, context)

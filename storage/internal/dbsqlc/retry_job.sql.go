@@ -13,7 +13,7 @@ import (
 
 const endIfCancelled = `-- name: EndIfCancelled :exec
 WITH input AS MATERIALIZED (
-  SELECT waiting.namespace, waiting.process_id, waiting.task_id, waiting.task_type, waiting.waits_for, waiting.attempt, waiting.priority, waiting.scheduled_time, waiting.fencing_token, waiting.retry_interval, waiting.timer_name, waiting.history_range, waiting.idempotency_key, waiting.failure, waiting.args, waiting.context, waiting.child, waiting.job_name, waiting.line, waiting.taker, waiting.own_priority, waiting.start_deadline, waiting.round, waiting.fairness_key, waiting.running_time, waiting.ctid, item.mode,
+  SELECT waiting.namespace, waiting.process_id, waiting.task_id, waiting.task_type, waiting.waits_for, waiting.attempt, waiting.priority, waiting.scheduled_time, waiting.fencing_token, waiting.retry_interval, waiting.timer_name, waiting.history_range, waiting.idempotency_key, waiting.failure, waiting.args, waiting.context, waiting.child, waiting.job_name, waiting.line, waiting.taker, waiting.own_priority, waiting.start_deadline, waiting.round, waiting.fairness_key, waiting.running_time, waiting.worker_id, waiting.ctid, item.mode,
          CASE
            WHEN waiting.waits_for <> 'time' THEN 'available'
            WHEN waiting.attempt > 0 THEN 'retryable'
@@ -24,7 +24,7 @@ WITH input AS MATERIALIZED (
                     unnest($5::int[]))
          AS item(namespace, process_id, task_id, fencing_token, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid FROM schedule s
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id

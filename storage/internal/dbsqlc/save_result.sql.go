@@ -274,7 +274,7 @@ dropped_timers AS (
      AND s.process_id = results.process_id
      AND s.timer_name IS NOT NULL
      AND (results.timer_action = 'unset' OR s.timer_name = '')
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid),
 cancelled_timers AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, scheduled_time, finished_time, retry_interval, timer_name,

@@ -175,19 +175,20 @@ deleted_schedule AS (
      AND s.namespace = ANY (ARRAY[waiting_tasks.namespace])
      AND s.process_id = waiting_tasks.process_id
      AND s.task_id = waiting_tasks.task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.running_time, s.worker_id, s.ctid),
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
-                     fencing_token, cancelled_by, scheduled_time, finished_time, retry_interval,
-                     timer_name, idempotency_key, args, context, failure)
+                     fencing_token, cancelled_by, scheduled_time, running_time, finished_time,
+                     retry_interval, timer_name, idempotency_key, args, context, failure,
+                     worker_id)
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt,
          coalesce(own_priority, priority), fencing_token,
          (
            SELECT backlogs.cancelled_by FROM backlogs
             WHERE backlogs.namespace = deleted_schedule.namespace
               AND backlogs.process_id = deleted_schedule.process_id),
-         scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args,
-         context, failure
+         scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name,
+         idempotency_key, args, context, failure, worker_id
     FROM deleted_schedule),
 released_messages AS (
   UPDATE messages o

@@ -95,7 +95,40 @@ var replyMutants = []mutant{
 	},
 	{
 		name: "deferred-call-was-busy", breaks: "a process is not busy while a caller waits for its reply",
-		file: "explain/spans.go", old: "if t.Type == process.TaskCall || t.Type", planted: "if t.Type",
+		file: "explain/spans.go", old: "t.Type == process.TaskCall || t.Type", planted: "t.Type",
 		packages: "./explain", run: "TestSpansOfDeferredCalls",
+	},
+	{
+		name: "last-deferred-call-was-busy", breaks: "a call that was cancelled later than its attempt was deferred",
+		file: "explain/replies.go", old: "t.Finished.Sub(t.Running) > timeout", planted: "timeout < 0",
+		packages: "./explain", run: "TestSpansOfTheLastDeferredCall",
+	},
+	{
+		name: "deferred-call-loses-its-worker", breaks: "a call whose response is deferred keeps its worker",
+		file: sqlReplies, old: "running_time, worker_id\n    FROM input", planted: "running_time, NULL\n    FROM input",
+		packages: "./storage", run: "TestOpenCallsKeepTheirAttempt",
+	},
+	{
+		name: "cancelled-call-loses-its-attempt", breaks: "an open call that is cancelled keeps its running_time",
+		file: "sql/cancel_scheduled.sql", old: "scheduled_time, running_time, statement_timestamp()",
+		planted:  "scheduled_time, NULL, statement_timestamp()",
+		packages: "./storage", run: "TestOpenCallsKeepTheirAttempt",
+	},
+	{
+		name: "durable-rejects-too-much", breaks: "a rejection that is too large is stored without its details",
+		file: "processor/durable/errors.go", old: "short.Details = nil", planted: "_ = size",
+		packages: "./processor/durable", run: "TestLargeRejections",
+	},
+	{
+		name: "durable-fails-for-large-responses", breaks: "a response of Accept that is too large rejects the call",
+		file: "processor/durable/call.go", old: `processor.Reject(ReasonBadValue, "the response`,
+		planted:  `processor.Fail(ReasonBadValue, "the response`,
+		packages: "./processor/durable", run: "TestBadResponsesOfAccept",
+	},
+	{
+		name: "durable-rejects-too-many", breaks: "large rejections are stored in several results",
+		file: "processor/durable/request.go", old: "owner.journal.bytes += proto.Size(rejected.Rejection)",
+		planted:  "_ = proto.Size(rejected.Rejection)",
+		packages: "./processor/durable", run: "TestManyLargeReplies",
 	},
 }

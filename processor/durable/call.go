@@ -3,7 +3,6 @@ package durable
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -16,9 +15,10 @@ type CallOption[In, Out any] func(*acceptor[In, Out])
 type acceptor[In, Out any] struct{ accept func(In) (Out, error) }
 
 // Accept sets the function that answers each call, in the task of the call, before the function of
-// the process continues. If it returns an error, the call is rejected and nothing is stored. It may
-// read the variables of the function of the process, which waits during this time. It must not
-// change them, because it does not run in a replay.
+// the process continues. If it returns an error, or a response that is too large or is not JSON,
+// the call is rejected and nothing is stored. If a rejection is larger than about 1 MiB, its
+// details are omitted. The function may read the variables of the function of the process, which
+// waits during this time. It must not change them, because it does not run in a replay.
 func Accept[In, Out any](f func(In) (Out, error)) CallOption[In, Out] {
 	return func(a *acceptor[In, Out]) { a.accept = f }
 }
@@ -67,17 +67,17 @@ func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queu
 		}
 		text, err := encode(out)
 		if err != nil {
-			return nil, fmt.Errorf("the response of call %s %w", name, err)
+			return nil, processor.Reject(ReasonBadValue, "the response of call %s %w", q.name, err)
 		}
 		return text, nil
 	}}
 	return q
 }
 
-// rejection makes a rejection of an error of Accept.
-func rejection(err error) error {
+// rejection makes a rejection of an error of Accept or Reject.
+func rejection(err error) *processor.RejectionError {
 	if r, ok := errors.AsType[*processor.RejectionError](err); ok {
-		return r
+		return bounded(r)
 	}
 	return processor.Reject(processor.ReasonError, "%w", err)
 }

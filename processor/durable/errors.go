@@ -7,14 +7,17 @@ import (
 	"runtime"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // Reasons of failures and rejections that this package creates.
 const (
 	ReasonMisuse   = "durable_misuse"  // an operation was used wrongly; the message names file and line
 	ReasonJournal  = "durable_journal" // the journal cannot be used, or does not match the function
-	ReasonBadValue = "bad_value"       // the value of a step is too large or is not JSON
+	ReasonBadValue = "bad_value"       // a value, such as that of a step, is too large or is not JSON
 	ReasonNotOpen  = "not_open"        // the function does not take this call now
 	ReasonTx       = "durable_tx"      // it is unknown whether the transaction of a Tx has committed
 	ReasonTooMany  = "too_many_calls"  // too many calls wait until the function takes or answers them
@@ -103,6 +106,24 @@ func cut(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}
+
+// bounded returns a rejection that a result can store, even if a codec encodes its details. A long
+// reason or message is cut. If the rejection is still too large, its details are omitted, and the
+// message says so.
+func bounded(r *processor.RejectionError) *processor.RejectionError {
+	if proto.Size(r.Rejection) <= maxValueBytes {
+		return r
+	}
+	short := &progressorv1.Rejection{
+		Reason: cut(r.Rejection.GetReason()), Message: cut(r.Rejection.GetMessage()), Details: r.Rejection.GetDetails(),
+	}
+	if size := proto.Size(short); size > maxValueBytes {
+		short.Message += fmt.Sprintf(" (details omitted: the rejection has %d bytes, at most %d are allowed)", size,
+			maxValueBytes)
+		short.Details = nil
+	}
+	return &processor.RejectionError{Rejection: short}
 }
 
 // isFinal reports whether a step that returned err must not be retried.

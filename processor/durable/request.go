@@ -1,8 +1,9 @@
 package durable
 
 import (
-	"errors"
 	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -72,9 +73,10 @@ func (r *Request[In, Out]) Reply(response Out) {
 }
 
 // Reject sends a rejection to the caller. The reason is that of an error of processor.Reject, or
-// "error". The function continues.
+// "error". If the rejection is larger than about 1 MiB, its details are omitted, and the message
+// says so. The function continues.
 func (r *Request[In, Out]) Reject(err error) {
-	rejected, _ := errors.AsType[*processor.RejectionError](rejection(err))
+	rejected := rejection(err)
 	refusal := &StepError{
 		Reason: cut(rejected.Rejection.GetReason()), Message: cut(rejected.Rejection.GetMessage()), Rejected: true,
 	}
@@ -100,6 +102,10 @@ func (r *Request[In, Out]) send(e entry, rejected *processor.RejectionError) {
 	}})
 	e.Kind, e.Name, e.Task = kindReply, r.name, r.task
 	b.record(e)
+	owner.journal.bytes += len(e.Value)
+	if rejected != nil {
+		owner.journal.bytes += proto.Size(rejected.Rejection)
+	}
 	owner.effects.replies = append(owner.effects.replies, reply{r.task, e.Value, rejected})
 }
 

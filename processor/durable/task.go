@@ -277,7 +277,7 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 	err := t.returned.err
 	_, cause := causeOf(err)
 	if r, ok := errors.AsType[*processor.RejectionError](cause); ok && t.isFresh() {
-		return nil, r
+		return nil, bounded(r)
 	}
 	if again, ok := restartOf(err); ok {
 		input, bad := encode(again.input)

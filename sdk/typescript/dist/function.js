@@ -2,7 +2,7 @@ import { badArgs, callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
 import { maxCommands, Run } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
-import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf } from "./journal.js";
+import { bounded, causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf } from "./journal.js";
 import { endedBy, failureOf } from "./processor.js";
 import { isByStep, nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
 import { cancelOf, childOf } from "./sources.js";
@@ -157,8 +157,13 @@ class FunctionTask {
         if (queue.accept) {
             const { value, error } = await this.body(`the accept of call ${name}`, name, () => queue.accept(copyOf(args)));
             if (error)
-                throw error instanceof Rejection ? error : new Rejection("error", messageOf(error));
-            response = copyOf(value) ?? null;
+                throw error instanceof Rejection ? bounded(error) : new Rejection("error", messageOf(error));
+            try {
+                response = copyOf(value) ?? null;
+            }
+            catch (bad) {
+                throw new Rejection("bad_value", `the response of call ${name} ${messageOf(bad)}`);
+            }
         }
         this.journal.add({ k: "call", n: name, v: args });
         return this.advanceAndFinish(response);
@@ -333,7 +338,7 @@ class FunctionTask {
         let { value, error } = this.returned;
         const cause = causeOf(error);
         if (cause instanceof Rejection && this.task.type === "TASK_TYPE_INIT")
-            throw cause;
+            throw bounded(cause);
         try {
             if (value instanceof Restart)
                 return this.restart(copyOf(value.input), response);

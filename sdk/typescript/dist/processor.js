@@ -98,7 +98,7 @@ export function endedBy(error, signal) {
 export function responseOf(error) {
     if (!(error instanceof Rejection))
         return { failure: failureOf(error) };
-    return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+    return { rejection: { reason: error.reason, message: wellFormed(error.message, maxMessage), details: error.details } };
 }
 export const maxMessage = 8 << 10;
 /** Returns what is stored about an error that a handler threw. */

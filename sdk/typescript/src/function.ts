@@ -3,7 +3,7 @@ import { badArgs, callOf, decoded, outcomeOf } from "./args.js";
 import { maxTimer } from "./client.js";
 import { maxCommands, Run, type Ctx, type Ended, type StepContext, type StepRun } from "./durable.js";
 import { AttemptTimeout, Failure, messageOf, ProgressorError, Rejection } from "./errors.js";
-import { causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf, type Entry } from "./journal.js";
+import { bounded, causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes, recorded, sizeOf, type Entry } from "./journal.js";
 import { endedBy, failureOf, type Task, type TaskContext, type TaskHandlers } from "./processor.js";
 import { isByStep, nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
 import { cancelOf, childOf } from "./sources.js";
@@ -152,8 +152,12 @@ class FunctionTask {
     let response: Payload | undefined;
     if (queue.accept) {
       const { value, error } = await this.body(`the accept of call ${name}`, name, () => queue.accept!(copyOf(args)));
-      if (error) throw error instanceof Rejection ? error : new Rejection("error", messageOf(error));
-      response = copyOf(value) ?? null;
+      if (error) throw error instanceof Rejection ? bounded(error) : new Rejection("error", messageOf(error));
+      try {
+        response = copyOf(value) ?? null;
+      } catch (bad) {
+        throw new Rejection("bad_value", `the response of call ${name} ${messageOf(bad)}`);
+      }
     }
     this.journal.add({ k: "call", n: name, v: args });
     return this.advanceAndFinish(response);
@@ -317,7 +321,7 @@ class FunctionTask {
     }
     let { value, error } = this.returned;
     const cause = causeOf(error);
-    if (cause instanceof Rejection && this.task.type === "TASK_TYPE_INIT") throw cause;
+    if (cause instanceof Rejection && this.task.type === "TASK_TYPE_INIT") throw bounded(cause);
     try {
       if (value instanceof Restart) return this.restart(copyOf(value.input), response);
       value = copyOf(value);

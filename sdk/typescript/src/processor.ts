@@ -131,7 +131,7 @@ export function endedBy(error: unknown, signal: AbortSignal): HandlerStopped | u
 /** Returns the response to a task whose handler threw an error. */
 export function responseOf(error: unknown): ProcessResponse {
   if (!(error instanceof Rejection)) return { failure: failureOf(error) };
-  return { rejection: { reason: error.reason, message: error.message, details: error.details } };
+  return { rejection: { reason: error.reason, message: wellFormed(error.message, maxMessage), details: error.details } };
 }
 
 export const maxMessage = 8 << 10;

@@ -321,6 +321,30 @@ function repair(f, history, args) {
   return f.repair(task, { signal: new AbortController().signal });
 }
 
+/** Calls a function that has opened the call "pay", without an engine. */
+function pay(accept) {
+  const f = func("f", (ctx) => ctx.calls("pay", accept).next());
+  const history = [{ eventId: 1, taskId: 1, payload: { k: "start", n: "f" } }];
+  const process = { namespace: "ns", processId: "p", createdTime: "2026-01-01T00:00:00Z", lastEventId: 1, history };
+  return f.call({ type: "TASK_TYPE_CALL", process, taskId: 2, attempt: 1, args: { pay: 1 } }, { signal: new AbortController().signal });
+}
+
+test("a rejection or a response of accept that is too large rejects the call", async () => {
+  const large = "x".repeat(1 << 20);
+  const reject = (message, details) => () => { throw new Rejection("no", message, details); };
+  for (const [accept, reason, message, details] of [
+    [reject("x", "kept"), "no", "x", "kept"],
+    [reject("x", large), "no", "x (details omitted: they have 1048578 bytes, at most 1028096 are allowed)"],
+    [reject("x", Buffer.from(large)), "no", "x (details omitted: they have 1048576 bytes, at most 1028096 are allowed)"],
+    [() => large, "bad_value", "the response of call pay has 1048578 bytes as JSON, at most 1044480 are allowed"],
+  ]) {
+    await assert.rejects(pay(accept), (error) => {
+      assert.deepEqual([error.reason, error.message, error.details], [reason, message, details]);
+      return error instanceof Rejection;
+    });
+  }
+});
+
 /** Waits for a repair that is rejected as bad_args, and compares its message. */
 async function rejectsArgs(repair, message) {
   await assert.rejects(repair, (error) => {

@@ -12,9 +12,19 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// taskWait is how long one task of a run waits for the end of the task that it has created. Until
-// then, the run uses a slot.
-const taskWait = 5 * time.Second
+// A run looks whether the task that it has created has ended. Each look waits for taskWait and uses
+// a slot. Between two looks, the run sleeps for a part of the time that it has waited so far,
+// because the response of the task may be deferred for days.
+const (
+	taskWait     = 5 * time.Second
+	sleepPortion = 20
+	maxSleep     = time.Minute
+)
+
+// sleepAfter returns how long a run sleeps that has waited for this long.
+func sleepAfter(waited time.Duration) time.Duration {
+	return min(max(waited, 0)/sleepPortion, maxSleep)
+}
 
 // notify sends a NOTIFY task to a process, once per run, and waits for its end. It returns nil if
 // the task has not ended.
@@ -59,7 +69,8 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 	case task.GetFinishedTime() == nil:
 		return nil, nil
 	case task.GetStatus() == progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
-		o = outcome{cron.Cancelled, "the task was cancelled"}
+		o, err = c.cancelledTask(ctx, key)
+		return &o, err
 	case timedOut(task.GetFailure()):
 		o = outcome{cron.Timeout, task.GetFailure().GetMessage()}
 	case task.GetFailure() != nil:
@@ -70,4 +81,19 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 		o.Status = cron.Success
 	}
 	return &o, nil
+}
+
+// cancelledTask returns the outcome of a run whose task was cancelled. The run has failed if the
+// process has failed or was removed.
+func (c *Crons) cancelledTask(ctx context.Context, key process.Key) (outcome, error) {
+	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+	switch {
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrNamespaceNotFound):
+		return failed("the process was removed"), nil
+	case err != nil:
+		return outcome{}, err
+	case p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
+		return failed("the task was cancelled, because the process is in ERROR: %s", p.GetDetail()), nil
+	}
+	return outcome{cron.Cancelled, "the task was cancelled"}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -126,7 +127,8 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	case err != nil:
 		return nil, err
 	case o == nil: // it has not ended, or it was asked to end and the CANCEL task runs next
-		return processor.Result().SetTimerAfter(0).Done()
+		waited := engine.AttemptOf(ctx).Now().Sub(r.GetProcess().GetCreatedTime().AsTime())
+		return processor.Result().SetTimerAfter(sleepAfter(waited)).Done()
 	}
 	o.Detail = cut(o.Detail)
 	return processor.Result().JSONResponse(o).Complete().Done()

@@ -182,4 +182,15 @@ var cronMutants = []mutant{
 		planted:  "     ORDER BY p.process_id, head.next, p.namespace LIMIT @lim::int) summed",
 		packages: "./engine/crons", run: "ListNext",
 	},
+	{
+		name: "cron-run-keeps-its-slot", breaks: "a run that waits for long sleeps most of the time",
+		file: "engine/crons/notify.go", old: "max(waited, 0)/sleepPortion", planted: "max(-waited, 0)/sleepPortion",
+		packages: "./engine/crons", run: "TestNotifyWaitsForLong",
+	},
+	{
+		name: "cron-run-of-a-failed-process-is-cancelled", breaks: "a run fails if the process that it notified fails",
+		file: "engine/crons/notify.go", old: "case p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:",
+		planted:  "case p == nil:",
+		packages: "./engine/crons", run: "TestNotifyDefers",
+	},
 }

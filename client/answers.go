@@ -130,7 +130,7 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 		}
 	}
 	next := resp.GetNext()
-	if len(next) > freed { // the other slots are still taken by answers to send again
+	if len(next) > freed { // the other slots belong to answers that must be sent again
 		tokens := make([]string, 0, len(next)-freed)
 		for _, l := range next[freed:] {
 			tokens = append(tokens, l.GetLeaseToken())
@@ -188,7 +188,7 @@ func partition(batch []*heldLease, in func(*heldLease) bool) (some, others []*he
 	return some, others
 }
 
-// isRefused reports whether the engine cannot accept a request, however often it is sent.
+// isRefused reports whether the engine would refuse the same request again.
 func isRefused(err error) bool {
 	code := connect.CodeOf(err)
 	return code == connect.CodeInvalidArgument ||

@@ -70,7 +70,7 @@ func (c *checkpoints) request(r *progressorv1.Result) *progressorv1.CheckpointRe
 func (c *checkpoints) send(req *progressorv1.CheckpointRequest) (*progressorv1.CheckpointResponse, error) {
 	h := c.held
 	over := h.localTime(h.lease.GetRequest().GetDeadline())
-	uncertain := false // an earlier request may be stored
+	uncertain := false // true if an earlier request may be stored
 	for attempt := 1; ; attempt++ {
 		resp, err := h.sendCheckpoint(req)
 		switch {
@@ -78,7 +78,7 @@ func (c *checkpoints) send(req *progressorv1.CheckpointRequest) (*progressorv1.C
 			return resp, nil
 		case Reason(err) == progressorv1.ErrorDetail_REASON_LEASE_LOST:
 			h.lose()
-		case connect.CodeOf(err) == connect.CodeUnimplemented && !uncertain: // by an older engine
+		case connect.CodeOf(err) == connect.CodeUnimplemented && !uncertain: // an older engine
 			return nil, processor.ErrNoCheckpoints
 		case isFinal(err):
 			if uncertain {
@@ -100,7 +100,8 @@ func (c *checkpoints) send(req *progressorv1.CheckpointRequest) (*progressorv1.C
 	}
 }
 
-// isFinal reports whether the engine has refused a checkpoint, so that this request stored nothing.
+// isFinal reports whether err means that the engine has refused a checkpoint. The request then
+// stored nothing.
 func isFinal(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:

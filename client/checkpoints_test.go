@@ -165,7 +165,7 @@ func TestWorkerStoresCheckpoints(t *testing.T) {
 	}
 }
 
-// death is when a worker dies: at its nth request that stores something, before or after it.
+// death defines when a worker dies: before or after the nth of its requests that store something.
 type death struct {
 	n     int32
 	after bool

@@ -129,7 +129,7 @@ func TestRetriesKeepOneKey(t *testing.T) {
 			t.Error("Call changed its request")
 		}
 		if _, err := c.Call(t.Context(), req); err != nil || s.keys[3] == s.keys[0] {
-			t.Errorf("the next request has the key of the one before (err %v)", err)
+			t.Errorf("the next request has the key of the previous request (err %v)", err)
 		}
 	}
 }

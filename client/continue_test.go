@@ -41,7 +41,8 @@ func TestContinuesAfterAFailure(t *testing.T) {
 	}
 }
 
-// Other jobs do not get the progress of an attempt, and RetryJob of an ended job begins without it.
+// Other jobs do not get the progress of an attempt. If RetryJob runs an ended job again, the job
+// begins without progress.
 func TestProgressBelongsToOneJob(t *testing.T) {
 	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {

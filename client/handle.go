@@ -91,8 +91,8 @@ func Report(ctx context.Context, percent float64, summary string) {
 	h.report(progressOf(percent, summary))
 }
 
-// progressOf returns a progress that the engine accepts. Because of one invalid progress, the
-// engine would reject the heartbeat of all leases.
+// progressOf returns progress that the engine accepts. If the progress of one lease were invalid,
+// the engine would reject the heartbeat of all leases.
 func progressOf(percent float64, summary string) *progressorv1.Progress {
 	if math.IsNaN(percent) {
 		percent = 0
@@ -139,7 +139,7 @@ func LastProgress(ctx context.Context) *progressorv1.Progress {
 	return LeaseOf(ctx).GetJob().GetProgress()
 }
 
-// maxSummaryBytes is the maximum size of a summary. Longer ones are cut.
+// maxSummaryBytes is the maximum size of a summary. Longer summaries are truncated.
 const maxSummaryBytes = 4096
 
 // plainSummary replaces the characters that the engine would reject, because one such character

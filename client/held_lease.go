@@ -60,7 +60,7 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 	return h
 }
 
-// shown returns the lease in the form for the code of the user.
+// shown returns the lease as handlers see it, with decoded payloads.
 func (h *heldLease) shown() *progressorv1.Lease {
 	if decoded := h.decoded.Load(); decoded != nil {
 		return decoded
@@ -68,8 +68,8 @@ func (h *heldLease) shown() *progressorv1.Lease {
 	return h.lease
 }
 
-// localTime converts a time of the engine's clock to the clock of this worker, which may be wrong.
-// It measures from the time at which the lease was granted.
+// localTime converts a time of the engine to the clock of this worker. The clocks may differ, so it
+// measures from the time at which the lease was granted.
 func (h *heldLease) localTime(t *timestamppb.Timestamp) time.Time {
 	if h.lease.GetLeasedTime() == nil {
 		return t.AsTime()
@@ -152,7 +152,7 @@ func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
 	return Release(decodePause)
 }
 
-// attempt calls the handler of a lease and encodes the response. A panic fails this attempt only.
+// attempt calls the handler of a lease and encodes the response. A panic fails only this attempt.
 func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressorv1.ProcessResponse, err error) {
 	l := h.lease
 	if l.GetMayCheckpoint() {
@@ -230,8 +230,8 @@ func answerOf(
 	return a
 }
 
-// timeoutOf returns " of " and the timeout of the attempt. It returns "" if an older engine did not
-// send when it granted the lease.
+// timeoutOf returns " of " and the timeout of the attempt. It returns "" if the engine is too old
+// to send the time at which it granted the lease.
 func timeoutOf(l *progressorv1.Lease) string {
 	if l.GetLeasedTime() == nil {
 		return ""

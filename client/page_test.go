@@ -30,7 +30,7 @@ func vetProgram(t *testing.T, name string) {
 	_, program, found := strings.Cut(string(page), "```go\npackage main\n")
 	program, _, closed := strings.Cut(program, "\n```\n")
 	if !found || !closed {
-		t.Fatalf("docs/%s has no block of Go that begins with package main", name)
+		t.Fatalf("docs/%s has no Go block that begins with package main", name)
 	}
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -19,7 +19,7 @@ func Release(delay time.Duration) *ReleaseError { return &ReleaseError{Delay: de
 
 func (e *ReleaseError) Error() string { return fmt.Sprintf("released for %s", e.Delay) }
 
-// releaseDelay returns the delay of a release, and whether err is one.
+// releaseDelay returns the delay of err, and reports whether err is a ReleaseError.
 func releaseDelay(err error) (delay time.Duration, released bool) {
 	r, released := errors.AsType[*ReleaseError](err)
 	if !released {

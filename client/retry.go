@@ -61,7 +61,7 @@ func repeatable(err error, safe bool) bool {
 	case connect.CodeUnavailable:
 		return safe
 	case connect.CodeCanceled:
-		// Connect reports a connection that the server closed as cancelled by the client.
+		// If the server closes the connection, Connect returns the code of a cancel by the client.
 		return safe && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 	case connect.CodeResourceExhausted:
 		// RESOURCE_EXHAUSTED without a reason means that the message is too large, so a retry

@@ -21,7 +21,8 @@ func WithToken(token string) Option {
 }
 
 // WithTokenSource is like WithToken with a function that returns the token for each request. It
-// must be safe for concurrent use, and should cache the token. Its error fails the request.
+// must be safe for concurrent use, and should cache the token. If it returns an error, the request
+// fails.
 func WithTokenSource(source func(context.Context) (string, error)) Option {
 	return WithConnectOptions(connect.WithInterceptors(bearer(source)))
 }

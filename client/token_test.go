@@ -29,13 +29,13 @@ func TestTokenFileIsReadByOneRequest(t *testing.T) {
 	}
 	slow := read()
 	var pipe *os.File
-	for pipe == nil { // it fails until the other end is open
+	for pipe == nil { // opening fails until the reader has opened the pipe
 		pipe, _ = os.OpenFile(f.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	}
 	select {
 	case token := <-read():
 		if token != "old" {
-			t.Errorf("another token: %s", token)
+			t.Errorf("got the token %s, want the old one", token)
 		}
 	case <-time.After(time.Minute):
 		t.Error("a request waits for the file that another one reads")

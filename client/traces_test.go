@@ -172,8 +172,8 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// Reads begin no trace, but continue one. Failures are recorded with their code. Errors of the
-// client do not mark the span as failed.
+// Reads do not begin a trace, but they continue one. Failures are recorded with their code. Errors
+// of the client do not mark the span as failed.
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)

@@ -34,8 +34,8 @@ func (c *Client) Watch(
 }
 
 // stream calls read until it reports the end. read reads one stream, which continues where the
-// previous one broke off. The count of attempts starts again whenever a stream has made progress.
-// stream returns the error of the last read.
+// previous one broke off. The count of attempts is reset whenever a stream makes progress. stream
+// returns the error of the last read.
 func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, ended, err := read()
@@ -112,8 +112,9 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 
 // WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
 // req.filter, each once and in the order of each job. It starts after req.cursor, or with the next
-// event if the cursor is empty. It returns when ctx ends, or when update returns an error, which it
-// returns. If the stream breaks, WatchJobEvents resumes after the last event, as Watch does.
+// event if the cursor is empty. It returns when ctx ends, or when update returns an error. It
+// returns that error. If the stream breaks, WatchJobEvents resumes after the last event, as Watch
+// does.
 func (c *Client) WatchJobEvents(
 	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
 	update func(*progressorv1.WatchJobEventsResponse) error,

@@ -71,8 +71,8 @@ func WithLeaseDuration(d time.Duration) WorkerOption { return func(o *workerOpti
 // WithWorkerLogger sets the logger; the default is slog.Default().
 func WithWorkerLogger(l *slog.Logger) WorkerOption { return func(o *workerOptions) { o.logger = l } }
 
-// WithAttemptEnded sets a function that is called after every attempt, from many goroutines at
-// once.
+// WithAttemptEnded sets a function that is called after every attempt. Several goroutines may call
+// it at the same time.
 func WithAttemptEnded(f func(Attempt)) WorkerOption { return func(o *workerOptions) { o.ended = f } }
 
 // Outcome is how an attempt of a worker ended.
@@ -126,9 +126,9 @@ func (w *Worker) HandleJobs(p processor.Processor) { w.others = p }
 func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = p }
 
 // Run runs tasks until ctx ends or an operator stops the worker. Then it takes no new tasks, waits
-// for running handlers until the stop grace ends, and releases the rest. A release uses up no
-// attempt. If `progressor deploy check` has started the program, Run polls nothing and only answers
-// checks: see processor.CheckAddressVariable.
+// for running handlers until the stop grace ends, and releases the rest. A release does not count
+// as an attempt. If `progressor deploy check` has started the program, Run polls nothing and only
+// answers checks: see processor.CheckAddressVariable.
 //
 // Run returns an error if the worker has no handler, or if the engine refuses its first poll, for
 // example because a namespace does not exist. If the engine cannot be reached, Run retries.

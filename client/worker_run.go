@@ -118,7 +118,7 @@ var pollRetry = Retry{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 // quietPause is the time between two polls of a worker that takes no new tasks.
 const quietPause = time.Second
 
-// isPermanent reports whether every poll would fail with err: the worker is misconfigured.
+// isPermanent reports whether every poll would fail with err, because the worker is misconfigured.
 func isPermanent(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnauthenticated,
@@ -189,8 +189,8 @@ func (r *workerRun) pollOnce(n int) (*progressorv1.PollResponse, error) {
 	return r.client.Worker.Poll(ctx, r.pollRequest(n, pollWait))
 }
 
-// endPoll lets the engine end the poll with a context. It cancels the poll if there is no response
-// within pollMargin.
+// endPoll asks the engine to end the poll whose context is poll. It cancels the poll if there is no
+// response within pollMargin.
 func (r *workerRun) endPoll(poll context.Context, cancelPoll context.CancelFunc) {
 	limit, cancel := context.WithTimeout(poll, pollMargin)
 	defer cancel()
@@ -305,7 +305,7 @@ func (r *workerRun) leases() []*heldLease {
 	return slices.Collect(maps.Values(r.held))
 }
 
-// drainedWithin waits until no lease is held, at most d, and reports whether this happened.
+// drainedWithin waits until no lease is held, but at most d. It reports whether no lease is held.
 func (r *workerRun) drainedWithin(d time.Duration) bool {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -369,7 +369,7 @@ func (r *workerRun) remove(h *heldLease, outcome Outcome) {
 	r.options.ended(a)
 }
 
-// decodedFailure decodes a failure that was encoded for the engine, so that it is the failure that
+// decodedFailure decodes a failure that was encoded for the engine. The result is the failure that
 // the handler returned.
 func (r *workerRun) decodedFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	decoded := proto.CloneOf(f)

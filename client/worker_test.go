@@ -134,7 +134,8 @@ type sum struct {
 	B int `json:"b"`
 }
 
-// Two workers share the jobs. Every job runs once and ends as its handler returns.
+// Two workers share the jobs. Every job runs once and ends with the outcome that its handler
+// returns.
 func TestWorkersRunJobs(t *testing.T) {
 	h := newTestEngine(t)
 	var ran sync.Map

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrLocked is an ErrUnavailable of a request that has certainly stored nothing.
+// ErrLocked is an ErrUnavailable for a request that has certainly stored nothing.
 var ErrLocked error = lockedError{}
 
 type lockedError struct{}
@@ -115,7 +115,7 @@ type DeniedError struct {
 
 func (e *DeniedError) Error() string { return e.Field + ": " + e.Message }
 
-// KeyReplacedError reports that a key was already rotated.
+// KeyReplacedError reports that a key was already rotated, and names the key that replaces it.
 type KeyReplacedError struct{ KeyID, By string }
 
 func (e *KeyReplacedError) Error() string {

@@ -6,7 +6,7 @@ import "time"
 const (
 	MaxNamespaceBytes = 128
 	MaxProcessIDBytes = 256
-	MaxPayloadBytes   = 1 << 20 // args, an event's payload, aux_state, response and context, each
+	MaxPayloadBytes   = 1 << 20 // each of args, an event's payload, aux_state, response and context
 	MaxMetadataBytes  = 64 << 10
 	MaxJSONDepth      = 100             // nesting of objects and lists
 	MaxMessageBytes   = 16 << 20        // one message, decoded
@@ -17,14 +17,14 @@ const (
 	MaxCommands       = 100
 	MaxReasonBytes    = 4096 // reason of a request to cancel
 	MaxTimers         = 100  // pending in one process
-	MaxOpenTasks      = 100  // in one process that wait for a reply
+	MaxOpenTasks      = 100  // tasks of one process that wait for a reply
 	MaxReplies        = 100
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
 	MaxHeadersBytes   = 64 << 10  // names and values of the headers of a processor together
 	MaxTemplateBytes  = 4 << 20   // template as JSON
 	MaxSchemaBytes    = 256 << 10 // the schemas of a template together, as JSON
-	MaxPatterns       = 200       // regular expressions in them
+	MaxPatterns       = 200       // regular expressions in the schemas of a template
 	MaxDuration       = 100 * 365 * 24 * time.Hour
 	MaxRetryAfter     = 365 * 24 * time.Hour // retry delay of a failure and of a released lease
 

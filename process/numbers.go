@@ -1,7 +1,7 @@
 package process
 
 // PlainNumbers replaces the objects for floats without a fraction ({"$float": 1}, see docs/api.md)
-// by numbers, for expressions and schemas. It changes lists and objects in place.
+// with numbers, for expressions and schemas. It changes lists and objects in place.
 func PlainNumbers(v any) any {
 	switch v := v.(type) {
 	case []any:

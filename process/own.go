@@ -50,9 +50,9 @@ func StepJob(jobID string) (name string, ok bool) {
 // its job.
 const memberHashLen = 32
 
-// MayCompensate reports whether the engine may have composed the args of a job: the ID is that of a
-// compensation, or of a member of one. Members of jobs with long IDs contain only a hash of the ID,
-// so MayCompensate reports true for all of them.
+// MayCompensate reports whether the engine may have composed the args of a job. This is so if the
+// ID is that of a compensation, or of a member of one. Members of jobs with long IDs contain only a
+// hash of the ID, so MayCompensate reports true for all of them.
 func MayCompensate(jobID string) bool {
 	if member, ok := strings.CutPrefix(jobID, MemberPrefix); ok {
 		slash := strings.LastIndexByte(member, '/')

@@ -33,8 +33,8 @@ func (c *calendar) shifts(m *month, s *segment) bool {
 	return found
 }
 
-// settled is longer than the difference between the local times of any two zones: a time this far
-// from a transition is not affected by it.
+// settled is longer than the difference between the local times of any two zones. A time that is
+// this far from a transition is not affected by the transition.
 const settled = 2 * secondsOfDay
 
 func (c *calendar) next(from, to int64) (int64, bool) {

@@ -143,8 +143,8 @@ func (d *decider) overlap(action OverlapAction) verdict {
 	return verdict{}
 }
 
-// failure returns the decision if a failed run causes a skip. A manual trigger is not skipped,
-// because it may restart a failing cron.
+// failure returns the decision for a fire that is skipped because of a failed run. A manual trigger
+// is not skipped, because it may restart a failing cron.
 func (d *decider) failure(manual bool) verdict {
 	previous := d.s.Previous
 	failed := previous != nil && previous.Status.failed()

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ledger is the data that an engine would have stored for the steps.
+// ledger has the data that an engine would have stored for the steps.
 type ledger struct {
 	t     *rapid.T
 	cron  Cron
@@ -172,7 +172,7 @@ func indented(list []string) string {
 	return text
 }
 
-// event draws an event and applies it to both sides.
+// event draws an event, and applies it to the decider and to the model.
 func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 	l.now = l.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 90), rapid.IntRange(0, 500)).Draw(t, "seconds")) *
 		time.Second).
@@ -263,7 +263,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 			t.Fatalf("want a pause of ten minutes, got %s", rest)
 		}
 		m.startWaiting()
-		// Also before the cron was created.
+		// A backfill also decides the times before the cron was created.
 		for at := from; at.Before(to) && !at.After(l.now); at = at.Add(time.Minute) {
 			if l.row(at) == nil {
 				m.fire(at, overlap, true, l.now)

@@ -105,7 +105,7 @@ func TestMisfireThreshold(t *testing.T) {
 	expect(t, "later than the threshold", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
 }
 
-// A fire time comes while or after a previous run.
+// A fire time is due while a previous run is running, or after it has ended.
 func TestPreviousRunExamples(t *testing.T) {
 	for _, test := range []struct {
 		overlap OverlapAction
@@ -285,7 +285,7 @@ func TestTriggerAndBackfill(t *testing.T) {
 }
 
 // A backfill may begin before the cron was created, but not before its start_time. @every counts
-// from its creation.
+// from the creation of the cron.
 func TestBackfillBeforeCreation(t *testing.T) {
 	for _, test := range []struct {
 		spec Spec
@@ -356,7 +356,7 @@ func TestCatchUpOfMany(t *testing.T) {
 	cron, state = everySecondAt(t, Policy{MaxConcurrency: 5000})
 	step := cron.Tick(state, second(2500))
 	if len(step.Fires) != 1000 || !step.Next.Equal(second(2500)) {
-		t.Errorf("FIRE_NOW: %d rows, next %s, want 1,000 and at once", len(step.Fires), step.Next)
+		t.Errorf("FIRE_NOW: %d rows, next %s, want 1,000 rows and the next step at once", len(step.Fires), step.Next)
 	}
 }
 

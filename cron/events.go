@@ -18,7 +18,8 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 	return d.finish()
 }
 
-// maxEarlier limits the stored earlier runs: 9 KB of the state. A forgotten run counts as unknown.
+// maxEarlier limits the number of earlier runs in the state, which take about 9 KB. The state keeps
+// the newest of them.
 const maxEarlier = 100
 
 // RemoveQueued removes a fire from the queue, so that it never starts. It reports whether the fire
@@ -65,8 +66,8 @@ func (d *decider) refused(fire time.Time) {
 	}
 }
 
-// pruneEarlier removes ended runs that can no longer become the previous run, because a newer one
-// has ended, too.
+// pruneEarlier removes ended runs that can no longer become the previous run, because a newer run
+// has also ended.
 func (d *decider) pruneEarlier() {
 	ended := d.s.Previous.Status != Running
 	for i := len(d.s.Earlier) - 1; i >= 0; i-- {

@@ -126,9 +126,9 @@ type fields struct {
 // monthDays returns the days of a month that match, bits 1 to 31. first is the weekday of the 1st,
 // length the number of days.
 //
-// POSIX (crontab, "the specification of days"): if day of month and day of week both restrict, one
-// of them is sufficient. A field restricts if it does not begin with * (Vixie's rule), so */2 with
-// MON requires both.
+// POSIX (crontab, "the specification of days"): if both day of month and day of week restrict, a
+// match of one of them is sufficient. A field restricts if it does not begin with * (Vixie's rule),
+// so */2 with MON requires both.
 func (f *fields) monthDays(first, length int) uint32 {
 	all := uint32(1)<<(length+1) - 2
 	week := uint64(f.weekday)

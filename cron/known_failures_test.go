@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each case names a defect of another scheduler, from its issue tracker. This one must return the
-// correct fire times.
+// Each case names a defect of another scheduler, from its issue tracker. This scheduler must return
+// the correct fire times.
 func TestDefectsOfOtherSchedulers(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, row := range []struct {

@@ -16,14 +16,14 @@ type month struct {
 	start        int64 // first day, in days since 1970
 	length       int
 	days         uint32   // bit 1 to 31
-	not          []uint32 // the days of each exclusion that covers a part of the day
+	not          []uint32 // for each exclusion, the days of which it covers a part
 	// empty caches sets of exclusions (bit i is not[i]) that exclude all of a day. A calendar has
 	// about 5,000 kinds of days. Without this cache, rejecting a spec whose exclusions exclude
 	// every second separately took 2.6 s.
 	empty map[[2]uint64]bool
 }
 
-// excluding is the set of exclusions that cover a part of the day.
+// excluding returns the set of exclusions that cover a part of the day.
 func (m *month) excluding(day int) (set [2]uint64) {
 	for i, days := range m.not {
 		set[i/64] |= uint64(days>>day&1) << (i % 64)
@@ -60,7 +60,7 @@ func monthLength(year, number int) int {
 	return monthLengths[number]
 }
 
-// weekdayOf returns the weekday, 0 on Sundays. 1 January 1970 was a Thursday.
+// weekdayOf returns the weekday of a day, 0 for Sunday. 1 January 1970 was a Thursday.
 func weekdayOf(day int64) int { return int((day%7 + 7 + 4) % 7) }
 
 // fill sets the days of the month on which the pattern fires.

@@ -184,7 +184,7 @@ var (
 )
 
 // TestMatrix tests every overlap × failure × concurrency × misfire policy × situation: 3,000
-// decisions. The decider and the model of the history agree on each of them, and with
+// decisions. The decider and the model of the history agree on each of them. Both also agree with
 // testdata/decisions.txt, which was reviewed rule by rule.
 func TestMatrix(t *testing.T) {
 	schedule := compile(t, Spec{Expressions: []string{"* * * * * *"}, Start: second(101), End: second(103)})
@@ -202,7 +202,7 @@ func TestMatrix(t *testing.T) {
 			if s.now > 101 {
 				name += ", misfire " + misfireNames[misfire]
 			} else if misfire > MisfireFireNow {
-				// A single fire that is not late: the misfire policy does not matter.
+				// For a single fire that is not late, the misfire policy does not matter.
 				if !strings.HasSuffix(text.String(), table) {
 					t.Errorf("%s: misfire policy %s decides a fire that is not late", s.name, misfireNames[misfire])
 				}
@@ -226,7 +226,7 @@ func TestMatrix(t *testing.T) {
 }
 
 // table formats the decisions with a line for each overlap and concurrency policy, and a column for
-// each failure policy. If all columns are equal, there is one.
+// each failure policy. If all columns are equal, there is only one.
 func (s situation) table(t *testing.T, schedule *Schedule, misfire MisfirePolicy) string {
 	rows := [][]string{append([]string{"overlap", "full"}, failureNames[1:]...)}
 	for overlap := OverlapActionAllow; overlap <= OverlapActionBufferOne; overlap++ {

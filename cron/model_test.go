@@ -17,7 +17,7 @@ type model struct {
 	paused    bool
 	skipUntil time.Time
 	resumed   int       // how many runs had ended when the cron was last resumed
-	opened    time.Time // the circuit, or its last trial
+	opened    time.Time // when the circuit opened or had its last trial
 	maxFires  int
 }
 
@@ -86,7 +86,7 @@ func (m *model) backoff(n int) time.Duration {
 
 func atLeastOne(n int32) int { return max(int(n), 1) }
 
-// decision checks the rules of the API in their order. The first rule that holds decides.
+// decision checks the rules of the API in order. The first rule that holds decides.
 func (m *model) decision(overlap OverlapAction, manual bool, now time.Time) (decision Decision, cancel, trial bool) {
 	p, before := m.policy, m.before()
 	overlaps, failed := before.running(), before.failed()
@@ -284,7 +284,7 @@ func (m *model) end(at time.Time, status Status, now time.Time) {
 	}
 }
 
-// refuse removes a run that was started from the history of runs.
+// refuse removes a started run from the history of runs.
 func (m *model) refuse(at time.Time) {
 	for i, row := range m.started {
 		if row.Time.Equal(at) {

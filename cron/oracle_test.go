@@ -14,7 +14,7 @@ import (
 // with Go's own calendar, and uses no bit sets. Expressions are drawn together with their text, so
 // it needs no parser.
 
-// naivePart is one part of a field, in words.
+// naivePart is one part of a field, with its text.
 type naivePart struct {
 	text  string
 	match func(naiveDay, int) bool
@@ -108,7 +108,8 @@ func wallOf(t time.Time, location *time.Location) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// fires reports whether an instant is a fire time. step is the distance of possible fire times.
+// fires reports whether an instant is a fire time. step is the distance between possible fire
+// times.
 func (n naive) fires(
 	t time.Time, location *time.Location, daylight DaylightSaving, step time.Duration, excluded func(time.Time) bool,
 ) bool {
@@ -128,7 +129,7 @@ func (n naive) fires(
 	if !counts(wall) {
 		return false
 	}
-	// The other instants with this local time: each offset of the zone around here gives at most
+	// Find the other instants with this local time. Each offset of the zone near t yields at most
 	// one.
 	for near := -48; near <= 48; near++ {
 		_, offset := t.Add(time.Duration(near) * time.Hour).In(location).Zone()

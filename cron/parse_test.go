@@ -112,8 +112,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// The parser accepts any text without a panic. An expression that it parses is printed so that it
-// parses to the same expression.
+// The parser accepts any text without a panic. The canonical text of a parsed expression parses to
+// the same expression.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"*/15 * * * *", "0 0 9 15W,L-3,LW 1-6/2 FRI#3,5L",
 		"CRON_TZ=Europe/Berlin @every 1h30m", "@yearly", "TZ=TZ=",

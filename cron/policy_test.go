@@ -9,7 +9,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The numbers are those of the API, so that they can be converted.
+// The enums have the numbers of the API, so that values can be converted.
 func TestEnumsMatchAPI(t *testing.T) {
 	for prefix, pair := range map[string]struct {
 		names  map[int32]string

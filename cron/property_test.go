@@ -108,7 +108,7 @@ func TestSpecsAgainstEachSecond(t *testing.T) {
 	}
 }
 
-// Noons of rarely matching days are compared day by day over thirty years.
+// Expressions that fire at noon on rarely matching days are compared day by day over thirty years.
 func TestDaysAgainstEachDay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNaive(t, false)
@@ -158,8 +158,8 @@ func zoneNames(t *testing.T) []string {
 	return names
 }
 
-// transitions returns the changes of a zone's offset from 1973 (all later offsets are whole
-// minutes) to the end of 2040.
+// transitions returns the changes of a zone's offset from 1973 to the end of 2040. All offsets
+// since 1973 are whole minutes.
 func transitions(location *time.Location) []time.Time {
 	var list []time.Time
 	for at := time.Unix(3*365*86400, 0).In(location); ; {
@@ -213,7 +213,7 @@ func compareAtTransition(t *testing.T, random *rand.Rand, name string, change ti
 		return naiveField{{fmt.Sprint(v), func(_ naiveDay, got int) bool { return got == v }}}
 	}
 	fixed := naive{field: [6]naiveField{value(0), value(random.IntN(60)), value(0), star, star, star}}
-	// An hour near the change, which the clock shows or skips.
+	// Use an hour near the change, which the clock may skip or repeat.
 	before := wallOf(change.Add(-time.Second), change.Location())
 	fixed.field[2] = value(before.Add(time.Duration(random.IntN(181)-60) * time.Minute).Hour())
 	stepped := fixed

@@ -12,11 +12,12 @@ import (
 type Spec struct {
 	Expressions []string      // 1 to 100 expressions; the cron fires at the times of all of them
 	Timezone    string        // IANA name; empty means UTC
-	Start       time.Time     // earliest fire time; zero: none
-	End         time.Time     // latest fire time; zero: none
+	Start       time.Time     // earliest fire time; zero means no limit
+	End         time.Time     // latest fire time; zero means no limit
 	Created     time.Time     // all fire times are later; @every counts from Start, Created or 1970
 	Jitter      time.Duration // maximum delay of a fire; 0 means none
-	// At most 100; local times at which the cron does not fire, in the zone of each expression.
+	// Exclude has at most 100 expressions for local times at which the cron does not fire. They
+	// apply in the zone of each of Expressions.
 	Exclude  []string
 	Daylight DaylightSaving
 	MaxFires int64 // runs; 0 means no limit. Counted by Cron, not by Schedule
@@ -166,8 +167,8 @@ func (s *Schedule) check() error {
 	return nil
 }
 
-// exclusions are local times in the zone of each expression. With five fields they are whole
-// minutes, with six single seconds.
+// exclusions returns the excluded local times, which apply in the zone of each expression. An
+// exclusion with five fields covers whole minutes, and one with six fields single seconds.
 func (s *Schedule) exclusions() ([]fields, error) {
 	var not []fields
 	for i, text := range s.spec.Exclude {
@@ -360,8 +361,8 @@ func (s *Schedule) Past() *Schedule {
 }
 
 // Due returns when a fire time is decided: delayed by at most the jitter of the spec, but before
-// the next fire time, so that fires stay in order. The delay is constant for a fire time and the
-// key of the cron, with a resolution of 1 ms.
+// the next fire time, so that fires stay in order. The delay depends only on the fire time and the
+// key of the cron. Its resolution is 1 ms.
 func (s *Schedule) Due(key string, fire time.Time) time.Time {
 	room := s.spec.Jitter
 	if room == 0 {

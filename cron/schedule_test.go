@@ -247,7 +247,7 @@ func TestJitter(t *testing.T) {
 			t.Fatalf("%s: %s late, want less than the five minutes until the next fire time", fire, late)
 		}
 		if late != s.Due("shop/report", fire).Sub(fire) {
-			t.Fatal("another jitter for the same cron and fire time")
+			t.Fatal("the jitter differs for the same cron and fire time")
 		}
 		earliest, latest = min(earliest, late), max(latest, late)
 	}
@@ -256,7 +256,7 @@ func TestJitter(t *testing.T) {
 	}
 	fire := at("2024-01-01")
 	if s.Due("shop/a", fire).Equal(s.Due("shop/b", fire)) {
-		t.Error("two crons with the same jitter")
+		t.Error("two crons have the same jitter")
 	}
 	if none := compile(t, Spec{Expressions: []string{"@daily"}}); !none.Due("a", fire).Equal(fire) {
 		t.Error("no jitter: want the fire time")

@@ -90,11 +90,11 @@ type State struct {
 	Paused   bool      `json:"paused,omitempty"`
 	Runs     int64     `json:"runs,omitempty"`     // started or queued by fire times; for max_fires
 	Failures int32     `json:"failures,omitempty"` // consecutive failed runs
-	// Running are the running runs, without those that were asked to cancel.
+	// Running has the fire times of the running runs, except for runs that were asked to cancel.
 	Running  []time.Time `json:"running,omitempty"`
 	Previous *Run        `json:"before,omitempty"` // the newest started run
-	// Earlier are earlier runs that may still be refused, or that may become the previous run if
-	// others are refused, newest last.
+	// Earlier has the earlier runs that may still be refused, or that may become the previous run
+	// if others are refused. The newest run is last.
 	Earlier []Run  `json:"earlier,omitempty"`
 	Queue   []Wait `json:"queue,omitempty"` // in order
 	// Manual is the newest fire time of a manual run.
@@ -144,13 +144,13 @@ type Start struct {
 	Attempt int32
 }
 
-// Step is the result of an event. All of it is stored in one transaction, in this order.
+// Step is the result of an event. Its fields are stored in one transaction, in this order.
 type Step struct {
 	Starts []Start
-	// Fires are new rows of the ledger, at most one per fire time. Those with Fired are started.
+	// Fires has the new rows of the ledger, at most one per fire time. The runs of rows with Fired
+	// are started.
 	Fires []Fire
-	// Cancels are the fire times of runs to cancel, perhaps including one that this step has
-	// started.
+	// Cancels has the fire times of the runs to cancel. This step may have started one of them.
 	Cancels []time.Time
 	State   State
 	Next    time.Time // when to call Tick; zero means never, and a past time means now

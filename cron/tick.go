@@ -83,7 +83,7 @@ func (d *decider) newestDue() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// keepFrom returns the first fire time that the policies decide; earlier ones are missed.
+// keepFrom returns the first fire time that the policies decide. Earlier fire times are missed.
 func (d *decider) keepFrom(newest time.Time) time.Time {
 	var keep time.Time
 	if !d.s.SkipUntil.IsZero() {
@@ -117,8 +117,8 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 	return keep
 }
 
-// newestThatStart returns the first of the newest fire times that can start now, because later fire
-// times would replace all earlier ones. It returns zero if none or all can start.
+// newestThatStart returns the oldest of the newest fire times that can start or be queued now.
+// Earlier fire times are missed. It returns zero if none or all can start.
 func (d *decider) newestThatStart(newest time.Time) time.Time {
 	left := d.room()
 	if left <= 0 || left == math.MaxInt {

@@ -33,7 +33,7 @@ type segment struct {
 	before, behind int64 // the offsets of the segments around it
 }
 
-// zone returns the segment of an instant. Go computes transitions that a zone's file does not list
+// zone finds the segment of an instant. Go computes transitions that a zone's file does not list
 // from its rule, which takes 0.5 µs each time, so zone caches the last segment.
 type zone struct {
 	location *time.Location
@@ -56,9 +56,9 @@ func (z *zone) at(instant int64) *segment {
 	if !end.IsZero() {
 		s.end = end.Unix()
 		if s.end <= instant {
-			// If only the rule of a zone applies, Go 1.26 gives every year 365 days, and an end in
-			// the past to the last day of a leap year (time.tzset). The segment then ends at the
-			// end of that day in UTC.
+			// If only the rule of a zone applies, Go 1.26 computes with 365 days for every year,
+			// and returns an end in the past for the last day of a leap year (time.tzset). The
+			// segment then ends at the end of that day in UTC.
 			s.end = (floorDiv(instant, secondsOfDay) + 1) * secondsOfDay
 		}
 		s.behind = offsetOf(time.Unix(s.end, 0).In(z.location))

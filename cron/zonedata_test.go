@@ -61,7 +61,7 @@ func TestZoneDataOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(want) != string(zoneinfo) {
-		t.Error("cron/zoneinfo.zip is not that of this Go release: make generate")
+		t.Error("cron/zoneinfo.zip is not from this Go release: run make generate")
 	}
 	if len(zoneFiles()) < 500 {
 		t.Errorf("%d zones", len(zoneFiles()))

@@ -388,7 +388,7 @@ func TestReadinessCoversLanes(t *testing.T) {
 	})
 	eventually(t, "readiness names the lane", func() bool {
 		err := n.Ready()
-		return err != nil && strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ")
+		return err != nil && strings.HasPrefix(err.Error(), "lane 0 has been unable to write to the database since ")
 	})
 	rows.readOnly(t, "off")
 	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
@@ -412,7 +412,8 @@ func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
 		process.ErrUnavailable) {
 		t.Errorf("start: %v", err)
 	}
-	if err := n.Ready(); err == nil || !strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ") {
+	if err := n.Ready(); err == nil ||
+		!strings.HasPrefix(err.Error(), "lane 0 has been unable to write to the database since ") {
 		t.Errorf("readiness: %v", err)
 	}
 	rows.readOnly(t, "off")

@@ -9,7 +9,7 @@ import (
 )
 
 // Access manages the keys of clients, their grants, and the logins of users to the console. Each
-// change is written to audit. The zero Actor is the role of the connection.
+// change is written to audit. For the zero Actor, the entry names the role of the connection.
 type Access struct {
 	db    DB
 	write func(context.Context, func(*pgx.Conn) error) error
@@ -18,7 +18,7 @@ type Access struct {
 // Access returns the keys, grants and logins of the database.
 func (s *Store) Access() Access { return Access{s.general, s.write} }
 
-// AccessOf returns the keys, grants and logins of the database of a connection.
+// AccessOf returns the keys, grants and logins in the database to which conn is connected.
 func AccessOf(conn *pgx.Conn) Access {
 	return Access{conn, func(_ context.Context, write func(*pgx.Conn) error) error { return write(conn) }}
 }

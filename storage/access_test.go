@@ -13,7 +13,7 @@ import (
 // operator is the actor that changes keys in these tests.
 var operator = process.Actor{Name: "key:operator", Source: "192.0.2.1:1"}
 
-// key creates a key that is a client in the namespaces shop/*.
+// key creates a key with the role client in the namespaces shop/*.
 func (b *bench) key(id string, ttl time.Duration) {
 	b.t.Helper()
 	k := storage.NewKey{KeyID: id, Name: "billing", Hash: make([]byte, 32), TTL: ttl, Grants: []storage.GrantKey{
@@ -165,7 +165,7 @@ func TestKeyUse(t *testing.T) {
 		return *b.listed("one").UsedTime
 	}
 	if b.listed("one").UsedTime != nil || noted() {
-		t.Error("a new key is used")
+		t.Error("a new key counts as used")
 	}
 	first := note()
 	if !noted() || !note().Equal(first) {

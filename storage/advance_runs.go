@@ -10,7 +10,7 @@ import (
 
 // Advance is the result of a run that waits for a job. It is stored in the transaction that stores
 // the end of the job, unless the run has changed since the result was decided, or PostgreSQL does
-// not store the result. Then EndSteps notifies the run.
+// not store the result. In these cases, EndSteps notifies the run instead.
 type Advance struct {
 	Completion *Completion // its attempt has the numbers of Saved.Reserved
 	State      []byte      // the state of the run from which the result was decided
@@ -27,7 +27,7 @@ func (c *Completion) MayAdvance() bool {
 	return c.plain() && c.Record == nil && len(c.Events)+len(c.Metadata) == 0
 }
 
-// EncodeChildEnd returns the child of a NOTIFY task that reports an end, see ChildEnds.
+// EncodeChildEnd encodes the child of a NOTIFY task that reports an end. See ChildEnds.
 func EncodeChildEnd(end ChildEnd) ([]byte, error) {
 	return json.Marshal(map[string][]ChildEnd{"ends": {end}})
 }
@@ -40,7 +40,7 @@ type advanceRuns struct {
 }
 
 // advanceRunStages returns the statement that follows the ends of the jobs. It takes only one
-// result of each run, because another one was decided without it.
+// result of each run, because a second one was decided without knowing the first.
 func advanceRunStages(s *Store, saves []*saveItem) []stage {
 	b := &advanceRuns{store: s}
 	advanced := map[process.Key]bool{}

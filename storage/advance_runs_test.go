@@ -45,8 +45,8 @@ func withAdvance(
 	}
 }
 
-// The end of a job and what its run does next are one transaction. The run has the same rows as
-// after two transactions.
+// The end of a job and the next result of its run are stored in one transaction. The run has the
+// same rows as after two transactions.
 func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

@@ -64,8 +64,8 @@ type auditVerifier struct {
 	known    *AuditHead
 	position int64 // position of the last correct entry
 	hash     []byte
-	// afterPosition and afterID are where the next batch begins. A batch also has entries that a
-	// correct chain does not have, such as a second one with the same position.
+	// afterPosition and afterID are where the next batch begins. A batch can also contain entries
+	// that a correct chain does not have, such as a second entry with the same position.
 	afterPosition, afterID int64
 	key                    []byte
 	found                  AuditChain
@@ -113,7 +113,7 @@ func (v *auditVerifier) check(e *dbsqlc.ReadSealedAuditRow) string {
 	}
 	hash := chainHash(v.hash, e)
 	if e.ChainPosition <= v.position || !bytes.Equal(e.ChainHash, hash) || !v.hasContent(e) {
-		return fmt.Sprintf("entry %d (%s) at position %d does not fit: it was changed or inserted",
+		return fmt.Sprintf("entry %d (%s) at position %d does not match the chain: it was changed or inserted",
 			e.AuditID, e.Method, e.ChainPosition)
 	}
 	v.position, v.hash = e.ChainPosition, hash
@@ -150,11 +150,11 @@ func (v *auditVerifier) checkEnd(chain *dbsqlc.ReadAuditChainRow) {
 	case v.position < last:
 		v.found.Fault = fmt.Sprintf("the entries from position %d to %d at the end are missing", v.position+1, last)
 	case v.position > last || !bytes.Equal(v.hash, chain.LastHash):
-		v.found.Fault = fmt.Sprintf("the chain ends at position %d: audit_chain does not fit", v.position)
+		v.found.Fault = fmt.Sprintf("the chain ends at position %d: audit_chain does not match", v.position)
 	}
 }
 
-// chainHash computes the hash of an entry from that of the previous one, like the SQL function
+// chainHash computes the hash of an entry from the hash of the previous one, like the SQL function
 // seal_audit.
 func chainHash(previous []byte, e *dbsqlc.ReadSealedAuditRow) []byte {
 	sum := sha256.Sum256(append(bytes.Clone(previous), auditParts(

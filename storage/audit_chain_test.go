@@ -49,7 +49,7 @@ func (b *bench) commands() {
 // copyOf is the list of the columns of audit, without those that an attack sets itself.
 const copyOf = `actor, source, method, namespace, subject, details, subject_hash, details_hash, chain_hash`
 
-// Doctor detects each change of the audit, and names the first entry that does not fit.
+// Doctor detects each change of the audit, and names the first entry that does not match the chain.
 func TestAuditChainFindsChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -61,8 +61,9 @@ func TestAuditChainFindsChanges(t *testing.T) {
 	b.exec("CREATE TABLE kept AS TABLE audit")
 	b.exec("CREATE TABLE kept_chain AS TABLE audit_chain")
 	third := ask[int64](b, "SELECT audit_id FROM audit WHERE chain_position = 3")
-	changed := fmt.Sprintf("entry %d (PutNamespace) at position 3 does not fit: it was changed or inserted", third)
-	inserted, renamed := "(PutNamespace) at position 3 does not fit", "(PauseNamespace) at position 3"
+	changed := fmt.Sprintf("entry %d (PutNamespace) at position 3 does not match the chain: it was changed or inserted",
+		third)
+	inserted, renamed := "(PutNamespace) at position 3 does not match the chain", "(PauseNamespace) at position 3"
 	const tail = "from position 4 to 5 at the end are missing"
 	for attack, want := range map[string]string{
 		"UPDATE audit SET actor = 'bob' WHERE chain_position = 3":                          changed,
@@ -86,14 +87,14 @@ func TestAuditChainFindsChanges(t *testing.T) {
 		"INSERT INTO audit (chain_position, " + copyOf + ") SELECT 3, " + copyOf +
 			" FROM audit WHERE chain_position = 3": inserted,
 		"INSERT INTO audit (chain_position, " + copyOf + ") SELECT 0, " + copyOf +
-			" FROM audit WHERE chain_position = 3": "at position 0 does not fit",
+			" FROM audit WHERE chain_position = 3": "at position 0 does not match the chain",
 		"INSERT INTO audit (chain_position, " + copyOf + ") SELECT 6, " + copyOf +
-			" FROM audit WHERE chain_position = 5": "at position 6 does not fit",
+			" FROM audit WHERE chain_position = 5": "at position 6 does not match the chain",
 		`WITH moved AS (UPDATE audit SET chain_position = chain_position + 1 WHERE chain_position >= 3)
 		   INSERT INTO audit (chain_position, ` + copyOf + ") SELECT 3, " + copyOf +
 			" FROM audit WHERE chain_position = 2": inserted,
 		"UPDATE audit_chain SET last_position = 4":                              "the chain ends at position 5",
-		"UPDATE audit_chain SET removed_position = 2, removed_hash = last_hash": "at position 1 does not fit",
+		"UPDATE audit_chain SET removed_position = 2, removed_hash = last_hash": "at position 1 does not match",
 	} {
 		b.exec(attack)
 		if got := b.verify().Fault; !strings.Contains(got, want) {

@@ -15,8 +15,8 @@ import (
 
 func mayWait(c *storage.Call) { c.MayWait = func() bool { return true } }
 
-// withQueues returns a bench with a wait in call queues, and its registry. Call queues are part of
-// the fast path.
+// withQueues returns a bench whose calls may wait in call queues, and its registry. Call queues are
+// part of the fast path.
 func withQueues(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	t.Helper()
 	storagetest.NeedsFastPath(t)
@@ -136,8 +136,8 @@ func TestCallQueueIsFull(t *testing.T) {
 func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 
 // If a call of a process that runs here was stored and no queue knew the process, later calls wait
-// in memory behind it, and are stored with results after it has run. (Otherwise they would be
-// stored too, and a hot process would never return to the fast path.)
+// in memory behind it, and are stored with results after it has run. (Otherwise they would also be
+// stored, and a hot process would never return to the fast path.)
 func TestCallQueueBehindStoredCalls(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, waitLimit)
@@ -156,7 +156,8 @@ func TestCallQueueBehindStoredCalls(t *testing.T) {
 	b.awaitIdleQueues()
 }
 
-// If other nodes keep a process busy, calls are stored behind theirs and do not wait in memory.
+// If other nodes keep a process busy, calls are stored behind the calls of these nodes and do not
+// wait in memory.
 func TestCallQueueYieldsToOtherNodes(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, waitLimit)

@@ -35,7 +35,7 @@ func (s *Store) OnChangesForOthers(namespace string, wake func()) (stop func()) 
 }
 
 // WakeReaders wakes the readers on this node of the changes of a namespace, or of all namespaces if
-// namespace is "". Another node may have recorded changes.
+// namespace is "". It is called if another node may have recorded changes.
 func (s *Store) WakeReaders(namespace string) {
 	byNamespace := s.changeReaders.byNamespace.Load()
 	if byNamespace == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// record lets the namespace record changes of some kinds, with payloads.
+// record makes the namespace record changes of some kinds, with payloads.
 func (b *bench) record(kinds ...string) {
 	b.t.Helper()
 	b.recordIn(ns, "", kinds...)
@@ -122,7 +122,7 @@ func TestChangesOfSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// Changes outside of results and commands are recorded, too: starts by messages, removals by
+// Changes outside of results and commands are also recorded: starts by messages, removals by
 // retention, and imports.
 func TestChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,8 @@ type checkpointItem struct {
 // the error is process.ErrUnavailable, it is unknown whether the checkpoint is stored. There must
 // be at least one event.
 //
-// If Now of the result is zero, the process already had as many events more, so the checkpoint was
-// probably sent again. Then only the caller knows whether these are its events.
+// If Now of the result is zero, the process already had this many additional events, so the
+// checkpoint was probably sent again. Then only the caller knows whether these are its events.
 func (s *Store) SaveCheckpoint(c *Completion) (Checkpointed, error) {
 	it := &checkpointItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)

@@ -31,8 +31,8 @@ type query struct {
 	args []any
 }
 
-// checkpointSQL is a checkpoint of an attempt from the transaction of an application. more are its
-// events and what follows them.
+// checkpointSQL is a checkpoint of an attempt from the transaction of an application. more contains
+// its events and the parameters after them.
 func checkpointSQL(c *storage.Claim, after int64, more string) query {
 	return checkpointOf(leaseToken(c, salt), after, more)
 }
@@ -41,7 +41,7 @@ func checkpointOf(token any, after int64, more string) query {
 	return query{"SELECT progressor.checkpoint($1, $2, " + more + ")", []any{token, after}}
 }
 
-// leasedTimer is fired for a timer that a worker runs.
+// leasedTimer is like fired, for a timer that a worker runs.
 func (b *bench) leasedTimer(id string) *storage.Claim {
 	b.t.Helper()
 	c := b.fired(id)
@@ -65,7 +65,7 @@ func (b *bench) booking(app *pgx.Conn, q query) (pgx.Tx, error) {
 	return tx, second(tx.Exec(b.t.Context(), q.sql, q.args...))
 }
 
-// newBookings returns a bench and the connection of an application with a table of its own.
+// newBookings returns a bench and the connection of an application that has its own table.
 func newBookings(t *testing.T) (*bench, *pgx.Conn) {
 	t.Helper()
 	b := newBench(t)

@@ -51,8 +51,8 @@ type Continuation struct {
 // duration.
 var epoch = time.Unix(0, 0).UTC()
 
-// microseconds converts an interval of the database to a Duration. The maximum of a Duration is 292
-// years, but a timer may be due in the year 9999.
+// microseconds converts an interval of the database to a Duration. It limits the result to the
+// maximum of a Duration, 292 years, because a timer may be due in the year 9999.
 func microseconds(us int64) time.Duration {
 	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 }
@@ -128,7 +128,7 @@ func (c *Completion) applies() bool {
 // notifiesRun reports whether EndSteps notifies a run of this completion.
 func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
-// starts reports whether a message starts a process by StartSteps.
+// starts reports whether StartSteps starts the process of a message.
 func (c *Completion) starts(m *Message) bool {
 	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
 }

@@ -80,7 +80,7 @@ func TestConsoleLogins(t *testing.T) {
 		"user:https://a#alice 192.0.2.1:1 Login one; user:https://a#alice 192.0.2.2:2 Logout one")
 }
 
-// A user has at most 20 logins. Another login ends the oldest one, and no login of other users.
+// A user has at most 20 logins. Another login ends the oldest one, but no login of another user.
 func TestConsoleLoginsOfAUser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -44,7 +44,7 @@ const (
 )
 
 // contention holds the items that wait for rows that another session has locked, by process. They
-// are not part of the common flush and are retried later, in their order.
+// are not part of the common flush and are retried later, in order.
 type contention map[process.Key]*contendedProcess
 
 type contendedProcess struct {

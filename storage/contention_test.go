@@ -72,7 +72,7 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 	equal(t, "the next call", must(t, storage.Captured, second(s.PrepareCall(call("locked")))), storage.Captured)
 }
 
-// The same applies to a locked row of another table. Flushes with that item are halved until the
+// The same applies to a locked row of another table. Flushes with that item are split until the
 // item is found. This happens only once.
 func TestLockedTaskDelaysNoOther(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// A namespace is deleted in steps, so that no transaction is large and a node can die at any time:
-// RequestDeletion marks it. When all nodes know the mark (see UnawareNodes), its processes are
-// removed as with RemoveProcess. DeleteRows deletes all other rows. DeleteNamespace deletes the row
-// of the namespace.
+// A namespace is deleted in steps, so that no transaction is large and a node can die at any time.
+// RequestDeletion marks the namespace. When all nodes know this (see UnawareNodes), its processes
+// are removed as with RemoveProcess. DeleteRows deletes all other rows. DeleteNamespace deletes the
+// row of the namespace.
 
 // Deletion selects what DeleteNamespace may delete.
 type Deletion int
@@ -56,7 +56,7 @@ func (s *Store) CancelDeletion(ctx context.Context, namespace string) error {
 	})
 }
 
-// DeleteNamespace deletes the row of a namespace whose deletion was requested at that time.
+// DeleteNamespace deletes the row of a namespace whose deletion was requested at the given time.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string, requested time.Time) error {
 	return s.Write(ctx, "delete namespace "+namespace, func(ctx context.Context, db DB) error {
 		_, err := s.q.DeleteNamespace(ctx, db, dbsqlc.DeleteNamespaceParams{
@@ -77,7 +77,7 @@ func (s *Store) AcknowledgeDeletions(ctx context.Context, requested []time.Time)
 }
 
 // UnawareNodes returns the number of live nodes that may still accept requests for a namespace
-// whose deletion was requested at a time.
+// whose deletion was requested at the given time.
 func (s *Store) UnawareNodes(ctx context.Context, requested time.Time) (int, error) {
 	n, err := s.q.CountUnawareNodes(ctx, s.general, requested)
 	return int(n), mapped("count nodes", err)
@@ -103,9 +103,9 @@ func (s *Store) RemoveSomeProcesses(ctx context.Context, namespace, after string
 	return ids[len(ids)-1], s.RemoveProcesses(ctx, keys)
 }
 
-// DropStarts delivers the messages that start processes in a namespace that is being deleted. They
-// start nothing: they become dead letters, and their senders are notified. found reports whether
-// there were any.
+// DropStarts delivers the messages that start processes in a namespace that is being deleted. No
+// process is started. The messages become dead letters, and their senders are notified. found
+// reports whether there were any.
 func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, err error) {
 	ids, err := s.q.ListStartTargets(ctx, s.general, dbsqlc.ListStartTargetsParams{
 		Namespace: namespace, Lim: removeBatch,
@@ -121,13 +121,13 @@ func (s *Store) DropStarts(ctx context.Context, namespace string) (found bool, e
 	return len(ids) > 0, nil
 }
 
-// namespaceTable is a table with a column namespace, without processes.
+// namespaceTable is a table with a column namespace, other than processes.
 type namespaceTable struct {
 	name string
 	key  []string // the columns of the primary key, without the namespace
 	kind string   // name of its rows in counts; "" if they are not counted
 	only string   // a further condition on the rows (x) that are deleted, or ""
-	// walked: the primary key lacks the namespace, so the whole table is read once
+	// walked is set if the primary key lacks the namespace. Then the whole table is read once.
 	walked bool
 }
 
@@ -302,7 +302,7 @@ func (s *Store) CountData(
 type CountScope int
 
 const (
-	// CountsIndexed counts what an index finds.
+	// CountsIndexed counts only rows that an index finds.
 	CountsIndexed CountScope = iota
 	// CountsAll also counts rows of tables without an index on the namespace. It reads at most
 	// limit rows of such a table.

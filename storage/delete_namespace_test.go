@@ -70,7 +70,7 @@ func fillTable(b *bench, table string, n int) {
 		}
 		columns, values = append(columns, column), append(values, *value)
 	}
-	if table == "dead_letters" { // its key is one for all namespaces
+	if table == "dead_letters" { // its primary key has no namespace
 		values[slices.Index(columns, "message_id")] = "k * 2 + CASE space.name WHEN 'a' THEN 0 ELSE 1 END"
 	}
 	b.exec(strings.NewReplacer("{table}", table, "{columns}", strings.Join(columns, ", "), "{values}",
@@ -126,8 +126,8 @@ func TestDeleteRows(t *testing.T) {
 	}
 }
 
-// A batch begins after the last key of the batch before, even within a lane. Rows that are inserted
-// behind it are deleted in the next round.
+// A batch begins after the last key of the previous batch, even within a lane. Rows that are
+// inserted behind it are deleted in the next round.
 func TestDeleteRowsContinuesAfterAKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

@@ -11,13 +11,13 @@ import (
 // Effect is a write to a table that SaveResult does not know. It is stored in the transaction of a
 // result, or not at all.
 type Effect interface {
-	// Bytes returns the size at which the effect counts toward the limit of a flush.
+	// Bytes returns the size with which the effect counts toward the limit of a flush.
 	Bytes() int
 	// Batch returns the name of the statement that writes effects of this type. Each type has its
 	// own.
 	Batch() string
 	// Write sends the one statement that writes all effects of this batch in a flush. It must find
-	// each effect by its task and fencing token in what this transaction has written (see
+	// each effect by its task and fencing token in the rows that this transaction has written (see
 	// SendMessages), so that the effects of a fenced attempt write nothing.
 	Write(ctx context.Context, db DB, all []BoundEffect) error
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// named is an effect of a batch.
+// named is an effect whose batch has this name.
 type named string
 
 func (named) Bytes() int                                     { return 0 }

@@ -35,7 +35,7 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	return child.Ends, err
 }
 
-// endSteps notifies runs of the jobs of their steps that end in one flush.
+// endSteps notifies runs when jobs of their steps end in a flush.
 type endSteps struct {
 	store    *Store
 	items    []*saveItem

@@ -218,8 +218,8 @@ func (b *bench) commitAwaited(tx pgx.Tx) {
 	must(b.t, 0, tx.Commit(b.t.Context()))
 }
 
-// Rows that move to another table during an erasure are erased: messages that are not delivered,
-// and changes that a sink has read and that its target rejects.
+// Rows that move to another table during an erasure are also erased: messages that are not
+// delivered, and changes that a sink has read and that its target rejects.
 func TestEraseFollowsMoves(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -347,7 +347,7 @@ func TestErasedAuditKeepsTheChain(t *testing.T) {
 	equal(t, "entries of one ID", ask[int](b, `SELECT count(*) FROM audit
 		WHERE subject = erased_id('shop', $1)`, erasedPerson), 2)
 	b.exec("UPDATE audit SET subject = 'erased:00' WHERE chain_position = 1")
-	if got := b.verify().Fault; !strings.Contains(got, "at position 1 does not fit") {
+	if got := b.verify().Fault; !strings.Contains(got, "at position 1 does not match the chain") {
 		t.Error(got)
 	}
 }

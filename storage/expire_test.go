@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// expire removes processes that ended more than an hour ago, and returns how many of shop.
+// expire removes processes that ended more than an hour ago. It returns how many of shop it has
+// removed.
 func (b *bench) expire() int {
 	b.t.Helper()
 	expired, err := b.Expire(b.t.Context(), map[string]storage.Retention{

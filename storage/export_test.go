@@ -93,8 +93,8 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	return errors.Join(save.err, cancel.err)
 }
 
-// SaveTogether stores results in one transaction. Results that do not fit the fast path follow in
-// the next one.
+// SaveTogether stores results in one transaction. Results to which the fast path does not apply
+// follow in the next one.
 func (s *Store) SaveTogether(completions ...*Completion) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {

@@ -37,7 +37,7 @@ func splitPaths[I operation](items []I, fits func(I) bool) (fast, general []I) {
 	return fast, general
 }
 
-// captureCallStage returns the fast-path statement for calls of different processes.
+// captureCallStage returns the fast-path statement for calls to different processes.
 func captureCallStage(s *Store, items []*callItem) stage {
 	arg := callParams(s, items)
 	return func(ctx context.Context, db DB) error { return captureCalls(ctx, db, items, arg) }

@@ -135,10 +135,10 @@ func TestFastPathSkipsUnlocked(t *testing.T) {
 			continue // not within the lock timeout: nothing was tested
 		}
 		equal(t, "the call", must(t, p, err3).Outcome, storage.Captured)
-		equal(t, "misses of it", fallbacks(t, registry)-before, 1)
+		equal(t, "misses of the call", fallbacks(t, registry)-before, 1)
 		return
 	}
-	t.Fatal("never within the lock timeout")
+	t.Fatal("no try stayed within the lock timeout")
 }
 
 // similarSituations are similar to those in which the fast path applies.

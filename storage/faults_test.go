@@ -33,8 +33,8 @@ func (b *bench) blocked(n int) {
 	}
 }
 
-// pause passes the time between two looks at a condition. Without it, the test would take the
-// processor from what it waits for.
+// pause waits between two checks of a condition. Without a pause, the test would take CPU time from
+// the code that it waits for.
 func pause() { <-time.After(time.Millisecond) }
 
 // later runs f and returns a function that waits for its result.
@@ -275,7 +275,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		b.is(id, "RUNNING e0: INIT FINISHED")
 		return
 	}
-	t.Fatal("never within the lock timeout")
+	t.Fatal("no try stayed within the lock timeout")
 }
 
 // The later statements of a flush find the processes that the flush has created.
@@ -286,14 +286,14 @@ func TestCallInTheFlushOfItsStart(t *testing.T) {
 	equal(t, "the start", must(t, started, err).Outcome, storage.Captured)
 	equal(t, "the call", called.Outcome, storage.Postponed)
 	b.is("p", "INIT e0: INIT runs#1, CALL waits for process#0")
-	// By then, the process of another client is also locked.
+	// If the process already exists, the flush also locks it.
 	started, called, err = b.StartAndCall(newInit("p"), call("p"))
 	equal(t, "another start", must(t, started, err).Outcome, storage.Exists)
 	equal(t, "another call", called.Outcome, storage.Postponed)
 }
 
-// If a commit fails, the results of the flush are not returned to clients. They arrive before the
-// commit.
+// If a commit fails, the results of the flush are not returned to clients, although they arrive
+// before the commit.
 func TestCommitFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -354,7 +354,8 @@ func TestDuplicatesOnTwoNodes(t *testing.T) {
 		"SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
 }
 
-// A start is repeated while the first one is in its transaction, which no snapshot shows.
+// A start is repeated while the transaction of the first one is open, so that no snapshot shows its
+// rows.
 func TestDuplicateOfUncommittedStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

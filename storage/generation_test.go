@@ -68,7 +68,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A write outside the lanes is not acknowledged, either.
+// A write outside the lanes is also not acknowledged until the standby has it.
 func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b, r := newReplicatedBench(t)

@@ -15,8 +15,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// HistoryRange is a part of a history. Forward: event_id > Offset, ascending. Backward: event_id <
-// Offset (0 means from the end), descending.
+// HistoryRange is a part of a history. A forward range has the events with event_id > Offset, in
+// ascending order. A backward range has the events with event_id < Offset, in descending order, and
+// with Offset 0 it begins at the end of the history.
 type HistoryRange struct {
 	Offset   int64
 	Limit    int // negative means all
@@ -74,8 +75,8 @@ type historyRead struct {
 	done   chan struct{}
 }
 
-// histories reads event histories for many attempts with one statement, as lanes do for writes:
-// while one read is in progress, new readers collect. With 40 events per process, the mode FULL
+// histories reads event histories for many attempts with one statement, as lanes do for writes: the
+// readers that arrive during one read share the next one. With 40 events per process, the mode FULL
 // then reaches nearly half of the throughput of NONE.
 type histories struct {
 	mu      sync.Mutex

@@ -8,11 +8,11 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Insertion is an operation of a lane that inserts a process with statements of a kind. It embeds
-// InsertItem. All insertions of a store have the same type.
+// Insertion is an operation of a lane that inserts a process with the statements of its kind. It
+// embeds InsertItem. All insertions of a store have the same type.
 type Insertion interface {
 	operation
-	// Stages returns the statements that insert all of these. They run in the transaction of a
+	// Stages returns the statements for all insertions of a flush. They run in the transaction of a
 	// flush, after its locks. Each function sends one statement, see stage.
 	Stages(s *Store, all []Insertion) []func(context.Context, DB) error
 	// Again is called after the commit. It reports whether the next flush must retry the insertion.

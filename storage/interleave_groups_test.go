@@ -118,7 +118,8 @@ func TestPlacesOfMembers(t *testing.T) {
 			jobs.ReassignMember{AnyWorker: id != "fails"})))
 		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
 	}
-	// Two members leave a group in one flush. No worker remains among the takers of the group.
+	// Two members leave a group in one flush. Neither of their workers remains among the takers of
+	// the group.
 	b.group("two", 3)
 	var claims []*storage.Claim
 	for n := range 3 {
@@ -202,8 +203,8 @@ func TestManyPollsOneGroup(t *testing.T) {
 	}
 }
 
-// A poll that began before another poll of its worker took a slot, and reads the group after it,
-// sees that change, because it reads the current version of the row of the group.
+// If a poll begins before another poll of its worker takes a slot, and reads the group afterwards,
+// it sees the change, because it reads the current version of the row of the group.
 func TestPollReadsTheCurrentGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

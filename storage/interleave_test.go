@@ -98,7 +98,7 @@ var (
 	})
 )
 
-// commandOf returns a transaction with the command of an operator. A rejection is a result, too.
+// commandOf returns a transaction with the command of an operator. A rejection is also a result.
 func commandOf(name string, run func(s *storage.Store, id string) (string, error)) transaction {
 	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		answer, err := run(s, id)
@@ -295,7 +295,7 @@ func (b *bench) createWithMessages(situation makeSituation, id string) *storage.
 	return claim
 }
 
-// pendingState returns the undelivered messages of a process, and what extraState returns.
+// pendingState returns the undelivered messages of a process, and the result of extraState.
 func (b *bench) pendingState(id string) string {
 	b.t.Helper()
 	own := ""
@@ -335,7 +335,7 @@ func (b *bench) together(
 			return fmt.Sprintf("%s\n then %s\n %s %s", x, y, b.state(id), b.pendingState(id))
 		}
 	}
-	b.t.Fatalf("%s together with %s: never within the lock timeout", first.name, second.name)
+	b.t.Fatalf("%s together with %s: no try stayed within the lock timeout", first.name, second.name)
 	return ""
 }
 

@@ -142,7 +142,7 @@ func (l *lane) run() {
 // collect waits for the first item and takes the others that have arrived. A duplicate of a
 // request, and a second Start of a process, must see the result of the first one. They are deferred
 // to the next flush. (If the first one was refused, the next flush has several duplicates. They
-// violate a unique key, and the flush is halved.)
+// violate a unique key, and the flush is split.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
@@ -325,7 +325,8 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10,
 			state == stateUniqueViolation && try < insertTries:
-			// (unique violation: another session created the same process, see PrepareInit)
+			// A unique violation means that another session created the same process: see
+			// PrepareInit.
 			l.store.metrics.flushRetries.Inc()
 		default:
 			l.split(ops, mode, err)
@@ -402,7 +403,8 @@ func (l *lane) fail(op operation, err error) {
 	}
 }
 
-// retryResult retries a result after a wait. If the attempt has been taken over, it is fenced.
+// retryResult retries a result after a wait. If another node has taken over the attempt, the result
+// is then fenced.
 func (l *lane) retryResult(op operation, state string, err error) {
 	i := op.base()
 	wait := min(resultRetry<<min(i.tries, 8), resultRetryMax)

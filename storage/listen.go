@@ -20,9 +20,9 @@ const (
 )
 
 // Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel with
-// their payload. It uses its own connection and reconnects when that breaks. It calls up when it
-// starts to listen and when the connection is lost. Notifications in between are lost. On a
-// portable database it does not listen: it calls up once, with false.
+// their payload. It uses its own connection and reconnects when this connection breaks. It calls up
+// when it starts to listen and when the connection is lost. Notifications that are sent in between
+// are lost. On a portable database it does not listen: it calls up once, with false.
 func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string), up func(bool)) {
 	if s.portable {
 		up(false)

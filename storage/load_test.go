@@ -138,7 +138,7 @@ func TestTwoNodesUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other := open(t, b.dsn, storage.Config{})
-	// more than fill one lane of each
+	// There are more clients than one lane of each store can take.
 	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 400, calls: 4}
 	l.create(t, l.workers[0])
 	total := int64(l.clients * l.calls)

@@ -207,5 +207,5 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		equal(t, "dropped", ask[int](b, "SELECT count(*) FROM dead_letters"), dropped)
 		return
 	}
-	t.Fatal("never within the lock timeout")
+	t.Fatal("no try stayed within the lock timeout")
 }

@@ -47,7 +47,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		flushTimeouts: counter("progressor_flush_timeouts_total",
 			"Operations that took too long to store although each was the only one in its group commit."),
 		recoveries: counter("progressor_flush_recoveries_total",
-			"Group commits whose connection broke, settled on a new one."),
+			"Group commits whose connection broke. Their outcome was determined on a new connection."),
 		fastPathFallbacks: counter("progressor_quick_misses_total",
 			"Calls and results of busy processes that needed a second group commit."),
 		generations: counter("progressor_database_generations_total",

@@ -29,8 +29,8 @@ type MigrationState struct {
 }
 
 // While a migration waits for a table lock, all later sessions, including engines, queue behind it.
-// So a migration waits for less time than an engine (lock_timeout in hotSettings), and then tries
-// again after increasing pauses.
+// Therefore, a migration waits for less time than an engine (lock_timeout in hotSettings), and then
+// tries again after increasing pauses.
 const (
 	migrationLockTimeout = 100 * time.Millisecond
 	shortestPause        = 250 * time.Millisecond
@@ -116,7 +116,8 @@ func (m Migration) checkBase(ctx context.Context) error {
 // An index build waits without lock_timeout for all older transactions.
 const blockedInterval = time.Second
 
-// reportBlockers reports these sessions to Waiting until done is called.
+// reportBlockers reports the sessions that an index build waits for to Waiting until done is
+// called.
 func (m Migration) reportBlockers(ctx context.Context) (done func()) {
 	if m.Waiting == nil {
 		return func() {}

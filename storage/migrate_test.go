@@ -263,7 +263,7 @@ func TestClosedStoreRefuses(t *testing.T) {
 	}
 }
 
-// Items that a lane has left for its next flush when the store closes fail like later ones.
+// Items that a lane has left for its next flush when the store closes fail like later items.
 func TestClosedStoreRefusesQueuedItems(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// PutNamespace creates a namespace or replaces its configuration. It does not change whether it is
-// paused. It returns process.ErrNamespaceDeleting if the namespace is being deleted.
+// PutNamespace creates a namespace or replaces its configuration. It does not pause or resume the
+// namespace. It returns process.ErrNamespaceDeleting if the namespace is being deleted.
 func (s *Store) PutNamespace(
 	ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor,
 ) (Namespace, error) {

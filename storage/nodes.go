@@ -80,8 +80,8 @@ func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 }
 
 // MergeMetadataIndex moves new entries of the index of metadata from their list into the index, so
-// that no flush has to and searches have less to read. It does nothing in a portable database, and
-// if this store has not flushed since the last merge.
+// that no flush has to do this and searches have less to read. It does nothing in a portable
+// database, and if this store has not flushed since the last merge.
 func (s *Store) MergeMetadataIndex(ctx context.Context) error {
 	if s.portable {
 		return nil
@@ -111,8 +111,7 @@ func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load,
 	return row, mapped("load of the nodes", err)
 }
 
-// DrainNode requests that a node drains. It returns process.ErrNodeNotFound if the node does not
-// exist.
+// DrainNode asks a node to drain. It returns process.ErrNodeNotFound if the node does not exist.
 func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor) (Node, error) {
 	var row dbsqlc.DrainNodeRow
 	err := s.audited(ctx, note{method: "DrainNode", subject: strconv.FormatInt(nodeID, 10)}, by,

@@ -179,7 +179,8 @@ func hotStatements() map[string]string {
 	}
 }
 
-// Indexes whose conditions need not name a process: those of scans, and the keys of requests.
+// scanIndexes has the indexes whose conditions need not name a process: those of scans, and the
+// keys of requests.
 var scanIndexes = map[string][]string{
 	"messages_target":           {"SearchMessages"},
 	"schedule_due":              {"DueTimers"},
@@ -373,8 +374,8 @@ func TestHotPlans(t *testing.T) {
 		b.exec("ANALYZE " + table)
 	}
 	look("analyzed")
-	// The typical state after autovacuum in a busy database: few tasks run or wait, and their
-	// tables are full of dead rows.
+	// This is the typical state after autovacuum in a busy database: few tasks run or wait, and
+	// their tables are full of dead rows.
 	b.exec("DELETE FROM running")
 	b.exec("DELETE FROM schedule WHERE process_id <> 'p1'")
 	b.exec("DELETE FROM messages")

@@ -67,7 +67,7 @@ func TestCallWithoutSlot(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	equal(t, "the first", b.call("p", withoutSlot).Outcome, storage.AwaitsSlot)
-	// It keeps its position: a call with a slot does not overtake it.
+	// The first call keeps its position: a call with a slot does not overtake it.
 	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
 	claims := b.searchCalls(9)

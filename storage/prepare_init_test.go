@@ -187,7 +187,7 @@ func createdMeanwhile[T any](
 	// commits on a busy machine
 	for try := 0; ; try++ {
 		if try == 20 {
-			t.Fatal("never within the lock timeout")
+			t.Fatal("no try stayed within the lock timeout")
 		}
 		id := fmt.Sprintf("p-%d", try)
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})

@@ -91,7 +91,7 @@ func TestPriorityOfACancel(t *testing.T) {
 	equal(t, "new", b.waitsWith("new"), "0 for 6")
 }
 
-// A message to a process that waits with a low priority raises it to the priority of the message.
+// If a process waits with a low priority, a message raises this priority to its own.
 func TestPriorityOfAMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -21,7 +21,7 @@ func TestMayBecomeReachable(t *testing.T) {
 	for with, want := range map[string]bool{
 		" host=" + t.TempDir():        true, // no server
 		" host=127.0.0.1 port=1":      true,
-		" host=db.invalid":            true, // name servers may be down, too
+		" host=db.invalid":            true, // name servers may also be down
 		" dbname=absent":              false,
 		" user=absent":                false,
 		" port=many":                  false,

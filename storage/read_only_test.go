@@ -57,7 +57,7 @@ func TestServerReadOnly(t *testing.T) {
 	b.readOnly(true)
 	saved := later(func() (storage.Saved, error) { return b.SaveResult(end(claim, storage.Finished, events("a"))) })
 	b.until("the lane reports the failure", func() bool { return b.Ready() != nil })
-	if err := b.Ready(); !strings.Contains(err.Error(), "lane 0 cannot write to the database since 2") {
+	if err := b.Ready(); !strings.Contains(err.Error(), "lane 0 has been unable to write to the database since 2") {
 		t.Errorf("readiness: %v", err)
 	}
 	for _, change := range []func(*storage.Call){func(*storage.Call) {}, keyed("k", "x")} {
@@ -90,7 +90,7 @@ func TestFirstConnectionReadOnly(t *testing.T) {
 			t.Errorf("a call while the server is read-only: %v", err)
 		}
 		if err := late.Ready(); err == nil ||
-			!strings.Contains(err.Error(), "lane 0 cannot write to the database since 2") {
+			!strings.Contains(err.Error(), "lane 0 has been unable to write to the database since 2") {
 			t.Errorf("readiness: %v", err)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // recover determines the outcome of a flush whose connection broke:
 //
 //  1. It terminates the old backend and waits until it is gone, so that it cannot commit any more.
-//  2. Results whose token is still in running were not stored and are sent again. Those that are
-//     stored under their token are completed. The others return ErrFenced, because something else
-//     has ended their attempt.
+//  2. Results whose token is still in the table running were not stored and are sent again. Those
+//     that are stored under their token are completed. The others return ErrFenced, because
+//     something else has ended their attempt.
 //  3. Repeatable items, such as requests with an idempotency key, are sent again and find their
 //     first try. The others return ErrUnavailable, even if they were committed. Step 5 runs their
 //     captured tasks, and scans claim those that wait.

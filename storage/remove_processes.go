@@ -201,7 +201,7 @@ func (p *purges) of(keys []process.Key) []purgeProgress {
 	return progress
 }
 
-// update stores the progress of the unfinished keys and drops that of the others.
+// update stores the progress of the unfinished keys and drops the progress of the others.
 func (p *purges) update(keys []process.Key, progress []purgeProgress, unfinished map[process.Key]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *Store) deleteStage(keys []process.Key) stage {
 }
 
 // purge deletes one batch of the history of removed processes, in its own transaction, and then the
-// processes that have none left.
+// processes whose history is completely deleted.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
 	conn, err := s.slow.Acquire(ctx)
 	if err != nil {

@@ -185,7 +185,7 @@ func TestRemoveDuringOldSnapshot(t *testing.T) {
 		equal(t, "entries of "+index+" read by a removal",
 			b.readDuringOldSnapshot(id, index, func(s *storage.Store) error {
 				return s.RemoveProcess(t.Context(), key(id))
-			}), "5 times the tasks at most")
+			}), "at most 5 times the number of tasks")
 		b.is(id, "none")
 	}
 	equal(t, "index entries read by a trim", b.readDuringOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
@@ -197,7 +197,7 @@ func TestRemoveDuringOldSnapshot(t *testing.T) {
 				return err
 			}
 		}
-	}), "5 times the tasks at most")
+	}), "at most 5 times the number of tasks")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), 0)
 	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
 	equal(t, "steps", ask[int](b, "SELECT count(*) FROM flow_steps"), 0)
@@ -258,5 +258,5 @@ func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Sto
 	if n := read() - before; n > 5*tasks {
 		return fmt.Sprintf("%d, for %d tasks", n, tasks)
 	}
-	return "5 times the tasks at most"
+	return "at most 5 times the number of tasks"
 }

@@ -37,7 +37,7 @@ type queuedRow struct{}
 
 func (queuedRow) Scan(...any) error { return errQueued }
 
-// replay returns the results of recorded statements, in their order.
+// replay returns the results of recorded statements, in order.
 type replay struct{ results pgx.BatchResults }
 
 func (r replay) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {

@@ -88,7 +88,8 @@ func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A repair still finds the task that set the process to ERROR, and the timers that this cancelled.
+// A repair still finds the task that set the process to ERROR, and the timers that the error
+// cancelled.
 func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -100,7 +101,8 @@ func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	equal(t, "timers after the repair", ask[int](b, "SELECT count(*) FROM schedule WHERE timer_name = ''"), 1)
 }
 
-// Rows that a removed process has left to be trimmed are not removed from its successor.
+// If a removed process has left a restart that is not complete, no rows of its successor are
+// removed.
 func TestRestartHistoryOfAPredecessor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

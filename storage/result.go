@@ -98,8 +98,9 @@ type Reply struct {
 
 // NewEvent is an event of an attempt.
 type NewEvent struct {
-	// Timestamp is zero for the time at which the event is stored. Arrays of statements contain no
-	// NULL. They contain the zero time, 0001-01-01, which is not a valid time in requests.
+	// Timestamp is the time of the event. Zero means the time at which the event is stored. Arrays
+	// of statements contain no NULL. They contain the zero time, 0001-01-01, which is not a valid
+	// time in requests.
 	Timestamp time.Time
 	Metadata  []byte // JSON object, or nil
 	Payload   []byte

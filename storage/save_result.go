@@ -39,7 +39,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	}
 	s.callQueues.join(it)
 	err := s.submit(it)
-	if next := nextOf(it); next != nil { // no lane has taken them
+	if next := nextOf(it); next != nil { // no lane has taken the result and the call
 		finish(next, err)
 	}
 	var outcome groupOutcome
@@ -132,9 +132,9 @@ func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	return b
 }
 
-// endLeaseStages deletes the leases of workers whose answers a flush has stored: with one statement
-// and in the order of their keys, in which heartbeats lock leases. It must run before statements
-// that change jobs, because a heartbeat also locks leases first.
+// endLeaseStages deletes the leases of workers whose answers a flush has stored. A single statement
+// deletes them in the order of their keys, in which heartbeats also lock leases. It must run before
+// statements that change jobs, because a heartbeat also locks leases first.
 func endLeaseStages(s *Store, items []*saveItem) []stage {
 	var ended []*Completion
 	for _, it := range items {

@@ -41,7 +41,8 @@ func (s *Store) searchCallsParams(limits []ClaimLimit) dbsqlc.SearchCallsParams 
 }
 
 // SearchLockedCalls claims like SearchCalls, but first waits for the process of the first task of a
-// namespace, at most for the given time. If others keep it locked, it claims nothing.
+// namespace, at most for the given time. If other transactions keep this process locked,
+// SearchLockedCalls claims nothing.
 func (s *Store) SearchLockedCalls(
 	ctx context.Context, limits []ClaimLimit, first FirstCall, wait time.Duration,
 ) (claims []Claim, err error) {
@@ -56,7 +57,7 @@ func (s *Store) SearchLockedCalls(
 	return claims, nil
 }
 
-// ListSkippedCalls returns those of the namespaces in which tasks still wait for a slot, because
+// ListSkippedCalls returns the given namespaces in which tasks still wait for a slot, because
 // SearchCalls skipped their processes. It uses only Namespace and Pauses of each limit.
 func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]string, error) {
 	var arg dbsqlc.ListSkippedCallsParams
@@ -258,7 +259,7 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 	return claimsOf(rows), mapped("list running", err)
 }
 
-// CountBacklog returns how many tasks of a namespace wait for a slot, counted to limit.
+// CountBacklog returns how many tasks of a namespace wait for a slot, counted up to limit.
 func (s *Store) CountBacklog(ctx context.Context, namespace string, limit int) (int, error) {
 	n, err := s.q.CountBacklog(ctx, s.hot, dbsqlc.CountBacklogParams{Namespace: namespace, Lim: int32(limit)})
 	return int(n), mapped("count backlog", err)

@@ -138,7 +138,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	conn := b.connect(storage.HotConfig)
 	_, err := conn.Exec(t.Context(), "SET lock_timeout = 0")
 	must(t, 0, err)
-	// the claim of a waits for its token and has not reached b
+	// The claim of process a waits for its token. It has not reached process b.
 	release := b.foreign("ALTER SEQUENCE fencing_tokens MINVALUE 1")
 	claimed := make(chan int)
 	go func() {

@@ -151,7 +151,7 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	must(t, old, err)
 	defer old.Close(t.Context())
 	kept := ask[[]int32](b, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()")
-	// Connections report the rows that they have read when they end, at the latest.
+	// Connections report the rows that they have read at the latest when they end.
 	read := func() int {
 		b.until("the other connections have ended", func() bool {
 			return ask[int](b, `SELECT count(*) FROM pg_stat_activity

@@ -8,7 +8,7 @@ import (
 const laneLocks = 0x70726f67
 
 // changesStatus reports whether a result may change the counted status of its process. INIT and
-// RUNNING count as one status. Of the tasks that finish, only a repair changes it.
+// RUNNING count as one status. Among tasks that finish, only a repair changes it.
 func (c *Completion) changesStatus() bool {
 	switch c.Outcome {
 	case Failed, Completed, Cancelled:

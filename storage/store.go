@@ -47,7 +47,7 @@ type Config struct {
 	// called for every connection, with a timeout of 5 s. Nil means the password of the DSN.
 	Password func(context.Context) (string, error)
 	// Lanes is the number of group-commit lanes, each with its own connection. The default is 2.
-	// More are slower, because their flushes wait for each other in the WAL.
+	// More lanes are slower, because their flushes wait for each other in the WAL.
 	Lanes int
 	// ScanConns is the size of the pool for scans, polls, histories, leases and answers. It must be
 	// at least 2. The default is 3.
@@ -59,7 +59,7 @@ type Config struct {
 	WithoutFastPath bool
 	// Logger logs lost connections and recoveries. The default is slog.Default().
 	Logger *slog.Logger
-	// Registerer registers the metrics of the store. If nil, there are none.
+	// Registerer registers the metrics of the store. If it is nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -104,7 +104,7 @@ type Store struct {
 	generations   generations
 	generalOnly   bool // no item uses the fast path, see Config.WithoutFastPath
 	// portable is the setting progressor.portable: the database may lack NOTIFY, advisory locks and
-	// what the fast path uses.
+	// the features that the fast path uses.
 	portable bool
 	// hasFlushed is set if this store has flushed since it merged the index of metadata.
 	hasFlushed atomic.Bool
@@ -119,7 +119,8 @@ type Store struct {
 type connections struct {
 	shared *pgxpool.Pool // used by hot and kept, with the settings for the hot path
 	hot    *share        // scans, polls and histories
-	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
+	// kept is for heartbeats of workers, answers, watchers and recovery. The work on hot cannot
+	// starve it.
 	kept    *share
 	general *pgxpool.Pool // reads, lists and maintenance
 	// slow is the part of general for lists and searches, which may take a long time, and for
@@ -257,7 +258,7 @@ func (s *Store) OnAdopt(run func([]Claim)) { s.adopt.Store(&run) }
 func (s *Store) Ready() error {
 	for _, l := range s.lanes {
 		if f := l.failure.Load(); f != nil {
-			return fmt.Errorf("lane %d cannot write to the database since %s: %w",
+			return fmt.Errorf("lane %d has been unable to write to the database since %s: %w",
 				l.number, f.since.UTC().Format(time.RFC3339), f.err)
 		}
 	}

@@ -199,7 +199,7 @@ func (b *bench) breakProcess(id string, change ...func(*storage.Completion)) *st
 	return c
 }
 
-// room returns the room for n tasks of the namespace.
+// room returns limits with room for n tasks of the namespace.
 func room(n int) []storage.ClaimLimit {
 	return []storage.ClaimLimit{{Namespace: ns, Max: n, StepTimeout: timeout}}
 }

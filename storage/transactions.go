@@ -125,10 +125,10 @@ type FirstCall struct {
 	Polls     bool // tasks that the engine itself runs do not count
 }
 
-// ScanLocked is Scan, but it first locks the process of a task. It waits for this lock, at most for
-// the given time. A scan skips locked rows, so without the wait it may never claim the tasks of a
-// process that others lock without a pause. If ScanLocked does not get the lock, it returns nil and
-// does not execute scan.
+// ScanLocked is like Scan, but first locks the process of a task. It waits for this lock, at most
+// for the given time. A scan skips locked rows, so without the wait it may never claim the tasks of
+// a process that others lock without a pause. If ScanLocked does not get the lock, it returns nil
+// and does not execute scan.
 func (s *Store) ScanLocked(
 	ctx context.Context, op string, first FirstCall, wait time.Duration, scan func(context.Context, DB) error,
 ) error {

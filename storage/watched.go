@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The limits of one query for watched processes. watchedTotal limits all watchers together, and the
-// others limit each watcher. The next query returns the rest.
+// The limits of one query for watched processes. watchedTotal limits all watchers together. The
+// other limits apply to each watcher. The next query returns the rest.
 const (
 	watchedEvents = 1000
 	// WatchedBytes limits what a watcher holds in memory while its client does not read.

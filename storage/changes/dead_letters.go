@@ -39,8 +39,8 @@ type Rejection struct {
 	Reason string
 }
 
-// RejectChanges stores dead letters, and moves the cursor of the sink after them and after a number
-// of changes that were delivered.
+// RejectChanges stores dead letters, and moves the cursor of the sink past them and past the
+// delivered changes.
 func RejectChanges(
 	ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int, rejected []Rejection,
 ) error {

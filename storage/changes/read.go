@@ -34,7 +34,7 @@ var ErrNewGeneration = errors.New("the database failed over or was restored")
 // cursorVersion is the first byte of the text of a cursor.
 const cursorVersion = 1
 
-// String returns the cursor in the form for clients.
+// String encodes the cursor for clients.
 func (c Cursor) String() string { return storage.CursorText(cursorVersion, c.Generation, c.Lanes) }
 
 // ParseCursor parses the result of String. field is the field of the request, for errors.
@@ -49,9 +49,9 @@ type ReadLimit struct {
 	Bytes   int64
 }
 
-// Read returns the changes of a namespace after a cursor, in the order of each process, and the
-// cursor after them. more reports that there may be more. If changes after the cursor were deleted,
-// or the cursor belongs to another database, the error is a *process.CursorError.
+// Read returns the changes of a namespace after a cursor, and the cursor after them. The changes of
+// a process are in order. more reports that there may be more. If changes after the cursor were
+// deleted, or the cursor belongs to another database, the error is a *process.CursorError.
 func Read(
 	ctx context.Context, s *storage.Store, namespace string, at Cursor, limit ReadLimit,
 ) (found []Change, next Cursor, more bool, err error) {
@@ -92,7 +92,7 @@ func Read(
 	return found, next, len(found) == limit.Changes || bytes > limit.Bytes/2, nil
 }
 
-// lost returns the error of a cursor that cannot continue.
+// lost returns the error of a cursor from which a reader cannot continue.
 func lost(ctx context.Context, s *storage.Store, namespace string, at Cursor, row *Change) error {
 	oldest, err := Oldest(ctx, s, namespace)
 	if err != nil {

@@ -104,8 +104,8 @@ func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	})
 }
 
-// AdvanceSink moves the cursor of a sink after a number of changes was delivered. If the number is
-// 0, the cursor moves past changes that the sink does not select.
+// AdvanceSink moves the cursor of a sink past delivered changes. If delivered is 0, the sink does
+// not select any of the changes up to the new cursor.
 func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
 	return s.RunSoon(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
 		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})

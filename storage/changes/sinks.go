@@ -212,7 +212,7 @@ func listSinks(ctx context.Context, s *storage.Store, a dbsqlc.ListSinksParams) 
 	return rows, err
 }
 
-// breakLagging sets sinks to BROKEN whose lag exceeds their limit.
+// breakLagging sets sinks whose lag exceeds their limit to BROKEN.
 func breakLagging(ctx context.Context, s *storage.Store) error {
 	return s.Write(ctx, "set lagging sinks to BROKEN", func(ctx context.Context, db storage.DB) error {
 		_, err := dbsqlc.New().BreakLaggingSinks(ctx, db)

@@ -102,7 +102,7 @@ type NextCron = dbsqlc.ListNextCronsRow
 // maxNextTimers is the number of timers that are read to find the crons that fire next.
 const maxNextTimers = 200
 
-// ListNext returns at most limit crons of namespaces that fire next, the soonest first. Their
+// ListNext returns the crons of namespaces that fire next, soonest first, at most limit. Their
 // states have at most maxBytes bytes in total.
 func ListNext(
 	ctx context.Context, s *storage.Store, namespaces []string, limit, maxBytes int,

@@ -118,7 +118,7 @@ var erasedTables = []erasedTable{
 		  blocked_on = CASE
 		  WHEN is('~flow/' || t.blocked_on) THEN erased_id($1, '~flow/' || t.blocked_on)
 		  ELSE t.blocked_on END`},
-	{name: "audit"}, // by erase_audit
+	{name: "audit"}, // erased by erase_audit
 	{name: "flow_steps", key: "namespace text, run_id text, step_id text, index int", whole: true,
 		match: "coalesce(x.process_namespace, x.namespace) = $1 AND is(x.process_id)" +
 			" AND NOT (x.namespace = $1 AND x.run_id = ANY (@runs::text[]))",
@@ -254,8 +254,8 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 }
 
 // after returns the key after which the next batch begins, or "" for the first row. In a key of
-// job_events of an engine before schema version 153, a transaction ID, which is text in JSON, has
-// the place of the lane. The table is then read from its beginning again.
+// job_events that an engine before schema version 153 has stored, a transaction ID, which is text
+// in JSON, is in the place of the lane. The table is then read from its beginning again.
 func (t *erasedTable) after(p *Progress) string {
 	if t.name == "job_events" && strings.HasPrefix(p.After, `["`) {
 		return ""

@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The memory is limited. It always contains the process that was added last.
+// The number of remembered processes is limited. The process that was added last is always among
+// them.
 func TestBusyIsLimited(t *testing.T) {
 	t.Parallel()
 	busy := Busy{}

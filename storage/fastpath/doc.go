@@ -2,7 +2,7 @@
 //
 // # What it saves
 //
-// The fast path saves time of PostgreSQL. Most calls are for a process in RUNNING that has no
+// The fast path saves CPU time in PostgreSQL. Most calls are for a process in RUNNING that has no
 // attempt and no waiting task. Most results leave a process without waiting tasks. For these,
 // CaptureCalls replaces PrepareCall, and SaveFinished and SaveCompleted replace SaveResult. The
 // statements of the fast path have half as many plan nodes: PostgreSQL spends more time on starting
@@ -25,10 +25,10 @@
 //
 // # How to turn it off
 //
-// Set storage.Config.WithoutFastPath. Everything works without the fast path, but slower. The tests
-// named TestWithoutFastPath check this. TestFastPathStoresTheSame compares what both paths store.
-// The fast path may use features that only PostgreSQL has: its statements compare ctid, xmin and
-// xmax. On a portable database it is always off. Without the fast path, no run continues in the
+// Set storage.Config.WithoutFastPath. Everything works without the fast path, but more slowly. The
+// tests named TestWithoutFastPath check this. TestFastPathStoresTheSame compares what both paths
+// store. The fast path may use features that only PostgreSQL has: its statements compare ctid, xmin
+// and xmax. On a portable database it is always off. Without the fast path, no run continues in the
 // transaction that ends its job (storage/advance_runs.go).
 //
 // # Where it is used

@@ -12,7 +12,7 @@ type Captured = dbsqlc.CaptureCallRow
 // Saved is a result that SaveFinished or SaveCompleted has stored.
 type Saved = dbsqlc.SaveFinishedRow
 
-// CaptureCalls stores calls of different processes, with the arguments of PrepareCall. It returns
+// CaptureCalls stores calls to different processes, with the arguments of PrepareCall. It returns
 // the calls that it has stored.
 func CaptureCalls(ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.PrepareCallParams) ([]Captured, error) {
 	return dbsqlc.New().CaptureCall(ctx, db, dbsqlc.CaptureCallParams{

@@ -134,12 +134,12 @@ type StepChange struct {
 	Ord          int32
 	Status       StepStatus
 	Compensation StepStatus // if set, the status of its compensation, and nothing else is written
-	Begins       bool       // it begins (again)
+	Begins       bool       // it begins, for the first time or again
 	Untaken      bool       // its job ended, and no worker had taken it
 	ItemHash     int64      // only for an item that begins
 	Due          time.Time
 	Started      time.Time // when a worker took its job; zero means unchanged
-	ProcessID    string    // the process that does it
+	ProcessID    string    // the process that executes it
 	ProcessIn    string    // namespace of that process; "" means that of the run
 	Token        string    // token of an open wait
 	WorkerID     string
@@ -184,7 +184,7 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Bound
 // DropItems is an effect that removes the stored items of a step from a previous round.
 type DropItems struct {
 	RunID, StepID string
-	Kept          map[int]int // new indexes of the items to keep, by their old ones
+	Kept          map[int]int // new indexes of the items to keep, by old index
 }
 
 // Bytes implements storage.Effect.
@@ -285,8 +285,8 @@ type StepsQuery struct {
 	WithoutValues bool
 }
 
-// Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that
-// there may be further steps.
+// Steps reads rows of steps in order, at most Limit and about MaxBytes. more reports that there may
+// be further steps.
 func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
 	rows, err = storage.Query(ctx, s.ReadOne, "list steps", dbsqlc.New().ListSteps, dbsqlc.ListStepsParams{
 		Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,

@@ -65,7 +65,7 @@ func Put(
 		if err != nil {
 			return err
 		}
-		// The versions are kept in flow_templates.
+		// The audit contains only version numbers, because flow_templates keeps all versions.
 		change := storage.ConfigChange{After: storage.ConfigJSON(map[string]int32{"version": newest + 1})}
 		if newest > 0 {
 			change.Before = storage.ConfigJSON(map[string]int32{"version": newest})
@@ -158,7 +158,8 @@ func Enable(
 	})
 }
 
-// Delete deletes a template, unless it has an open run, whose ID it then returns.
+// Delete deletes a template. If the template has an open run, Delete returns the ID of the run and
+// deletes nothing.
 func Delete(
 	ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor,
 ) (openRunID string, err error) {

@@ -25,7 +25,7 @@ func GetWait(
 	return w, err == nil, err
 }
 
-// WaitingNamespaces returns those of the namespaces that have open waits, in the same order.
+// WaitingNamespaces returns the given namespaces that have open waits, in the given order.
 func WaitingNamespaces(ctx context.Context, s *storage.Store, namespaces []string) ([]string, error) {
 	return storage.Query(ctx, s.ReadOne, "list namespaces with waits", dbsqlc.New().WaitingNamespaces, namespaces)
 }

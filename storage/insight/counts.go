@@ -26,21 +26,21 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 const (
 	// maxInternal is the maximum number of internal processes that CountByOwner reads.
 	maxInternal = 100_000
-	// minInternal is the number of internal processes of a namespace that CountByOwner reads at
-	// least, even if there are many namespaces.
+	// minInternal is the minimum of the internal processes that CountByOwner reads per namespace,
+	// even if there are many namespaces.
 	minInternal = 20
 )
 
-// Owned are the processes of a namespace by status. Processes in INIT count as RUNNING.
+// Owned has the numbers of processes of a namespace by status. Processes in INIT count as RUNNING.
 type Owned struct {
 	All      map[process.Status]int64
-	Internal map[process.Status]int64 // those that search.OfUsers does not match
+	Internal map[process.Status]int64 // processes that search.OfUsers does not match
 	More     bool                     // some internal processes may be missing in Internal
 }
 
 // CountByOwner counts the processes of namespaces, and the internal ones among them. It reads the
-// counters. It has to count internal processes that are not jobs one by one: at most 100,000, which
-// namespaces share equally.
+// counters. Internal processes that are not jobs must be counted one by one. It counts at most
+// 100,000 of them, an equal share for each namespace.
 func CountByOwner(ctx context.Context, s *storage.Store, namespaces []string) (map[string]Owned, error) {
 	limit := max(minInternal, maxInternal/max(1, len(namespaces)))
 	rows, err := storage.Query(ctx, s.ReadOne, "count processes by owner", dbsqlc.New().CountByOwner,

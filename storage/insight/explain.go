@@ -20,7 +20,7 @@ import (
 // reads.
 const MaxExplainedTasks = 1000
 
-// never is the time in columns of queries that have no value.
+// never is the time that queries return for columns without a value.
 var never = time.Unix(0, 0).UTC()
 
 // Explained is the input of an explanation, read in one snapshot. It does not contain the
@@ -142,7 +142,7 @@ func readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, err
 	return r, err
 }
 
-// readFunction reads the journal of a durable function. It returns nil for another process.
+// readFunction reads the journal of a durable function. It returns nil for any other process.
 func readFunction(ctx context.Context, tx pgx.Tx, p *storage.Process) (*explain.Function, error) {
 	first, err := storage.ReadRange(ctx, tx, p, storage.HistoryRange{Limit: 1}, explain.MaxEventBytes)
 	if err != nil || len(first) == 0 || !explain.IsFunction(first[0].Payload) {

@@ -18,7 +18,7 @@ type Growth struct {
 	Backlogs     int64         // processes whose large queue is being moved, counted up to the limit
 }
 
-// ReadGrowth reads the metrics of Growth. It counts up to limit.
+// ReadGrowth reads the metrics of Growth. Each count stops at limit.
 func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, limit int) (Growth, error) {
 	r, err := storage.Query(ctx, s.ReadOne, "read growth", dbsqlc.New().ReadGrowth, dbsqlc.ReadGrowthParams{
 		RetentionUs: retention.Microseconds(), Lim: int32(limit),

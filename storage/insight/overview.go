@@ -11,14 +11,15 @@ import (
 // Waiting has the number of waiting tasks by the event that they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
-// CountWaiting counts the waiting tasks, each kind in each namespace up to limit.
+// CountWaiting counts the waiting tasks of namespaces. It counts each kind in each namespace up to
+// limit.
 func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, limit int) (Waiting, error) {
 	return storage.Query(ctx, s.ReadOne, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
 		Namespaces: namespaces, Lim: int32(limit),
 	})
 }
 
-// CountWorkers returns how many workers of each namespace were seen within a time.
+// CountWorkers returns how many workers of each namespace were seen within the given time.
 func CountWorkers(
 	ctx context.Context, s *storage.Store, namespaces []string, seen time.Duration,
 ) (map[string]int64, error) {
@@ -36,7 +37,7 @@ func CountWorkers(
 }
 
 // CountRuns returns for each namespace the number of runs by status: those that have not ended and
-// those that ended without success, each counted to limit.
+// those that ended without success, each counted up to limit.
 func CountRuns(
 	ctx context.Context, s *storage.Store, namespaces []string, limit int,
 ) (map[string]map[string]int64, error) {
@@ -56,7 +57,7 @@ func CountRuns(
 	return counts, nil
 }
 
-// CountOpenWaits returns the number of open waits of each namespace, counted to limit.
+// CountOpenWaits returns the number of open waits of each namespace, counted up to limit.
 func CountOpenWaits(
 	ctx context.Context, s *storage.Store, namespaces []string, limit int,
 ) (map[string]int64, error) {
@@ -75,7 +76,7 @@ func CountOpenWaits(
 // Depth is the number of tasks in a namespace that could run but still wait.
 type Depth struct {
 	Namespace string
-	Waiting   int64 // counted to the limit
+	Waiting   int64 // counted up to the limit
 	Oldest    time.Duration
 }
 

@@ -11,7 +11,7 @@ import (
 // and other jobs of the namespace cannot be enqueued during the transaction.
 const sweptKeys = 1000
 
-// HeldKeys is a key that a job holds. Tidy continues after it.
+// HeldKeys identifies a key that a job holds. Tidy continues after this key.
 type HeldKeys struct{ processID, line string }
 
 // Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and

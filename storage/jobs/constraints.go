@@ -26,7 +26,7 @@ type Constraint struct {
 	RateBurst        int32
 }
 
-// Subject is a job as input of constraints.
+// Subject has the fields of a job that constraints evaluate.
 type Subject struct {
 	Name     string
 	Args     []byte // JSON; nil means null
@@ -307,7 +307,7 @@ func change(
 	})
 }
 
-// Due moves at most limit jobs that are due to their key queues, and returns these queues.
+// Due moves due jobs to their key queues, at most limit, and returns these queues.
 func (t *ConstraintTx) Due(limit int32) ([]string, error) {
 	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Mode: t.mode, Lim: limit})
 }

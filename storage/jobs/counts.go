@@ -17,8 +17,8 @@ type Counts struct {
 	Oldest time.Duration
 }
 
-// Limits of the search for the oldest jobs: key queues and pairs of name and priority per
-// namespace, and jobs of each.
+// Limits of the search for the oldest jobs. oldestPlaces limits the key queues and the pairs of
+// name and priority of a namespace, and oldestJobs the jobs of each of them.
 const (
 	oldestPlaces = 1000
 	oldestJobs   = 16

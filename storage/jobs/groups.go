@@ -52,7 +52,7 @@ type GroupStep struct {
 	TTL     time.Duration
 
 	Drop   []process.Key // members whose slots are removed
-	Open   []string      // slots to create: "" for any worker, or the worker it is for
+	Open   []string      // slots to create: the worker that each is for, or "" for any worker
 	Cancel []process.Key // members to cancel
 	Reason string        // reason of the cancel
 	Takers []string      // workers that get no other slot

@@ -19,7 +19,7 @@ type Row = dbsqlc.GetJobsRow
 type End struct {
 	Attempt  int32
 	WorkerID string // "" if there is none, or if it is stored only with the task
-	Takeover bool   // the worker was lost, which uses up no retry
+	Takeover bool   // the worker was lost, which does not use up a retry
 	Failure  []byte // JSON, or nil
 	Result   []byte // JSON, kept for TTL
 	Kept     bool

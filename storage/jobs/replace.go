@@ -88,7 +88,7 @@ func replace(
 	}
 	err = u.write(ctx, db, key, s.EventModeOf(key.Namespace))
 	if _, runs := errors.AsType[*process.WrongStatusError](err); runs {
-		return false, nil // or it has ended and holds the key for its ttl
+		return false, nil // the job runs, or it has ended and holds the key for its TTL
 	}
 	return err == nil, err
 }

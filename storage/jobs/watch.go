@@ -28,7 +28,7 @@ type EventCursor struct {
 // different byte.
 const eventCursorVersion = 2
 
-// String returns the cursor in the form for clients.
+// String encodes the cursor for clients.
 func (c EventCursor) String() string {
 	return storage.CursorText(eventCursorVersion, c.Generation, c.Lanes)
 }
@@ -42,7 +42,7 @@ func (c EventCursor) After(events ...EventRow) EventCursor {
 	return next
 }
 
-// allEvents is the cursor before all stored events, for clients that have none.
+// allEvents is the cursor before all stored events, for clients that have no cursor.
 const allEvents = "0.0"
 
 // ParseEventCursor parses the cursor of a client, which an older engine may have issued. field is
@@ -140,8 +140,8 @@ type EventWatch struct {
 	From      EventCursor
 }
 
-// EventsRead are the events after the position of a watch, in the order of each job. If events
-// after the position were deleted, or the position belongs to another database, Lost is a
+// EventsRead has the events after the position of a watch. The events of a job are in order. If
+// events after the position were deleted, or the position belongs to another database, Lost is a
 // *process.CursorError.
 type EventsRead struct {
 	Events []EventRow
@@ -203,7 +203,7 @@ func eventRow(r *dbsqlc.WatchJobEventsRow) EventRow {
 	}
 }
 
-// lostEvents returns the error of a cursor that cannot continue.
+// lostEvents returns the error of a cursor from which a watch cannot continue.
 func lostEvents(ctx context.Context, s *storage.Store, namespace, reason string) (lost, err error) {
 	oldest, err := oldestEvents(ctx, s, namespace)
 	return &process.CursorError{Field: "cursor", Message: reason, Oldest: oldest.String()}, err

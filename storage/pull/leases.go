@@ -39,13 +39,13 @@ type LeaseToken struct {
 	Salt         []byte
 }
 
-// Holder is who holds a lease.
+// Holder is the holder of a lease.
 type Holder struct {
 	WorkerID string
 	JobName  string // "" if the task does not belong to a job
 }
 
-// ReadHolders returns who holds each lease, or nil if the lease was lost.
+// ReadHolders returns the holder of each lease, or nil if the lease was lost.
 func ReadHolders(ctx context.Context, s *storage.Store, tokens []LeaseToken) ([]*Holder, error) {
 	var a dbsqlc.ReadHoldersParams
 	for n, t := range tokens {

@@ -34,7 +34,8 @@ func Poll(
 }
 
 // PollLocked leases like Poll, but first waits for the process of the first task of a namespace, at
-// most for the given time. If others keep it locked, it leases nothing.
+// most for the given time. If other transactions keep this process locked, PollLocked leases
+// nothing.
 func PollLocked(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 	first storage.FirstCall, wait time.Duration,

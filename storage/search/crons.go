@@ -8,7 +8,8 @@ import "github.com/progressor-engine/progressor/process"
 const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state
 	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
-// failingCron is true if the last run of a cron failed: its state has a number of failures then.
+// failingCron is true if the last run of a cron failed. Only then does its state contain a number
+// of failures.
 const failingCron = `coalesce(position('"failures":'::bytea IN substring(p.aux_state
 	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 

@@ -215,8 +215,8 @@ type eventRow struct {
 const maxRunJobs = 1000
 
 // runJobs returns the IDs of the run and of the jobs of its steps that a filter selects by run_id.
-// It returns nil if the events have to be searched in all events of the namespace: the filter names
-// no run, or the run was removed, or it has too many jobs.
+// It returns nil if all events of the namespace must be searched, because the filter names no run,
+// the run was removed, or it has too many jobs.
 func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([]string, error) {
 	run := filter.only(fieldEventRun)
 	if run == "" || filter.only(fieldEventJob) != "" {

@@ -103,7 +103,7 @@ var (
 const (
 	taskFingerprint     = `error_fingerprint(t.failure->>'reason', t.failure->>'message')`
 	importedFingerprint = `error_fingerprint(NULL, p.detail)`
-	// The run of a step has the error of its job.
+	// Jobs of steps have no fingerprint here, because their run has the same error.
 	notOfStep = `NOT starts_with(p.process_id, '` + process.StepPrefix + `')`
 )
 

@@ -11,9 +11,9 @@ import (
 // returns "" if the filter has no such condition.
 type idsOf func(q Query) (ids string, args []any)
 
-// jobIndexes are the indexes for a list of jobs, in the same way as for processes. The last one
-// applies to all lists of jobs. jobIDs and processIDs are the queries that the indexes read first,
-// in the same order.
+// jobIndexes has the indexes for a list of jobs, as indexes has those for a list of processes. The
+// last one applies to all lists of jobs. jobIDs and processIDs are the queries that the indexes
+// read first, in the same order.
 var (
 	processIDs = []idsOf{nil, idsByFingerprint, nil, nil}
 	jobIDs     = []idsOf{

@@ -32,7 +32,7 @@ const (
     WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT'
       LIMIT 1), 'AVAILABLE') = $?::text)`
 
-	// ofTask is a column of the INIT task of a job, in whichever table it is.
+	// ofTask is a column of the INIT task of a job, from the table that has the task.
 	ofTask = `coalesce(
   (SELECT r.COLUMN FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id
     AND r.task_type = 'INIT' LIMIT 1),

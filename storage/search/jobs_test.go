@@ -102,7 +102,7 @@ func plantedJob(n int) planted {
 	return p
 }
 
-// worker returns the worker that runs or ended a job, "" if there is none.
+// worker returns the worker that runs or ended a job, or "" if there is none.
 func (p planted) worker() string {
 	switch p.state {
 	case "RUNNING", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED":

@@ -20,8 +20,8 @@ type reach struct {
 	scanned    int   // rows in the order of the list, including first
 	candidates int   // rows that an index may return for a page; if it returns more, the scan in order finds enough
 	bytes      int64 // bytes of the page; includes the row that exceeds the limit
-	// time is when to stop reading rows after first: a slow or busy machine returns shorter pages,
-	// not later ones. 0 means no limit.
+	// time is how long to read rows after first, so that a slow or busy machine returns shorter
+	// pages rather than late ones. 0 means no limit.
 	time time.Duration
 }
 
@@ -228,7 +228,7 @@ func (l *list) take(rows []row, window, room int) {
 	}
 }
 
-// fromIndex makes the page from the rows that an index returns, if there are few enough.
+// fromIndex fills the page with the rows that an index returns, if there are few enough.
 func (l *list) fromIndex(ctx context.Context, tx pgx.Tx, s *statement, start position) (done bool, err error) {
 	rows, err := query[row](ctx, tx, s)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 // does not depend on the number of pages before it. The indexes of lists have the collation POSIX,
 // see migrations/00108_processes.sql, which statements must name.
 type order struct {
-	from    string // the rows of a namespace that an index covers; of one status, if hasIndexOf: ofListStatus
+	from    string // condition for the rows of a namespace that an index covers
 	at      string // the time in the key
 	behind  string // condition for rows of the index after a time and an ID
 	by      string // the order of the index
@@ -133,8 +133,8 @@ func (o *order) begin() position {
 	return position{time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), "\U0010FFFF"}
 }
 
-// positionOf returns the position after which a page begins: that of a page token, or the beginning
-// of the list, but not before the range in the filter.
+// positionOf returns the position after which a page begins: the position in a page token, or the
+// beginning of the list. It is not before the range in the filter.
 func (o *order) positionOf(pageToken string, q Query, order string) (from position, err error) {
 	from = o.begin()
 	if pageToken != "" {
@@ -145,9 +145,9 @@ func (o *order) positionOf(pageToken string, q Query, order string) (from positi
 	return o.start(q.Filter, from), nil
 }
 
-// start returns the later of a position and the start of the range in the filter. They must be one
-// key. With two bounds, a scan of an index begins at one of them, and the rows up to the other are
-// read and discarded (500,000 keys, 30 ms, for an hour in the middle of a million).
+// start returns the later of a position and the start of the range in the filter. A scan needs a
+// single start. With two bounds, it begins at one of them, and reads and discards the rows up to
+// the other (500,000 keys, 30 ms, for an hour in the middle of a million).
 func (o *order) start(f Filter, from position) position {
 	if o.field == fieldProcessID {
 		return from // for keys with one column, PostgreSQL uses the narrowest bound

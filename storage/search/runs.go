@@ -279,8 +279,8 @@ type runList struct {
 	ids       []string // IDs of the runs that an index of metadata has returned; nil for all
 }
 
-// find finds the runs of the page in their order. If the first rows do not suffice, it tries the
-// index of metadata, if that returns few rows.
+// find finds the runs of the page in order. If the first rows do not suffice, it uses the index of
+// metadata, provided that the index returns few rows.
 func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
@@ -360,7 +360,7 @@ func (l *runList) narrow(s *statement) {
 // results fit on a page.
 const firstFill = 10
 
-// stepBytes is about the size of the status of a step without its progress.
+// stepBytes is the approximate size of the status of a step without its progress.
 const stepBytes = 200
 
 // fill reads the runs of the page until their bytes exceed its limit.

@@ -105,7 +105,8 @@ func byListStatus(s *statement, q Query) bool {
 	for _, n := range q.Filter.conjuncts() {
 		if statuses := listStatus(n); statuses != nil {
 			s.add(ofNamespaceX, q.Namespace)
-			// Constants, which the planner can estimate. It would filter by a parameter.
+			// These are constants, for which the planner can estimate the number of rows. It would
+			// not use the index for parameters.
 			s.add(" AND p.attention IN ('" + strings.Join(statuses, "', '") + "')")
 			return true
 		}

@@ -24,9 +24,9 @@ type Step struct {
 
 // Walk returns the next processes of a namespace that match a filter, oldest first, at most limit
 // (and MaxPageSize). A walk returns each process once if it matches when the walk reaches it; it
-// may have changed since. Changes behind the walk shift nothing. One call may return fewer
-// processes than requested, or none, and still report more; the walk then continues at next. It
-// reads no states, and metadata only if the filter names it.
+// may have changed since. Changes to processes that the walk has passed do not affect it. One call
+// may return fewer processes than requested, or none, and still report more; the walk then
+// continues at next. It reads no states, and metadata only if the filter names it.
 func Walk(
 	ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int,
 ) (found []Step, next Cursor, more bool, err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A walk returns every matching process once, oldest first, for all step sizes. Changes behind the
-// walk do not affect it.
+// A walk returns every matching process once, oldest first, for all step sizes. Changes to
+// processes that the walk has passed do not affect it.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)

@@ -9,7 +9,7 @@ import (
 const withoutFastPath = "TestWithoutFastPath"
 
 // RunWithoutFastPath runs tests again, with the fast path off. The calling test must be named
-// TestWithoutFastPath, because the tests find out by their names, see WithoutFastPath.
+// TestWithoutFastPath, because WithoutFastPath recognizes the tests by their names.
 func RunWithoutFastPath(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	if t.Name() != withoutFastPath {

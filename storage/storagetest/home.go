@@ -78,7 +78,7 @@ func sweepHomes() {
 	}
 	for _, dir := range dirs {
 		stat, err := os.Stat(dir)
-		// A new one may not have been locked yet.
+		// The owner of a new directory may not have locked it yet.
 		if err != nil || time.Since(stat.ModTime()) < time.Minute {
 			continue
 		}

@@ -109,7 +109,7 @@ func TestCacheFallsBack(t *testing.T) {
 		}
 		return append(found, more...)
 	}
-	const fromNothing = "no cached template, so a new server is started"
+	const fromNothing = "cannot use the cached template, starting a new server"
 	for _, name := range []string{"cold", "warm"} {
 		if out := run(t, cache); strings.Contains(out, fromNothing) || len(entries()) != 1 {
 			t.Fatalf("%s cache: entries %v, output %s", name, entries(), out)

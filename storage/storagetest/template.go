@@ -35,7 +35,7 @@ func startServer(ctx context.Context) (*home, *pgembed.Server, error) {
 	}
 	server, err := startCached(ctx, home.dir)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "storagetest: no cached template, so a new server is started:", err)
+		fmt.Fprintln(os.Stderr, "storagetest: cannot use the cached template, starting a new server:", err)
 		server, err = startFresh(ctx, home.dir)
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 	}
 	server, err := pgembed.Start(ctx, serverConfig(place, true))
 	if err != nil {
-		// A copy that does not start would fail in the next run, too.
+		// A copy that does not start would also fail in the next run.
 		return nil, errors.Join(err, os.RemoveAll(entry), os.RemoveAll(place))
 	}
 	return server, nil

@@ -55,7 +55,7 @@ func TestDoctorVerifiesTheAudit(t *testing.T) {
 		t.Fatal(err, r.Code)
 	}
 	if found.Audit.Entries != 699 || len(found.Violations) != 1 || !strings.HasPrefix(found.Violations[0].What,
-		"audit: entry 700 (PutNamespace) at position 700 does not fit") {
+		"audit: entry 700 (PutNamespace) at position 700 does not match the chain") {
 		t.Errorf("%+v, %+v", found.Audit, found.Violations)
 	}
 }

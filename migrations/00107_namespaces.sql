@@ -270,8 +270,8 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION is_deleting IS 'Reports whether a namespace is being deleted.';
 
--- The setting progressor.portable, for databases with PostgreSQL's protocol that lack NOTIFY or
--- advisory locks: see docs/scale-out.md.
+-- is_portable reads the setting progressor.portable. It is for databases with PostgreSQL's protocol
+-- that lack NOTIFY or advisory locks: see docs/scale-out.md.
 CREATE FUNCTION is_portable() RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(NULLIF(current_setting('progressor.portable', true), '')::boolean, false)

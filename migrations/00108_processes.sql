@@ -429,7 +429,7 @@ COMMENT ON COLUMN dead_letters.child IS
   'for other messages.';
 CREATE INDEX dead_letters_dropped_time ON dead_letters (dropped_time);
 
--- The check that a transaction has locked a process: see sql/lock_processes.sql.
+-- is_locked checks that a transaction has locked a process: see sql/lock_processes.sql.
 CREATE FUNCTION is_locked(namespace text, process_id text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT CASE coalesce(current_setting('progressor.missing', true), '')

@@ -134,8 +134,8 @@ CREATE INDEX schedule_job_times ON schedule (namespace COLLATE "POSIX", schedule
   WHERE waits_for = 'time' AND job_name IS NOT NULL;
 CREATE INDEX schedule_line_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time' AND line IS NOT NULL;
--- The predicate on waits_for is written as in no other index. Otherwise the planner would use
--- schedule_place, which contains all waiting tasks.
+-- The predicate on waits_for is written in another way than in all other indexes. Otherwise the
+-- planner would use schedule_place, which contains all waiting tasks.
 CREATE INDEX schedule_takers ON schedule (taker, namespace COLLATE "POSIX", priority, task_id)
   WHERE taker IS NOT NULL AND ((waits_for = 'place')::integer = 1);
 CREATE INDEX schedule_members ON schedule (namespace COLLATE "POSIX", task_id)

@@ -152,8 +152,8 @@ COMMENT ON FUNCTION next_round IS
   'waiting job of its fairness key, or the first one of the queue. 0 if the job has no fairness '
   'key, or does not wait in a queue.';
 
--- Statements that claim tasks compare it with the status of the process. PostgreSQL inlines it, so
--- that their plans are the same as with the expression itself.
+-- Statements that claim tasks compare its result with the status of the process. PostgreSQL inlines
+-- the function, so that their plans are the same as with the expression itself.
 -- +goose StatementBegin
 CREATE FUNCTION required_status(type task_type) RETURNS process_status
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -269,8 +269,8 @@ COMMENT ON COLUMN job_counts.n IS
   'Number of jobs that entered the state minus those that left it. It may be negative in a single '
   'lane.';
 
--- The default of job_events.xid. Statements that insert many events call it once, because calling
--- it for each event takes a fifth of their time.
+-- job_event_xid is the default of job_events.xid. Statements that insert many events call it once,
+-- because calling it for each event takes a fifth of their time.
 -- +goose StatementBegin
 CREATE FUNCTION job_event_xid() RETURNS xid8
 LANGUAGE sql STABLE AS $$
@@ -409,7 +409,7 @@ COMMENT ON COLUMN running_jobs.fencing_token IS
   'Fencing token of the attempt. NULL for a job of several workers.';
 COMMENT ON COLUMN running_jobs.running_time IS 'Start of the attempt.';
 
--- Job names that are paused: their jobs wait, while others run.
+-- job_pauses has the job names that are paused. Their jobs wait while others run.
 CREATE TABLE job_pauses (
   namespace   text COLLATE "C" NOT NULL,
   name        text COLLATE "C" NOT NULL,

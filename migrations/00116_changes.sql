@@ -88,7 +88,7 @@ COMMENT ON COLUMN changes.payload IS
 COMMENT ON COLUMN changes.details IS
   'More about the change of a job, step, run or fire, as a JSON object. NULL for other kinds.';
 
--- Changes of days without a partition are recorded in this one.
+-- Changes of days without a partition are recorded in the partition changes_default.
 -- +goose StatementBegin
 DO $$
 BEGIN
@@ -176,7 +176,7 @@ END $$;
 COMMENT ON FUNCTION check_change_rights IS
   'Fails unless the role of the session may configure namespaces.';
 
--- A day whose changes are in changes_default cannot get a partition. They stay there.
+-- A day whose changes are in changes_default cannot get a partition. Its changes stay there.
 -- +goose StatementBegin
 CREATE FUNCTION add_change_partition(day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp SET lock_timeout = '500ms'

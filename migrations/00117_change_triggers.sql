@@ -236,8 +236,8 @@ COMMENT ON COLUMN change_triggers.tables IS 'Its transition tables.';
 COMMENT ON COLUMN change_triggers.function IS 'Its function.';
 COMMENT ON COLUMN change_triggers.exists IS 'True if the trigger exists.';
 
--- The lock on the table waits for the transactions that write it, and others wait behind it.
--- Therefore each table gets its own transaction, with a short lock_timeout.
+-- The lock on the table waits for the transactions that write to it, and other transactions wait
+-- behind the lock. Therefore each table gets its own transaction, with a short lock_timeout.
 -- +goose StatementBegin
 CREATE FUNCTION start_recording(relation text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp SET lock_timeout = '500ms'

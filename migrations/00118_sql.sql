@@ -1,6 +1,6 @@
 -- +goose Up
--- Functions and views for applications and people. Their names, arguments and columns stay when
--- tables change.
+-- Functions and views for applications and people. Their names, arguments and columns do not change
+-- when tables change.
 -- +goose StatementBegin
 CREATE FUNCTION send_message(
   kind message_kind, namespace text, process_id text, args bytea, metadata jsonb,

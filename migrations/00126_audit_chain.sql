@@ -167,7 +167,8 @@ COMMENT ON FUNCTION forget_audit IS
   'chain, and keeps the last hash as the new start. It has the rights of the owner, so that the '
   'role of an engine needs no DELETE on audit.';
 
--- A cancel by an application is a command of its role. It was not in the audit.
+-- A cancel by an application is a command of its role. Before this migration, it was not in the
+-- audit.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION cancel(namespace text, process_id text, reason text DEFAULT NULL)
 RETURNS bigint

@@ -1,6 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- For finding the entries of EraseProcess for an ID.
+-- This index is for finding the entries of EraseProcess for an ID.
 DROP INDEX CONCURRENTLY IF EXISTS audit_erasures;
 SET lock_timeout = 0;
 CREATE INDEX CONCURRENTLY audit_erasures ON audit (namespace, subject)

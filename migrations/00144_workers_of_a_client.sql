@@ -1,6 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- For counting the worker IDs of a client.
+-- This index is for counting the worker IDs of a client.
 DROP INDEX CONCURRENTLY IF EXISTS workers_owner;
 SET lock_timeout = 0;
 CREATE INDEX CONCURRENTLY workers_owner ON workers (owner, namespace) WHERE owner IS NOT NULL;

@@ -12,8 +12,8 @@ CREATE INDEX CONCURRENTLY processes_by_created
 CREATE INDEX CONCURRENTLY processes_by_status
   ON processes (namespace COLLATE "POSIX", attention, attention_time, process_id COLLATE "POSIX")
   WHERE attention IS NOT NULL;
--- Without COMPLETED processes, so that the end of a job or run writes one key less. A list of these
--- in the order of their creation reads processes_by_created.
+-- The index omits COMPLETED processes, so that the end of a job or run writes one key less. A list
+-- of COMPLETED processes in the order of their creation reads processes_by_created.
 CREATE INDEX CONCURRENTLY processes_by_status_created
   ON processes (namespace COLLATE "POSIX", attention, created_time, process_id COLLATE "POSIX")
   WHERE attention <> 'COMPLETED';

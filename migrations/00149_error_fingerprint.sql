@@ -1,9 +1,9 @@
 -- +goose Up
--- Identifies the group of an error, for the list of errors and for filters.
--- The parts that differ from process to process are quoted text, and words with a digit together
--- with the words joined to them (7f3c-12, A-9, 10.0.0.1:5432, /orders/17). Words consist of ASCII
--- letters and digits, _ and all characters beyond ASCII. The collation makes the result the same
--- in all databases.
+-- error_fingerprint identifies the group of an error, for the list of errors and for filters. The
+-- parts that differ from process to process are quoted text, and words with a digit together with
+-- the words joined to them (7f3c-12, A-9, 10.0.0.1:5432, /orders/17). Words consist of ASCII
+-- letters and digits, _ and all characters beyond ASCII. The collation makes the result the same in
+-- all databases.
 CREATE FUNCTION error_fingerprint(reason text, message text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT lpad(to_hex(hashtextextended(

@@ -1,8 +1,8 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- For finding the processes and runs of an error group. The reason of an error is stored only with
--- the task that caused it; an imported process has no such task. The index of imported processes
--- does not contain detail, because an update of an indexed column is not HOT.
+-- These indexes are for finding the processes and runs of an error group. The reason of an error is
+-- stored only with the task that caused it. An imported process has no such task. The index of
+-- imported processes does not contain detail, because an update of an indexed column is not HOT.
 DROP INDEX CONCURRENTLY IF EXISTS tasks_errors;
 DROP INDEX CONCURRENTLY IF EXISTS processes_imported_errors;
 DROP INDEX CONCURRENTLY IF EXISTS flow_runs_errors;

@@ -29,10 +29,10 @@ COMMENT ON COLUMN job_event_drops.namespace IS 'Namespace of the events.';
 COMMENT ON COLUMN job_event_drops.lane IS 'Lane of job_event_lanes.';
 COMMENT ON COLUMN job_event_drops.event_id IS 'Number of the last deleted event of the lane.';
 
--- A lane of the transaction is a setting of it, which the default of the column reads. It ends with
--- the lock, also if that is released by ROLLBACK TO SAVEPOINT. The event gets a new number after
--- the lock, so that each number in the lane is larger than all that were committed before it.
--- Numbers of the following rows are assigned under the lock.
+-- The lane of a transaction is stored in a setting, which the default of the column reads. The
+-- setting ends with the lock, even if ROLLBACK TO SAVEPOINT releases the lock. The event gets a new
+-- number after the lock, so that each number in the lane is larger than all that were committed
+-- before it. Numbers of the following rows are assigned under the lock.
 -- +goose StatementBegin
 CREATE FUNCTION take_job_event_lane() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp AS $$

@@ -1,6 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- For reading the job events of a lane in order.
+-- This index is for reading the job events of a lane in order.
 DROP INDEX CONCURRENTLY IF EXISTS job_events_of_lane;
 SET lock_timeout = 0;
 CREATE UNIQUE INDEX CONCURRENTLY job_events_of_lane ON job_events (namespace, lane, event_id);

@@ -95,7 +95,7 @@ func TestMigrationNumbersAreUnique(t *testing.T) {
 	}
 }
 
-// Migrations run while engines run: see docs/operations.md, An upgrade.
+// Migrations are applied while engines run: see "Upgrades" in docs/operations.md.
 func TestMigrationsLetEnginesRun(t *testing.T) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil || len(names) < 2 {

@@ -83,7 +83,7 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 }
 
 // A run that has changed since the decision, or that cannot run now, does not advance. It is
-// notified as usual, and nothing of the result is stored.
+// notified as usual, and the result is not stored.
 func TestChangedRunDoesNotAdvance(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

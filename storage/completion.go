@@ -69,7 +69,7 @@ type Saved struct {
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled when the process ended
-	// Advanced reports that Completion.Advance is stored, too.
+	// Advanced reports that Completion.Advance is also stored.
 	Advanced bool
 	// Reserved is the task that will report the end of Next, if Next is a step.
 	Reserved ReservedTask

@@ -6,8 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Many repetitions of one request create one task, however they are distributed over flushes. They
-// create none if the process rejects the request.
+// Many repetitions of one request create one task, regardless of how they are distributed over
+// flushes. They create none if the process rejects the request.
 func TestConcurrentDuplicates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // Failed attempts whose process or task does not exist are deleted batch by batch, and all others
-// are kept, wherever their task is.
+// are kept, regardless of the table that has their task.
 func TestDeleteOrphanedAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

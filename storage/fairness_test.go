@@ -67,9 +67,8 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 	}
 }
 
-// The jobs of one key in a batch get one round after the other, even though one statement stores
-// them. A key that has no waiting job joins the first round of its job name, or of all names if
-// none waits.
+// The jobs of one key in a batch get consecutive rounds, even though one statement stores them. A
+// key that has no waiting job joins the first round of its job name, or of all names if none waits.
 func TestRoundsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

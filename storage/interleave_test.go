@@ -316,7 +316,7 @@ func (b *bench) together(
 	for try := range 60 {
 		id := fmt.Sprintf("%s-%d", name, try)
 		claim := b.createWithMessages(situation, id)
-		// for the job of a step, the run as well
+		// This also locks the run, if the process is the job of a step.
 		release := b.foreign(`SELECT FROM processes
 			WHERE namespace = 'shop' AND process_id IN ($1, '~flow/' || $1) FOR UPDATE`, id)
 		began := time.Now()

@@ -330,7 +330,7 @@ func TestQuiescenceIsChecked(t *testing.T) {
 		"[cancel_ends ending late_job_ends deadline lease_is_held new message_is_delivered idle]")
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
-	equal(t, "of a dead node", stuckWork(),
+	equal(t, "stuck work of a dead node", stuckWork(),
 		"[cancel_ends ending late_job_ends deadline lease_is_held calls lease_is_held ending lease_is_held fired "+
 			"lease_is_held new lease_is_held repairs lease_is_held retries]")
 }

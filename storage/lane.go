@@ -26,8 +26,8 @@ const (
 	// A result that could not be stored is retried after resultRetry. The wait doubles each time.
 	resultRetry    = 50 * time.Millisecond
 	resultRetryMax = 5 * time.Second
-	// A result that timed out in a flush of its own is retried after timeoutRetry. The wait doubles
-	// each time.
+	// A result that timed out in its own flush is retried after timeoutRetry. The wait doubles each
+	// time.
 	timeoutRetry    = 10 * time.Second
 	timeoutRetryMax = 2 * time.Minute
 )

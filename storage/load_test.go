@@ -132,8 +132,8 @@ func (l *load) create(t *testing.T, w *worker) {
 	}
 }
 
-// Two nodes, few processes and concurrent scans: there is no deadlock and no failed scan, and every
-// op is stored once and in the order of its task.
+// With two nodes, few processes and concurrent scans, there is no deadlock and no failed scan, and
+// every op is stored once and in the order of its task.
 func TestTwoNodesUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -36,7 +36,7 @@ func TestReadHistory(t *testing.T) {
 		}
 		short, err := b.ReadHistory(key("p"), c.rng, 1, 5)
 		equal(t, fmt.Sprintf("%+v of a short history", c.rng), text(must(t, short, err)), c.want)
-		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // by the statement for long ones
+		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // uses the statement for long histories
 		equal(t, fmt.Sprintf("%+v of a viewed process", c.rng), text(must(t, long, err).Events), c.want)
 	}
 	// Each of many concurrent readers gets its own events.

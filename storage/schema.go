@@ -15,7 +15,7 @@ type SchemaError struct {
 	Have int64 // the schema version of the database
 	Want int64 // the schema version that this program was built for
 	// Oldest is the oldest schema version of programs that can use a newer schema, or 0 if the
-	// schema does not say.
+	// schema does not define it.
 	Oldest int64
 }
 

@@ -124,7 +124,7 @@ func (s *Store) SearchTimers(
 type WaitingNamespace = dbsqlc.NamespacesWaitingRow
 
 // NamespacesWaiting returns the namespaces with tasks that wait for a slot, sorted by name. It
-// reads nothing of other namespaces.
+// reads no rows of other namespaces.
 func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, error) {
 	rows, err := s.q.NamespacesWaiting(ctx, s.hot)
 	return rows, mapped("namespaces waiting", err)

@@ -300,11 +300,11 @@ func TestReadZombies(t *testing.T) {
 	if _, err := dead.Beat(t.Context(), storage.NodeReport{}); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("the heartbeat of a node that was declared dead: %v", err)
 	}
-	equal(t, "of a dead node", zombies(), "[late INIT#1 zombie INIT#1]")
+	equal(t, "zombies of a dead node", zombies(), "[late INIT#1 zombie INIT#1]")
 	if err := dead.DeleteNode(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "of a deleted node", zombies(), "[late INIT#1 zombie INIT#1]")
+	equal(t, "zombies of a deleted node", zombies(), "[late INIT#1 zombie INIT#1]")
 	// A zombie is taken over under its own token. When its node continues after a long pause, it
 	// cannot store the result.
 	b.save(end(p.Claim, storage.Retry))

@@ -70,7 +70,7 @@ func TestSinksKeepChanges(t *testing.T) {
 	}
 	row, err := changes.GetSink(t.Context(), b.Store, k)
 	equal(t, "the lag", must(t, row, err).LagChanges, 3)
-	kept("of a new sink", "1 2 3")
+	kept("changes of a new sink", "1 2 3")
 	claimed, err := changes.ClaimSinks(t.Context(), b.Store, time.Minute, 1)
 	must(t, 0, err)
 	next := claimed[0].Cursor
@@ -78,11 +78,11 @@ func TestSinksKeepChanges(t *testing.T) {
 		next.Lanes[lane] = 1
 	}
 	must(t, 0, changes.AdvanceSink(t.Context(), b.Store, claimed[0].SinkLease, next, 1))
-	kept("after the first one is delivered", "2 3")
+	kept("changes after the first one is delivered", "2 3")
 	must(t, 0, changes.PauseSink(t.Context(), b.Store, k))
-	kept("of a paused sink", "2 3")
+	kept("changes of a paused sink", "2 3")
 	b.exec("UPDATE sinks SET state = 'DISABLED'")
-	kept("of a disabled sink", "")
+	kept("changes of a disabled sink", "")
 }
 
 // A sink keeps its newest dead letters, and counts all of them.

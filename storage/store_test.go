@@ -270,7 +270,7 @@ func (b *bench) is(id, want string) {
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
-		t.Errorf("%s is %s, want %s", what, g, w)
+		t.Errorf("%s: got %s, want %s", what, g, w)
 	}
 }
 

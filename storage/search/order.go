@@ -13,7 +13,7 @@ const (
 	OrderOldest       = "created_time"
 	OrderID           = "process_id"
 	OrderIDDescending = "process_id desc"
-	// requires a filter on one status that is neither INIT nor RUNNING
+	// OrderStatusChanged requires a filter on one status that is neither INIT nor RUNNING.
 	OrderStatusChanged = "status_changed_time desc"
 )
 

@@ -93,7 +93,7 @@ var (
 	fieldRunMetadata = runMetadataField()
 )
 
-// A run that is a step of another run has no group of its own, because that run has the error.
+// A run that is a step of another run is in no group, because the other run has the same error.
 const (
 	runFingerprint = `error_fingerprint(r.failure->>'reason', r.failure->>'message')`
 	runGrouped     = `r.status IN ('failed', 'expired') AND r.parent_run_id IS NULL`

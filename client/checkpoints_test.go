@@ -367,8 +367,8 @@ func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A worker of an older engine has no checkpoints. The function runs each step in its own task, even
-// if it learns that only from its first checkpoint.
+// A worker of an older engine cannot store checkpoints. The function runs each step in its own
+// task, even if it learns that only from its first checkpoint.
 func TestCheckpointsOfAnOlderEngine(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)

@@ -11,11 +11,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Watch calls update with the events of a process after req.after_event_id, each once and in order.
-// It also calls update with the process itself, at the beginning and after each change of its
-// status. If the stream breaks, for example because its node stops, Watch resumes after the last
-// event. Each response resets the retry count. Watch returns nil when the process has ended or was
-// removed, and update's error if update returns one.
+// Watch calls update with the events of a process after req.after_event_id, exactly once and in
+// order. It also calls update with the process itself, at the beginning and after each change of
+// its status. If the stream breaks, for example because its node stops, Watch resumes after the
+// last event. Each response resets the retry count. Watch returns nil when the process has ended or
+// was removed, and update's error if update returns one.
 func (c *Client) Watch(
 	ctx context.Context, req *progressorv1.WatchProcessRequest,
 	update func(*progressorv1.WatchProcessResponse) error,
@@ -111,10 +111,10 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 }
 
 // WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
-// req.filter, each once and in the order of each job. It starts after req.cursor, or with the next
-// event if the cursor is empty. It returns when ctx ends, or when update returns an error. It
-// returns that error. If the stream breaks, WatchJobEvents resumes after the last event, as Watch
-// does.
+// req.filter, each exactly once. The events of a job arrive in order. It starts after req.cursor,
+// or with the next event if the cursor is empty. It returns when ctx ends, or when update returns
+// an error. It returns that error. If the stream breaks, WatchJobEvents resumes after the last
+// event, as Watch does.
 func (c *Client) WatchJobEvents(
 	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
 	update func(*progressorv1.WatchJobEventsResponse) error,

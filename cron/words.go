@@ -280,7 +280,7 @@ func (f *fields) weekdayWords() string {
 	if f.weekday != 0 {
 		set := uint64(f.weekday)
 		if set&1 != 0 && set != 1 {
-			set = set&^1 | 1<<7 // Sunday comes last, as people list the days of a week
+			set = set&^1 | 1<<7 // Sunday comes last, as people usually list the days of a week
 		}
 		list = append(list, listWords(set, func(day int) string { return weekdayNames[day%7] }))
 	}

@@ -92,7 +92,7 @@ func TestCallWithKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	again = b.call("p", keyed("k", "x"))
-	equal(t, "a repeated call of a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
+	equal(t, "a call of a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
 	equal(t, "a new key of a removed process", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
 }
 

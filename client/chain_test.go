@@ -70,7 +70,7 @@ func TestChainOverWorkers(t *testing.T) {
 	t.Cleanup(thief.Wait)
 	t.Cleanup(stop)
 	var mu sync.Mutex
-	answers := map[string]map[int]link{} // by process and number
+	answers := map[string]map[int]link{} // answers by process and number
 	for p := range processes {
 		id := fmt.Sprint("chain-", p)
 		mu.Lock()

@@ -25,7 +25,7 @@ type modelRow struct {
 	Fire
 	status   Status // status of the run
 	end      time.Time
-	replaced bool // by CANCEL_PREV
+	replaced bool // CANCEL_PREV replaced the run
 	spent    bool
 	buffered bool
 	// independent means that all policies ignore the run.

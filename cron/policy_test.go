@@ -13,7 +13,7 @@ import (
 func TestEnumsMatchAPI(t *testing.T) {
 	for prefix, pair := range map[string]struct {
 		names  map[int32]string
-		values []string // from 1 on
+		values []string // numbered from 1
 	}{
 		"OVERLAP_ACTION_": {progressorv1.OverlapAction_name,
 			[]string{OverlapActionAllow: "ALLOW", OverlapActionSkip: "SKIP",

@@ -15,12 +15,12 @@ const idLength = 21
 
 // ShortID returns a UUID in base 62, without the 6 bits of its version and variant. About 20 rows
 // and index entries of a job, and a hundred of a run with three steps, contain its ID, so it is
-// short. Short IDs have the order of their UUIDs. Those of UUIDv7 follow the UUIDv7 in text that
-// earlier versions generated.
+// short. Short IDs sort in the order of their UUIDs. Short IDs of UUIDv7 sort after the textual
+// UUIDv7 that earlier versions generated.
 func ShortID(id uuid.UUID) string {
 	high, low := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	high = high>>16<<12 | high&0xfff // without the version
-	low = high<<62 | low&(1<<62-1)   // without the variant
+	high = high>>16<<12 | high&0xfff // remove the version
+	low = high<<62 | low&(1<<62-1)   // remove the variant
 	high >>= 2
 	var text [idLength]byte
 	for n := range text {

@@ -271,7 +271,7 @@ func TestOldChangesAreDropped(t *testing.T) {
 		"shop 3")
 	b.recordIn("other", `, "retention": "3600s"`, "LIFECYCLE")
 	must(t, 0, changes.Maintain(t.Context(), b.Store))
-	// three days, default
+	// There are partitions for three days, and changes_default.
 	equal(t, "partitions", ask[int](b, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'changes'::regclass"), 4)
 	b.process("q")
 	equal(t, "numbers", ask[string](b, "SELECT string_agg(concat_ws(' ', process_id, seq), ', ') FROM changes"), "q 5")

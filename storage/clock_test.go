@@ -37,9 +37,9 @@ func TestRepairTimes(t *testing.T) {
 	b.exec(`UPDATE processes SET cancel_requested_time = cancel_requested_time
 		+ interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL`)
 	lost, err := b.ListRunning(t.Context(), nil, time.Second)
-	// "runs" belongs to a worker
+	// The process "runs" has a worker, so its claim is not adopted.
 	equal(t, "claims of the future can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]")
-	// two attempts, a lease and a grace period
+	// These are two attempts, a lease and a grace period.
 	equal(t, "repaired", repaired(false), 4)
 	equal(t, "backoffs", repaired(true), 1)
 	equal(t, "left", repaired(true), 0)

@@ -428,7 +428,7 @@ func TestEraseDistinguishesJobsFromRuns(t *testing.T) {
 			VALUES ($1, 'r', true, 'pay', 'step_status_changed'), ($1, 'r', true, NULL, 'status_changed'),
 			       ($1, 'r', NULL, 'pay', 'step_queued'), ($1, 'r', NULL, NULL, 'enqueued')`, ns)
 		b.exec(`INSERT INTO changes SELECT (jsonb_populate_record(c, jsonb_build_object('process_id', 'r',
-			'seq', c.seq + 1000))).* FROM changes c WHERE kind = 'step' LIMIT 1`) // by an older trigger
+			'seq', c.seq + 1000))).* FROM changes c WHERE kind = 'step' LIMIT 1`) // as an older trigger wrote it
 		if test.job {
 			b.exec("INSERT INTO processes (namespace, process_id, kind, status) VALUES ($1, 'r', 'job', 'RUNNING')", ns)
 		}

@@ -132,7 +132,7 @@ func TestFastPathSkipsUnlocked(t *testing.T) {
 			}
 		}
 		if !waits || errors.Join(err, err2) != nil || errors.Is(err3, process.ErrUnavailable) {
-			continue // not within the lock timeout: nothing was tested
+			continue // this took longer than the lock timeout, so nothing was tested
 		}
 		equal(t, "the call", must(t, p, err3).Outcome, storage.Captured)
 		equal(t, "misses of the call", fallbacks(t, registry)-before, 1)

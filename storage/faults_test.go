@@ -268,7 +268,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		_, err = together[0]()
 		p, err2 := together[1]()
 		if !waits || err != nil || errors.Is(err2, process.ErrUnavailable) {
-			continue // not within the lock timeout: nothing was tested
+			continue // this took longer than the lock timeout, so nothing was tested
 		}
 		equal(t, "the call", must(t, p, err2).Outcome, storage.NotFound)
 		b.save(end(c, storage.Finished))

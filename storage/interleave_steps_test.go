@@ -128,7 +128,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 		second := b.leased(id)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
 		var all sync.WaitGroup
-		// the lane waits, and items that arrive in the meantime share the next flush
+		// The lane waits, and items that arrive in the meantime share the next flush.
 		all.Go(func() { _, _ = s.PrepareCall(call("other", withoutSlot)) })
 		b.waits(1)
 		all.Go(func() {

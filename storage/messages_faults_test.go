@@ -163,7 +163,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	}
 	for try := range 50 {
 		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
-		dropped := ask[int](b, "SELECT count(*) FROM dead_letters") // by tries that took too long
+		dropped := ask[int](b, "SELECT count(*) FROM dead_letters") // tries that took too long have dropped these
 		b.process(old)
 		b.send(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
 		release := hold("first")
@@ -200,7 +200,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 			got += fmt.Sprint(len(list), " ")
 		}
 		if !waits || err != nil {
-			continue // not within the lock timeout: nothing was tested
+			continue // this took longer than the lock timeout, so nothing was tested
 		}
 		equal(t, "delivered", got, "1 1 0 ")
 		equal(t, "the next delivery", b.deliver(last), "notify delivered")

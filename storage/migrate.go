@@ -257,7 +257,7 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 		return nil, redact(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the connection is no longer needed
-	// errors are returned by CollectRows
+	// CollectRows returns the error.
 	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied")
 	applied := map[int64]time.Time{}
 	var (
@@ -283,7 +283,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 		return fmt.Errorf("dsn: %w", redact(err))
 	}
 	applySettings(&cfg.Config, map[string]string{
-		// an index on many rows takes a long time
+		// There is no statement_timeout, because an index on many rows takes a long time.
 		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0",
 	}, migrateName)
 	delete(cfg.RuntimeParams, "idle_in_transaction_session_timeout")

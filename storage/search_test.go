@@ -121,7 +121,7 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		b.is(claim, "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for place#0")
 		b.exec("UPDATE schedule SET waits_for = 'process' WHERE process_id = $1", claim)
 		b.save(end(&claims[0], storage.Finished))
-		// so that the second claim does not see it
+		// Hide the second task, so that the second claim does not see it.
 		b.exec("UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1", claim)
 	}
 	b.exec("DELETE FROM schedule")

@@ -187,7 +187,7 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	b.suspend("p")
 	b.settle()
 	must(t, 0, b.PrepareResume(key("p")))
-	must(t, 0, b.PrepareResume(key("p"))) // as a second client does
+	must(t, 0, b.PrepareResume(key("p"))) // a second client does the same
 	b.save(end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	equal(t, "held", b.queued("p", "operator"), 1)
 	b.resume("p")

@@ -176,7 +176,7 @@ func TestWatchKeepsTheOrderOfAJob(t *testing.T) {
 	w := b.watchEvents(must(t, now, err).String())
 	other := b.begin()
 	b.in(other, insertEvent, "undone")
-	b.exec(insertEvent, "first") // in another lane
+	b.exec(insertEvent, "first") // uses another lane
 	must(t, 0, other.Rollback(t.Context()))
 	b.exec("INSERT INTO job_events (namespace, job_id, type) SELECT 'n', 'j', n FROM generate_series(1, 600) n")
 	equal(t, "used lanes", ask[int](b, "SELECT count(DISTINCT lane) FROM job_events"), 2)
@@ -300,7 +300,7 @@ func TestWatchFromAnOlderCursor(t *testing.T) {
 	}
 	b.exec(insertEvent, "seen")
 	b.exec(insertEvent, "old")
-	b.exec("UPDATE job_events SET lane = 0") // as the migration finds them
+	b.exec("UPDATE job_events SET lane = 0") // the value that events have before the migration
 	b.exec(insertEvent, "new")
 	b.exec(insertEvent, "newer")
 	for from, want := range map[string]string{

@@ -141,7 +141,7 @@ func (w Selection) read(ctx context.Context, db storage.DB, k SinkKey) ([]DeadLe
 
 // Retry is a dead letter that waits to be delivered again.
 type Retry struct {
-	Change  Change // without its lane; if the change was deleted, only with the columns of the dead letter
+	Change  Change // its lane is not set; if the change was deleted, only the columns of the dead letter are set
 	Deleted bool   // the change was deleted after its retention
 }
 

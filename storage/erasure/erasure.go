@@ -24,7 +24,7 @@ type Set struct {
 	Namespace string
 	IDs       []string
 	LaterRuns []string // runs that will be erased later; until then, their steps keep the erased IDs
-	DryRun    bool     // only count
+	DryRun    bool     // only count the rows
 	// CreatedBefore excludes processes that were created at this time or later. nil excludes none.
 	CreatedBefore *time.Time
 }

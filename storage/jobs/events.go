@@ -72,7 +72,7 @@ type EventRow struct {
 	XID                  string `db:"xid"` // only in pages of search.ListEvents
 	Lane                 int64
 	EventID              int64
-	JobID                string // or the ID of the run
+	JobID                string // ID of the job or the run
 	OfRun                bool   // it is about a run or one of its steps
 	StepID               string
 	Index                int32 // -1 if there is none

@@ -52,7 +52,7 @@ func enqueueReplacing(
 		if changed = storage.IsUniqueViolation(err); changed {
 			return errHolderChanged // another session has created the job
 		}
-		sameRequest := done.Outcome == JobExists && j.RequestID != uuid.Nil // on another node
+		sameRequest := done.Outcome == JobExists && j.RequestID != uuid.Nil // another node has stored the same request
 		if err != nil || done.Outcome != JobDuplicate && !sameRequest {
 			return err
 		}

@@ -55,7 +55,7 @@ const (
 
 // The fields of jobs, of a row p of processes. Only sift supports args.
 var (
-	// see check
+	// fieldJobID is replaced by fieldProcessID: see check.
 	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix}
 	fieldJobState = &field{name: "state", values: isState, compare: map[string]string{equals: jobState}}
 	fieldJobName  = &field{

@@ -96,7 +96,7 @@ type list struct {
 	order *order
 	reach reach
 	size  int
-	lean  bool // only the columns that a walk needs
+	lean  bool // read only the columns that a walk needs
 	found []storage.Process
 	bytes int64
 	last  position // position of the last row read

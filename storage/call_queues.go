@@ -18,7 +18,7 @@ const (
 	callQueueCheck = 20 * time.Millisecond
 )
 
-// callQueues lets calls of a process that this node runs wait in memory, so that they are stored in
+// callQueues lets calls to a process that this node runs wait in memory, so that they are stored in
 // the same flush as the result of the process. If the call were stored first, it would need a row
 // in schedule, and both its flush and the flush of the result would use the general statements for
 // all of their items. With 512 clients that call 10,000 processes at random, 5% of the calls find

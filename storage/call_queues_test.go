@@ -63,7 +63,7 @@ func (b *bench) awaitIdleQueues() {
 	}
 }
 
-// Calls of a process that runs here are stored with its results, in order, one per result. Nothing
+// Calls to a process that runs here are stored with its results, in order, one per result. Nothing
 // is stored before that, and the general statements are not needed.
 func TestCallsAreStoredWithResults(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestCallQueueIsFull(t *testing.T) {
 // runsHere makes a call from a node that runs its process.
 func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 
-// If a call of a process that runs here was stored and no queue knew the process, later calls wait
+// If a call to a process that runs here was stored and no queue knew the process, later calls wait
 // in memory behind it, and are stored with results after it has run. (Otherwise they would also be
 // stored, and a hot process would never return to the fast path.)
 func TestCallQueueBehindStoredCalls(t *testing.T) {
@@ -195,7 +195,7 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	b.save(end(running, storage.Failed, broken("no")))
 	for _, answer := range answers {
 		prepared, err := answer()
-		equal(t, "a call of a broken process", must(t, prepared, err).Outcome, storage.Refused)
+		equal(t, "a call to a broken process", must(t, prepared, err).Outcome, storage.Refused)
 	}
 	b.awaitIdleQueues()
 
@@ -204,7 +204,7 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	_, err := b.SaveResult(end(running, storage.Removed))
 	must(t, 0, err)
 	prepared, err := answer()
-	equal(t, "a call of a removed process", must(t, prepared, err).Outcome, storage.NotFound)
+	equal(t, "a call to a removed process", must(t, prepared, err).Outcome, storage.NotFound)
 	b.awaitIdleQueues()
 	if took := time.Since(began); took >= waitLimit {
 		t.Errorf("queued calls ended after %s", took)

@@ -37,7 +37,7 @@ func contendedBench(t *testing.T) (*bench, *storage.Store, *prometheus.Registry)
 
 // While another session has locked a process, other requests do not wait: no flush waits for a lock
 // or is split, and all other requests succeed before the lock is released. The result of the locked
-// process is stored afterwards, and the calls of the process keep their order.
+// process is stored afterwards, and the calls to the process keep their order.
 func TestLockedProcessDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)
@@ -57,7 +57,7 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 		}
 	})
 	if _, err := s.PrepareCall(call("locked")); !errors.Is(err, process.ErrLocked) {
-		t.Errorf("a call of the locked process: %v", err)
+		t.Errorf("a call to the locked process: %v", err)
 	}
 	b.is("locked", "RUNNING e0: INIT FINISHED, CALL runs#1")
 	equal(t, "results put aside", s.PutAside(), 1)

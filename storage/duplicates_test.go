@@ -27,7 +27,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 	}
 	equal(t, "calls", outcomes(func() (storage.Prepared, error) { return b.PrepareCall(call("p", keyed("k", "a"))) }),
 		map[storage.PrepareOutcome]int{storage.Captured: 1, storage.Replayed: requests - 1})
-	equal(t, "calls of a missing process", outcomes(func() (storage.Prepared, error) {
+	equal(t, "calls to a missing process", outcomes(func() (storage.Prepared, error) {
 		return b.PrepareCall(call("absent", keyed("k", "a")))
 	}),
 		map[storage.PrepareOutcome]int{storage.NotFound: requests})

@@ -34,7 +34,7 @@ const (
 	classProgramLimit         = "54"
 )
 
-// SQLState returns the SQLSTATE of an error of PostgreSQL, or "" for another error.
+// SQLState returns the SQLSTATE of an error of PostgreSQL, or "" for any other error.
 func SQLState(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

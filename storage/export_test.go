@@ -48,7 +48,7 @@ func (s *Store) CallQueueWait(wait time.Duration) *Store {
 	return s
 }
 
-// CallQueue returns the number of calls of a process that wait in memory, and the number of
+// CallQueue returns the number of calls to a process that wait in memory, and the number of
 // processes that are known to run here.
 func (s *Store) CallQueue(key process.Key) (waiting, processes int) {
 	s.callQueues.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The index of metadata has new entries in a list until they are merged.
+// New entries of the index of metadata are in a list until they are merged into the index.
 func TestMergeMetadataIndex(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsIndexLists(t)

@@ -31,21 +31,21 @@ func TestCallIsCaptured(t *testing.T) {
 func TestCallIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "a call of a missing process", b.call("none").Outcome, storage.NotFound)
+	equal(t, "a call to a missing process", b.call("none").Outcome, storage.NotFound)
 	b.breakProcess("broken")
-	equal(t, "calls of a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{
+	equal(t, "calls to a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{
 		storage.Refused, process.StatusError,
 	})
 	b.process("ended")
 	b.save(end(b.claim("ended"), storage.Completed))
-	equal(t, "calls of an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{
+	equal(t, "calls to an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{
 		storage.Refused, process.StatusCompleted,
 	})
 	b.process("held")
 	b.exec(`UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', attention = 'SUSPENDED',
 		attention_time = status_changed_time WHERE process_id = 'held'`)
 	b.recount()
-	equal(t, "a call of a suspended process", b.call("held", keyed("k", "x")).Outcome, storage.Refused)
+	equal(t, "a call to a suspended process", b.call("held", keyed("k", "x")).Outcome, storage.Refused)
 	equal(t, "tasks that wait or run",
 		ask[int](b, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)"), 0)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
@@ -92,7 +92,7 @@ func TestCallWithKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	again = b.call("p", keyed("k", "x"))
-	equal(t, "a call of a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
+	equal(t, "a call to a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
 	equal(t, "a new key of a removed process", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
 }
 

@@ -166,7 +166,7 @@ func TestFlushUsesBothPaths(t *testing.T) {
 	}
 }
 
-// Two calls of one process are stored in the order in which they arrive, by the general statement.
+// Two calls to one process are stored in the order in which they arrive, by the general statement.
 func TestCallsOfOneProcessStayTogether(t *testing.T) {
 	var b batch
 	for n := range minFastPath + 2 {

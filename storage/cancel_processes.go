@@ -55,8 +55,8 @@ func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error
 	return CancelState{Ended: it.ended(), Busy: it.busy}, it.refused(c.Key, "it has already ended")
 }
 
-// ended reports whether this item cancelled the process. An earlier try whose response was lost may
-// have done it.
+// ended reports whether this item cancelled the process, possibly with an earlier try whose
+// response was lost.
 func (it *cancelItem) ended() bool {
 	if it.repeated && it.status == process.StatusCancelled {
 		it.outcome = cancelled

@@ -12,7 +12,7 @@ import (
 )
 
 // lockMode is how a flush locks its processes. A lane must not wait for a row that another session
-// has locked, because all other items of the lane would wait too.
+// has locked, because all other items of the lane would also wait.
 type lockMode int
 
 const (

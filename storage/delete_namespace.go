@@ -22,7 +22,8 @@ import (
 type Deletion int
 
 const (
-	// DeletesEmpty deletes a namespace without processes, tasks, templates and paused job names.
+	// DeletesEmpty deletes a namespace only if it has no processes, tasks, templates or paused job
+	// names.
 	DeletesEmpty Deletion = iota
 	// DeletesData deletes a namespace with all its data.
 	DeletesData

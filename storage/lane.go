@@ -20,7 +20,8 @@ import (
 const (
 	maxFlushItems = 256
 	maxFlushBytes = 4 << 20
-	// flushTimeout limits a flush on a dead connection. statement_timeout ends a slow one earlier.
+	// flushTimeout limits a flush on a dead connection. On a live connection, statement_timeout
+	// ends a slow flush earlier.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
 	// A result that could not be stored is retried after resultRetry. The wait doubles each time.

@@ -32,7 +32,7 @@ func (b *saveBatch) addReplies(c *Completion) {
 	}
 }
 
-// deferStages returns the statement that leaves the tasks open whose response was deferred.
+// deferStages returns the statement that leaves tasks open if their response was deferred.
 func deferStages(s *Store, items []*saveItem) []stage {
 	arg := dbsqlc.DeferTasksParams{MaxOpen: process.MaxOpenTasks}
 	for _, it := range items {

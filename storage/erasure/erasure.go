@@ -1,8 +1,8 @@
 // Package erasure implements EraseProcess. The caller first removes the processes. Then this
-// package deletes the rows that refer to them in other tables, or replaces the IDs in these rows by
-// hashes (erased_id). It reads whole tables, in batches of their primary keys, because most tables
-// have no index on these IDs. It erases nothing while a process with one of the IDs exists, because
-// the rows of that process are in the same tables.
+// package deletes the rows that refer to them in other tables, or replaces the IDs in these rows
+// with hashes (erased_id). It reads whole tables, in batches of their primary keys, because most
+// tables have no index on these IDs. It erases nothing while a process with one of the IDs exists,
+// because the rows of that process are in the same tables.
 package erasure
 
 import (
@@ -214,7 +214,8 @@ type Batch struct {
 // ErrExists is returned by EraseRows if one of the processes exists because it was started again.
 var ErrExists = errors.New("a process with an erased ID exists")
 
-// EraseRows erases a batch of rows that refer to removed processes. It reads at most rows rows.
+// EraseRows erases a batch of rows that refer to removed processes. The parameter rows limits how
+// many rows it reads.
 func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows int) (Batch, error) {
 	if p.Table < 0 || p.Table >= len(erasedTables) {
 		return Batch{}, process.InvalidPageToken()

@@ -11,13 +11,13 @@
 //
 // # When it applies
 //
-// A call takes it if it has a slot, its process is not in Busy, it has not left a call queue before
-// its turn, and no other call of the flush is for the same process. A result takes it if it is
-// FINISHED or COMPLETED, has no failure or rejection, is not that of a repair, and neither sets or
-// unsets timers nor restarts the history (Completion.plain in package storage). Its process must
-// not be in Busy, and the flush must neither cancel nor remove the process. The other items of a
-// flush use the general statements. If fewer than minFastPath calls fit and other calls do not, all
-// calls of the flush use the general statement. The same is true of results.
+// A call takes the fast path if it has a slot, its process is not in Busy, it has not left a call
+// queue before its turn, and no other call of the flush is for the same process. A result takes the
+// fast path if it is FINISHED or COMPLETED, has no failure or rejection, is not that of a repair,
+// and neither sets or unsets timers nor restarts the history (Completion.plain in package storage).
+// Its process must not be in Busy, and the flush must neither cancel nor remove the process. The
+// other items of a flush use the general statements. If fewer than minFastPath calls fit and other
+// calls do not, all calls of the flush use the general statement. The same is true of results.
 //
 // The statements check the state of the process themselves. If it is not the usual state, they
 // store nothing for the item and return no row for it. The next flush then stores the item with the
@@ -33,5 +33,6 @@
 //
 // # Where it is used
 //
-// storage/fast_path.go decides for the items of a flush, and stores what the statements return.
+// storage/fast_path.go decides which items of a flush use the fast path, and records what the
+// statements return.
 package fastpath

@@ -171,7 +171,7 @@ func (RequeueForKeys) Write(ctx context.Context, db storage.DB, all []storage.Bo
 	return dbsqlc.New().RequeueForKeys(ctx, db, a)
 }
 
-// ConstraintTx is a transaction that has exclusive access to the constraints of a namespace, over
+// ConstraintTx is a transaction that has exclusive access to the constraints of a namespace, across
 // all nodes: no other transaction assigns keys to jobs or changes constraints.
 type ConstraintTx struct {
 	Namespace   string

@@ -70,7 +70,7 @@ type GroupChanges struct {
 }
 
 // CheckGroups takes at most limit groups that need a decision, and stores the decisions. rules
-// parses the options of a group. decide is pure.
+// parses the options of a group. decide must have no side effects.
 func CheckGroups(
 	ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules,
 	decide func(*Group, GroupRules) GroupStep,

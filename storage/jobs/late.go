@@ -24,7 +24,7 @@ type LateJobs struct {
 }
 
 // EndLateJobs ends at most limit jobs whose start deadline has passed before an attempt began. It
-// skips jobs that another transaction has locked. end is pure.
+// skips jobs that another transaction has locked. end must have no side effects.
 func EndLateJobs(ctx context.Context, s *storage.Store, limit int, end func(*LateJob) LateEnd) (LateJobs, error) {
 	var late LateJobs
 	err := s.TakeTasks(ctx, "end late jobs", func(ctx context.Context, db storage.DB) error {

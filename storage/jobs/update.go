@@ -127,7 +127,7 @@ func Retry(
 	})
 }
 
-// lockKey locks a unique key like an Enqueue, so that the transaction that locks it first takes
+// lockKey locks a unique key as Enqueue does, so that the transaction that locks it first takes
 // precedence.
 func lockKey(ctx context.Context, db storage.DB, namespace, unique string) error {
 	if unique == "" {

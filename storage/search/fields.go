@@ -39,7 +39,8 @@ type document struct {
 	contains       string // without coalesce, so that the index of metadata can be used
 	containsOrNot  string
 	containsEither string
-	// numbers and texts are by operator. CASE prevents a cast of other types, which would fail.
+	// numbers and texts contain the condition of each operator. CASE prevents a cast of other
+	// types, which would fail.
 	numbers, texts map[string]string
 }
 

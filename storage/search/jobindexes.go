@@ -88,8 +88,8 @@ const (
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time'
 		AND s.job_name IS NOT NULL`
-	// RUNNING jobs are running tasks and jobs of several workers. A cancel may have been requested
-	// of one that no worker runs.
+	// RUNNING jobs are running tasks and jobs of several workers. A job of several workers may have
+	// a cancel request even if no worker runs it.
 	ofRun = `SELECT u.process_id FROM (
  (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
  UNION ALL (SELECT g.process_id FROM job_groups g WHERE g.namespace = $?::text AND g.running_time IS NOT NULL

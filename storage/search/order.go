@@ -19,7 +19,7 @@ const (
 
 // order is an order in SQL. Lists are read with an index from a key onwards, so the cost of a page
 // does not depend on the number of pages before it. The indexes of lists have the collation POSIX,
-// see migrations/00108_processes.sql, which statements must name.
+// which statements must name (see migrations/00108_processes.sql).
 type order struct {
 	from    string // condition for the rows of a namespace that an index covers
 	at      string // the time in the key
@@ -187,8 +187,8 @@ func (o *order) isStart(c *comparison) bool {
 }
 
 // bounds writes the conditions of the filter on the field of the order, so that the index scan ends
-// with them. Without it, a list of an old day would read all days since. start handles the start of
-// the list.
+// with them. Without these conditions, a list of an old day would also read all later days. start
+// handles the start of the list.
 func (o *order) bounds(s *statement, f Filter) {
 	for _, c := range o.limits(f) {
 		switch {

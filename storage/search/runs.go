@@ -56,8 +56,8 @@ var runStatuses = []string{
 	"CANCELLED", "EXPIRED",
 }
 
-// The fields of runs. The status is derived from steps only for active runs; for others it is in
-// their row.
+// The fields of runs. The status is derived from steps only for active runs. For other runs, it is
+// in their row.
 var (
 	fieldRunStatus = &field{
 		name: "status", values: isChoice,

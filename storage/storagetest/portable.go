@@ -8,9 +8,8 @@ import (
 )
 
 // rejectFeatures replaces the functions of NOTIFY, advisory locks and lists of indexes with
-// functions that return an error. The
-// original functions get other names, because PostgreSQL finds a built-in function by its OID,
-// whatever its definition.
+// functions that return an error. The original functions get other names, because PostgreSQL finds
+// a built-in function by its OID, regardless of its definition.
 const rejectFeatures = `
 SET allow_system_table_mods = on;
 DO $do$

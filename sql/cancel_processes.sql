@@ -231,8 +231,8 @@ deleted_running AS (
      AND r.namespace = ANY (ARRAY[input.namespace])
      AND r.process_id = input.process_id
   RETURNING r.*),
--- The deletes search by key: the statements of constraints change waiting jobs without the lock of
--- their process, and a changed row has another ctid.
+-- The deletes search by key, because the statements of constraints change waiting jobs without the
+-- lock of their process, and a changed row has another ctid.
 deleted_first AS (
   DELETE FROM schedule s
    USING (

@@ -38,7 +38,7 @@ WITH found AS (
                PARTITION BY x.namespace, x.process_id ORDER BY x.change_id) AS before_event
         FROM changes x WHERE x.kind = 'event') c
    WHERE c.event_id <= c.before_event
-     AND c.event_id > 1 -- 1: the process was removed, and started again with the same ID
+     AND c.event_id > 1 -- event 1 may belong to a process that was started after a removal
   UNION ALL
   -- changes_are_recorded: while a namespace records, all triggers exist.
   SELECT 'changes_are_recorded', s.namespace, '', format('trigger %s is missing', t.name)
@@ -49,8 +49,8 @@ WITH found AS (
   -- sink_within_lanes: the cursor of a sink has only lanes of its namespace, each once, and is not
   -- past the last change of any lane.
   SELECT 'sink_within_lanes', s.namespace, '',
-         format('sink %s is at %s in lane %s, which ends at %s', s.sink_id, item.seq, item.lane,
-                coalesce(last.seq::text, 'nothing: it does not exist'))
+         format('sink %s is at %s in lane %s, whose last change is %s', s.sink_id, item.seq,
+                item.lane, coalesce(last.seq::text, 'none: the lane does not exist'))
     FROM sinks s
    CROSS JOIN LATERAL ROWS FROM (unnest(s.lanes), unnest(s.seqs)) AS item(lane, seq)
     LEFT JOIN LATERAL (
@@ -69,7 +69,7 @@ WITH found AS (
    WHERE (last.seq IS NULL OR item.seq NOT BETWEEN 0 AND last.seq)
      AND n.deletes_data IS NOT TRUE
   UNION ALL
-  SELECT 'sink_within_lanes', s.namespace, '', format('sink %s has lanes twice', s.sink_id)
+  SELECT 'sink_within_lanes', s.namespace, '', format('sink %s has a lane twice', s.sink_id)
     FROM sinks s
    WHERE cardinality(s.lanes) <> (SELECT count(DISTINCT l.lane) FROM unnest(s.lanes) AS l(lane))
   UNION ALL

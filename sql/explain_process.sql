@@ -1,6 +1,6 @@
--- The data for the explanation of a process, in addition to the process itself and its history. It
--- is bounded and has no payloads. Reasons of failures are cut to 256 characters, and other texts to
--- 1,000. ExplainEnded returns the newest ended tasks.
+-- These statements return the data for the explanation of a process, in addition to the process
+-- itself and its history. The data is bounded and contains no payloads. Reasons of failures are cut
+-- to 256 characters, and other texts to 1,000. ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
 SELECT task_id, task_type, status, attempt, scheduled_time,
        coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,

@@ -40,7 +40,7 @@ succeeded_runs AS MATERIALIZED (
 SELECT coalesce((SELECT holders.holder FROM holders), '')::text AS holder,
        coalesce((SELECT succeeded_runs.done FROM succeeded_runs), '')::text AS done;
 
--- PeekScope returns the same but changes nothing.
+-- PeekScope returns the same holder as EnterScope, but changes nothing.
 -- name: PeekScope :one
 SELECT coalesce((
   SELECT s.run_id FROM flow_scopes s
@@ -88,9 +88,9 @@ SELECT lock_key(wanted.h)
                AS item(namespace, template_type, dedupe_key)) dedupe_keys
      ORDER BY dedupe_keys.h & 255, dedupe_keys.h) wanted;
 
--- LeaveScopes frees the dedupe keys of ended runs, and gives each to the run that has waited
--- longest, which is notified. It runs after SaveResult and LockScopes, and applies only to items
--- whose task end this transaction has written.
+-- LeaveScopes frees the dedupe keys of ended runs. It gives each key to the run that has waited
+-- longest for it, and notifies this run. It runs after SaveResult and LockScopes, and applies only
+-- to items whose task end this transaction has written.
 -- name: LeaveScopes :many
 WITH input AS MATERIALIZED (
   SELECT item.*

@@ -301,7 +301,7 @@ SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS work
  LIMIT 1;
 
 -- ReadFirstStart returns when the first step of a run began, at or after since. A step with a job
--- begins when a worker takes the job. A job that waits after a failed attempt has begun, too.
+-- begins when a worker takes the job. A job that waits after a failed attempt has also begun.
 -- name: ReadFirstStart :one
 SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
   FROM (

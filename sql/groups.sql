@@ -1,5 +1,6 @@
 -- TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
--- member, and those with a cancel request. They wait for a slot, which only the engine gives them.
+-- member, and those with a cancel request. They wait for a slot, which only the engine assigns to
+-- them.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options

@@ -185,7 +185,7 @@ found AS (
   UNION ALL
   -- events_of_attempt: an event has the attempt that finished its task; an event without a task was
   -- imported. Attempts at a timer or a CANCEL also store checkpoints: their events may have an
-  -- earlier attempt, and the task may be open, as that of a deferred call. Events of before a
+  -- earlier attempt, and the task may be open, like that of a deferred call. Events from before a
   -- restart are being removed.
   SELECT 'events_of_attempt', e.namespace, e.process_id,
          format('event %s is of task %s, attempt %s; the task ended with attempt %s',
@@ -297,8 +297,8 @@ found AS (
               AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
   UNION ALL
   -- cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
-  -- not in ERROR or ended. Other processes have no CANCEL task, and neither have jobs: while a job
-  -- is being cancelled, its INIT task runs or, in a group, its members run.
+  -- not in ERROR or ended. Other processes have no CANCEL task, and neither do jobs: while a job is
+  -- being cancelled, its INIT task runs or, in a group, its members run.
   SELECT 'cancel_has_task', p.namespace, p.process_id,
          format('%s CANCEL tasks in a process in %s, cancel deadline %s', coalesce(x.cancels, 0),
                 p.status, coalesce(p.cancel_deadline::text, 'none'))
@@ -415,7 +415,7 @@ found AS (
       OR (status = 'CANCELLED' AND response IS NOT NULL)
       OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
   UNION ALL
-  -- retry_is_sound: a task that waits for another attempt or a reply has what its last one had.
+  -- retry_is_sound: a task that waits for another attempt or a reply has the data of its last one.
   SELECT 'retry_is_sound', namespace, process_id,
          format('task %s waits for %s after %s attempts', task_id, waits_for, attempt)
     FROM schedule

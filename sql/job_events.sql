@@ -285,7 +285,7 @@ DELETE FROM job_counts c
 
 -- ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
 -- cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
--- stored these counts, too.) Members of jobs of several workers are not counted.
+-- also stored these counts.) Members of jobs of several workers are not counted.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
   FROM job_counts c

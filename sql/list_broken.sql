@@ -1,6 +1,6 @@
 -- ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
 -- with the beginning of their error. The reason and the message are those of the task that caused
--- it; an imported process has no such task.
+-- the error. An imported process has no such task.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        left(coalesce(broken.reason, ''), 256)::text AS reason,

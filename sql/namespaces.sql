@@ -28,8 +28,8 @@ UPDATE namespaces
 RETURNING *;
 
 -- RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. If its
--- data is to be deleted, too, the namespace is also paused, so that older engines, which ignore the
--- mark, claim no tasks.
+-- data must also be deleted, the namespace is paused, so that older engines, which ignore the mark,
+-- claim no tasks.
 -- name: RequestDeletion :one
 UPDATE namespaces
    SET deletion_requested_time = coalesce(deletion_requested_time, statement_timestamp()),

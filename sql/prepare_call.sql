@@ -44,7 +44,7 @@ WITH input AS MATERIALIZED (
             AND s.waits_for IN ('process', 'place')
           LIMIT item.max_waiting) queued_task) queued),
 -- n numbers the acceptable items of a process in this statement: only the first one can find it
--- idle. queue_priority is the smallest priority of the waiting ones.
+-- idle. queue_priority is the smallest priority of the waiting items.
 decided AS MATERIALIZED (
   SELECT numbered_items.*, nextval('fencing_tokens') AS fencing_token,
          min(CASE

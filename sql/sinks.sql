@@ -391,8 +391,8 @@ ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
   SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
       lane = excluded.lane, seq = excluded.seq;
 
--- BreakLaggingSinks makes sinks BROKEN whose oldest change has waited for longer than their limit.
--- Only then may their changes be deleted.
+-- BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than its
+-- limit. Only then may its changes be deleted.
 -- name: BreakLaggingSinks :many
 UPDATE sinks s
    SET state = 'BROKEN', next_attempt_time = NULL, last_error_time = statement_timestamp(),

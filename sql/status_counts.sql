@@ -1,7 +1,8 @@
--- The number of processes in each status. Each transaction that creates, removes or changes
--- processes also counts them, in a CTE named updated_status_counts. INIT and RUNNING count as one
--- status, RUNNING, so that a flush of starts counts once and a flush of calls does not count at
--- all. Each lane has its own rows (see TakeLane), so that flushes do not wait for each other.
+-- The table status_counts has the number of processes in each status. Each transaction that
+-- creates, removes or changes processes also counts them, in a CTE named updated_status_counts.
+-- INIT and RUNNING count as one status, RUNNING, so that a flush of starts counts once and a flush
+-- of calls does not count at all. Each lane has its own rows (see TakeLane), so that flushes do not
+-- wait for each other.
 
 -- TakeLane assigns the session a number that no other live session of the database has. It is the
 -- default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.

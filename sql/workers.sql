@@ -63,8 +63,9 @@ SELECT item.namespace::text AS namespace, item.worker_id::text AS worker_id
  ORDER BY item.namespace, item.worker_id;
 
 -- ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
--- leases and no command, and were not seen for a period. It reads the leases once, and not for each
--- worker, because leases have no index by worker (10,000 workers and 5,000 leases: 23 s → 0.03 s).
+-- leases and no command, and were not seen for the given period. It reads the leases once instead
+-- of for each worker, because leases have no index by worker (10,000 workers and 5,000 leases: 23 s
+-- → 0.03 s).
 -- name: ForgetWorkersOf :exec
 DELETE FROM workers w
  WHERE (w.namespace, w.worker_id) IN (

@@ -139,7 +139,7 @@ type AdvanceRunsRow struct {
 
 // AdvanceRuns stores results of runs together with the ends of the jobs that they wait for. The
 // node has decided such a result before the end of the job was stored, from the state that the run
-// had when it started the job. Without AdvanceRuns, EndSteps gives the run a NOTIFY task, and
+// had when it started the job. Without AdvanceRuns, EndSteps adds a NOTIFY task to the run, and
 // another transaction stores its result.
 //
 // AdvanceRuns writes the row of tasks that this NOTIFY task would get, under the task ID and the
@@ -147,8 +147,8 @@ type AdvanceRunsRow struct {
 // deletes the rows of parents, so that EndSteps ignores the jobs.
 //
 // It runs after SaveResult and ignores an item if this transaction has not written the end of the
-// job. It also ignores an item, so that EndSteps notifies the run, if the state of the run is not
-// the one that was decided on (old_state), if the run is not locked, is not RUNNING, or has an
+// job. It also ignores an item, so that EndSteps notifies the run, if the result was decided from
+// another state of the run (old_state), if the run is not locked, is not RUNNING, or has an
 // attempt, a task that can run, a cancel request or messages. A run that completes must have no
 // timer, and no parent that awaits its end.
 func (q *Queries) AdvanceRuns(ctx context.Context, db DBTX, arg AdvanceRunsParams) ([]AdvanceRunsRow, error) {

@@ -102,8 +102,8 @@ type ListKeysRow struct {
 
 // ListKeys returns keys, newest first, with the first max_roles of their grants: the roles, and in
 // the same order the patterns of their namespaces. after_id is the last key of the previous page,
-// or empty. It returns only valid keys if valid_only is set, only those with a name if it is not
-// empty, and only the key with an ID if that is not empty.
+// or empty. If valid_only is set, it returns only valid keys. If named is not empty, it returns
+// only keys with this name. If only_id is not empty, it returns only the key with this ID.
 func (q *Queries) ListKeys(ctx context.Context, db DBTX, arg ListKeysParams) ([]ListKeysRow, error) {
 	rows, err := db.Query(ctx, listKeys,
 		arg.MaxRoles,

@@ -383,8 +383,8 @@ type CancelProcessesRow struct {
 // In a process with a cancel request, only the CANCEL task or an INIT task before it waits for a
 // slot. (waits_for::text: see SaveResult.)
 // A group first cancels its members.
-// The deletes search by key: the statements of constraints change waiting jobs without the lock of
-// their process, and a changed row has another ctid.
+// The deletes search by key, because the statements of constraints change waiting jobs without the
+// lock of their process, and a changed row has another ctid.
 // expired is read by a hashed subplan, not by a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,

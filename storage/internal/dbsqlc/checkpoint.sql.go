@@ -103,12 +103,12 @@ type CheckpointRow struct {
 }
 
 // Checkpoint stores events, state and metadata of attempts that continue, each under its fencing
-// token. If the token has changed, nothing of the item is stored, and the result omits the item. If
-// the process does not have the events that the attempt expects, nothing is stored either: the
-// caller compares last_event_id. This makes an item that is sent again a no-op, because only the
-// attempt itself adds events. Checkpoint runs after TryLockProcesses, so it reads the current rows.
-// yield reports that the process is not RUNNING, that it is being cancelled, or that another of its
-// tasks waits for it or is due.
+// token. If the token has changed, the item is not stored, and the result omits it. If the process
+// does not have the events that the attempt expects, the item is also not stored. The caller
+// detects this by comparing last_event_id. This makes an item that is sent again a no-op, because
+// only the attempt itself adds events. Checkpoint runs after TryLockProcesses, so it reads the
+// current rows. yield reports that the process is not RUNNING, that it is being cancelled, or that
+// another of its tasks waits for it or is due.
 func (q *Queries) Checkpoint(ctx context.Context, db DBTX, arg CheckpointParams) ([]CheckpointRow, error) {
 	rows, err := db.Query(ctx, checkpoint,
 		arg.Ords,

@@ -849,11 +849,11 @@ type TakeLinesRow struct {
 // schedule is sufficient, because every change of a job's status also changes or deletes this row.
 // The data for constraints is read only for jobs that must be evaluated again.
 //
-// keys contains the key of a job that needs no other key, as in jobs.constraint_keys, and is empty
-// for the queue "" (jobs that must be evaluated). If all rows are such jobs, there is room for each
-// of them: all get their key and a slot here (given). Otherwise no job gets a key here, and
-// MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a row that was
-// changed after the snapshot has another ctid.
+// keys contains, for each queue, the constraint_keys of a job that needs only the key of this
+// queue. It is empty for the queue "", whose jobs must be evaluated. If each taken job needs only
+// the key of its queue, all of them get their key and a slot here (given). Otherwise no job gets a
+// key here, and MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a
+// row that was changed after the snapshot has another ctid.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,
 		arg.Version,

@@ -323,7 +323,7 @@ type DeliverCancelsRow struct {
 // to processes in SUSPENDED or ERROR. A job gets no CANCEL task. A waiting job, suspended or not,
 // becomes CANCELLED here, and its parent is notified. The worker of a running job receives the
 // cancel with its next heartbeat, and the job has its own grace period. The FAILED job of a step
-// becomes CANCELLED, too: only its run can request this, and the run no longer needs the job.
+// also becomes CANCELLED. Only its run can request this, and the run no longer needs the job.
 //
 // outcome is delivered (even if a cancel is in progress), not_found or ended. more is true if there
 // may be more messages, or messages of other kinds. overdue is true if the grace period is 0. Then

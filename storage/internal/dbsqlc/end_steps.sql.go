@@ -207,10 +207,10 @@ type EndStepsRow struct {
 }
 
 // EndSteps notifies runs of the ends of the jobs of their steps. Unlike NotifyParents, it needs no
-// message, because the flush that ends the jobs has locked the run. It gives the run a NOTIFY task
-// with all ends. This node runs the task at once (captured) if the run is idle and the node has a
-// slot (capture). Before, a message was sent instead, and its delivery and the claim of the task
-// were more than half of the cost of a step.
+// message, because the flush that ends the jobs has locked the run. It adds a NOTIFY task with all
+// ends to the run. This node runs the task at once (captured) if the run is idle and the node has a
+// slot (capture). With a message instead, its delivery and the claim of the task would take more
+// than half of the cost of a step.
 //
 // It runs after SaveResult and ignores an item if this transaction has not written the end of its
 // task. Each end is delivered once, because EndSteps deletes the row of parents.

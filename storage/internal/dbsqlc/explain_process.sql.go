@@ -45,9 +45,9 @@ type ExplainEndedRow struct {
 	Message       string
 }
 
-// The data for the explanation of a process, in addition to the process itself and its history. It
-// is bounded and has no payloads. Reasons of failures are cut to 256 characters, and other texts to
-// 1,000. ExplainEnded returns the newest ended tasks.
+// These statements return the data for the explanation of a process, in addition to the process
+// itself and its history. The data is bounded and contains no payloads. Reasons of failures are cut
+// to 256 characters, and other texts to 1,000. ExplainEnded returns the newest ended tasks.
 func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedParams) ([]ExplainEndedRow, error) {
 	rows, err := db.Query(ctx, explainEnded, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {

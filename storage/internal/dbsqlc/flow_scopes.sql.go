@@ -142,9 +142,9 @@ type LeaveScopesRow struct {
 	ProcessID string
 }
 
-// LeaveScopes frees the dedupe keys of ended runs, and gives each to the run that has waited
-// longest, which is notified. It runs after SaveResult and LockScopes, and applies only to items
-// whose task end this transaction has written.
+// LeaveScopes frees the dedupe keys of ended runs. It gives each key to the run that has waited
+// longest for it, and notifies this run. It runs after SaveResult and LockScopes, and applies only
+// to items whose task end this transaction has written.
 func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParams) ([]LeaveScopesRow, error) {
 	rows, err := db.Query(ctx, leaveScopes,
 		arg.Namespaces,
@@ -258,7 +258,7 @@ type PeekScopeRow struct {
 	Done   string
 }
 
-// PeekScope returns the same but changes nothing.
+// PeekScope returns the same holder as EnterScope, but changes nothing.
 func (q *Queries) PeekScope(ctx context.Context, db DBTX, arg PeekScopeParams) (PeekScopeRow, error) {
 	row := db.QueryRow(ctx, peekScope,
 		arg.Namespace,

@@ -445,7 +445,7 @@ type ReadFirstStartParams struct {
 }
 
 // ReadFirstStart returns when the first step of a run began, at or after since. A step with a job
-// begins when a worker takes the job. A job that waits after a failed attempt has begun, too.
+// begins when a worker takes the job. A job that waits after a failed attempt has also begun.
 func (q *Queries) ReadFirstStart(ctx context.Context, db DBTX, arg ReadFirstStartParams) (time.Time, error) {
 	row := db.QueryRow(ctx, readFirstStart, arg.Since, arg.Namespace, arg.RunID)
 	var first time.Time

@@ -632,7 +632,8 @@ type TakeGroupsRow struct {
 }
 
 // TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
-// member, and those with a cancel request. They wait for a slot, which only the engine gives them.
+// member, and those with a cancel request. They wait for a slot, which only the engine assigns to
+// them.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {

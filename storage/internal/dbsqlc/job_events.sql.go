@@ -451,7 +451,7 @@ type ReadJobCountsRow struct {
 
 // ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
 // cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
-// stored these counts, too.) Members of jobs of several workers are not counted.
+// also stored these counts.) Members of jobs of several workers are not counted.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {

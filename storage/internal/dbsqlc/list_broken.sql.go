@@ -60,7 +60,7 @@ type ListBrokenRow struct {
 
 // ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
 // with the beginning of their error. The reason and the message are those of the task that caused
-// it; an imported process has no such task.
+// the error. An imported process has no such task.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -55,7 +55,7 @@ type LockProcessesParams struct {
 // exist now are no longer missing.
 //
 // The statements of starts, of results and of the fast path read a table by a lateral subquery with
-// LIMIT 1 for each item. The planner then always searches by the primary key, independent of its
+// LIMIT 1 for each item. The planner then always searches by the primary key, regardless of its
 // statistics, and the order of the items is kept. (If a subquery reads only columns of an index,
 // the planner may scan that index completely, which looks no more expensive in an empty table.)
 // With a join by "namespace = x", a plan that was made when running was empty read all of running

@@ -88,9 +88,9 @@ type DropTimersParams struct {
 	DropAlls      []bool
 }
 
-// NamedTimers drops and sets named timers, for attempts that still hold their process. It runs
-// before SaveResult, which then sees the new timers. drops has one row for each name to drop, or a
-// row with drop_all.
+// DropTimers removes named timers, and SetTimers sets them, for attempts that still hold their
+// process. Both run before SaveResult, which then sees the new timers. The input of DropTimers has
+// one row for each name to remove, or a row with drop_all.
 func (q *Queries) DropTimers(ctx context.Context, db DBTX, arg DropTimersParams) error {
 	_, err := db.Exec(ctx, dropTimers,
 		arg.Namespaces,

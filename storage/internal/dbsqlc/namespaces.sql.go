@@ -392,8 +392,8 @@ type RequestDeletionParams struct {
 }
 
 // RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. If its
-// data is to be deleted, too, the namespace is also paused, so that older engines, which ignore the
-// mark, claim no tasks.
+// data must also be deleted, the namespace is paused, so that older engines, which ignore the mark,
+// claim no tasks.
 func (q *Queries) RequestDeletion(ctx context.Context, db DBTX, arg RequestDeletionParams) (Namespace, error) {
 	row := db.QueryRow(ctx, requestDeletion, arg.WithData, arg.Namespace)
 	var i Namespace

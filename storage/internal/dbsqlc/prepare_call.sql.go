@@ -190,7 +190,7 @@ type PrepareCallRow struct {
 // captured, postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts
 // no calls), status or overloaded.
 // n numbers the acceptable items of a process in this statement: only the first one can find it
-// idle. queue_priority is the smallest priority of the waiting ones.
+// idle. queue_priority is the smallest priority of the waiting items.
 // A process waits for a slot with the smallest priority among its waiting tasks.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,

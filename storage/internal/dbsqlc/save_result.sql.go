@@ -382,10 +382,10 @@ type SaveResultRow struct {
 }
 
 // SaveResult stores the results of attempts, each under its fencing token. If the token has
-// changed, nothing of the item is stored, and the result omits the item. SaveResult runs after
-// TryLockProcesses, so it reads the current rows. The outcome is finish, reject, complete, cancel,
-// fail or retry (the row is already in schedule, see RetryTasks). The new status is derived from
-// the locked row, not from the caller, because an operator may have changed it.
+// changed, the item is not stored, and the result omits it. SaveResult runs after TryLockProcesses,
+// so it reads the current rows. The outcome is finish, reject, complete, cancel, fail or retry (the
+// row is already in schedule, see RetryTasks). The new status is derived from the locked row, not
+// from the caller, because an operator may have changed it.
 //
 // The values of timer_action are:
 //

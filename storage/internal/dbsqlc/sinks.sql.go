@@ -187,8 +187,8 @@ type BreakLaggingSinksRow struct {
 	SinkID    string
 }
 
-// BreakLaggingSinks makes sinks BROKEN whose oldest change has waited for longer than their limit.
-// Only then may their changes be deleted.
+// BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than its
+// limit. Only then may its changes be deleted.
 func (q *Queries) BreakLaggingSinks(ctx context.Context, db DBTX) ([]BreakLaggingSinksRow, error) {
 	rows, err := db.Query(ctx, breakLaggingSinks)
 	if err != nil {

@@ -162,8 +162,9 @@ type ForgetWorkersOfParams struct {
 }
 
 // ForgetWorkersOf deletes at most lim workers of a client in some namespaces: those that have no
-// leases and no command, and were not seen for a period. It reads the leases once, and not for each
-// worker, because leases have no index by worker (10,000 workers and 5,000 leases: 23 s → 0.03 s).
+// leases and no command, and were not seen for the given period. It reads the leases once instead
+// of for each worker, because leases have no index by worker (10,000 workers and 5,000 leases: 23 s
+// → 0.03 s).
 func (q *Queries) ForgetWorkersOf(ctx context.Context, db DBTX, arg ForgetWorkersOfParams) error {
 	_, err := db.Exec(ctx, forgetWorkersOf,
 		arg.Owner,

@@ -917,7 +917,7 @@ func (x *ListGrantsRequest) GetPrincipal() string {
 
 type ListGrantsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Grants        []*Grant               `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"` // by principal
+	Grants        []*Grant               `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"` // sorted by principal
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

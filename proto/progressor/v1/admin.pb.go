@@ -35,7 +35,7 @@ const (
 	WaitsFor_WAITS_FOR_PROCESS     WaitsFor = 3 // another task of the process, which runs or is older
 	WaitsFor_WAITS_FOR_OPERATOR    WaitsFor = 4 // the process is suspended
 	WaitsFor_WAITS_FOR_CONSTRAINT  WaitsFor = 5
-	WaitsFor_WAITS_FOR_REPLY       WaitsFor = 6 // the response of a call, which a later task of its process gives
+	WaitsFor_WAITS_FOR_REPLY       WaitsFor = 6 // the response of a call, which a later task of its process provides
 )
 
 // Enum value maps for WaitsFor.
@@ -384,7 +384,7 @@ func (x *ExplainProcessResponse) GetUnblock() string {
 
 type CountProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: all namespaces.
+	// If empty, all namespaces.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Only processes of users, as in ListProcessesRequest.
 	UsersOnly     bool `protobuf:"varint,2,opt,name=users_only,json=usersOnly,proto3" json:"users_only,omitempty"`
@@ -502,7 +502,7 @@ func (x *CountProcessesResponse) GetInternalByStatus() map[string]int64 {
 
 type GetOverviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: all namespaces.
+	// If empty, all namespaces.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// How far back the samples reach. Default: one hour.
 	SamplesAge    *durationpb.Duration `protobuf:"bytes,2,opt,name=samples_age,json=samplesAge,proto3" json:"samples_age,omitempty"`
@@ -715,10 +715,10 @@ type NamespaceOverview struct {
 	// unfinished runs and the newest 10,000 unsuccessful runs are counted.
 	RunsByStatus map[string]int64 `protobuf:"bytes,9,rep,name=runs_by_status,json=runsByStatus,proto3" json:"runs_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	OpenWaits    int64            `protobuf:"varint,10,opt,name=open_waits,json=openWaits,proto3" json:"open_waits,omitempty"` // waits for a person or an external worker; 10,000 means 10,000 or more
-	// The part of count_by_status that is internal: jobs, runs, crons and bulks.
+	// The internal part of count_by_status: jobs, runs, crons and bulks.
 	InternalByStatus map[string]int64 `protobuf:"bytes,11,rep,name=internal_by_status,json=internalByStatus,proto3" json:"internal_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
-	// are counted, which the namespaces of a response share equally.
+	// If true, more internal processes may exist than internal_by_status counts. Of those that are
+	// not jobs, at most 100,000 are counted, an equal share for each namespace of the response.
 	InternalMore  bool `protobuf:"varint,12,opt,name=internal_more,json=internalMore,proto3" json:"internal_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1055,11 +1055,11 @@ type ErrorGroup struct {
 	// it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
 	// flow.
 	Filter string `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run. RepeatRun
 	// starts a new one with the same payload.
 	Runs      bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`
 	Namespace string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // the same failure in two namespaces makes two groups
-	// If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+	// If set, the group is a failing cron. count is the number of its consecutive failed runs. The
 	// filter is for ListCrons, and the fingerprint is that of the last failure.
 	CronId        string `protobuf:"bytes,10,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
 	NewestId      string `protobuf:"bytes,11,opt,name=newest_id,json=newestId,proto3" json:"newest_id,omitempty"` // process_id, job_id, run_id or cron_id of the newest failure

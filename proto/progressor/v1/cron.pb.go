@@ -89,7 +89,7 @@ func (OverlapAction) EnumDescriptor() ([]byte, []int) {
 }
 
 // FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
-// CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+// CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips only one fire. A run
 // that CANCEL_PREV replaces does not count; the new run is attempt 1.
 type FailureAction int32
 
@@ -99,8 +99,8 @@ const (
 	FailureAction_FAILURE_ACTION_SKIP        FailureAction = 2
 	FailureAction_FAILURE_ACTION_RETRY       FailureAction = 3 // the next attempt number; after max_attempts, attempt 1 again
 	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // like RETRY, but fires are skipped until retry_backoff has passed
-	// After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
-	// per retry_backoff. A success ends this. The cron itself is not paused.
+	// After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
+	// trial per retry_backoff. A success ends this. The cron itself is not paused.
 	FailureAction_FAILURE_ACTION_HALF_OPEN FailureAction = 5
 )
 
@@ -555,7 +555,7 @@ type Cron struct {
 	// Fire times that have passed since the cron was paused. 1000 means 1000 or more.
 	WaitingFires int64       `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
 	Backfills    []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // incomplete ones, oldest first; set by the engine
-	// How many runs failed in a row, set by the engine. The cron is failing if it is not 0.
+	// The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing.
 	Failures      int32 `protobuf:"varint,18,opt,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,7 +964,7 @@ type CronPolicy struct {
 	RetryBackoff *Backoff             `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"` // with RETRY and BACKOFF
 	// With RETRY and BACKOFF. 0 means no limit.
 	MaxAttempts int32 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// The cron is paused after this many failed runs in a row. 0 means never.
+	// The cron is paused after this many consecutive failed runs. 0 means never.
 	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
 	// With SKIP, a fire that is at most this late still runs. Default: 5 s.
 	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
@@ -1445,9 +1445,9 @@ type HttpTarget struct {
 	// Default: 200 to 299.
 	SuccessCodes []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
 	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+	// bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
 	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-	// two, a key can be replaced without a rejected request.
+	// two keys, one of them can be replaced without a rejected request.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields  protoimpl.UnknownFields
@@ -2067,7 +2067,7 @@ func (x *ListCronsResponse) GetNextPageToken() string {
 
 type ListNextCronsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: all namespaces that are not paused.
+	// If empty, all namespaces that are not paused.
 	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default: 10
 	unknownFields protoimpl.UnknownFields
@@ -2121,7 +2121,7 @@ func (x *ListNextCronsRequest) GetPageSize() int32 {
 type ListNextCronsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The soonest first, including jitter. Paused crons, and crons without further fire times, are
-	// not listed. A page of large crons may have fewer.
+	// not listed. A page may end early if its crons are large.
 	Crons         []*Cron `protobuf:"bytes,1,rep,name=crons,proto3" json:"crons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2474,7 +2474,7 @@ type TriggerCronRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	// Default: the cron's.
+	// Default: the overlap_action of the cron.
 	OverlapAction OverlapAction `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2579,7 +2579,7 @@ type CancelFireRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	// Fire.fire_time. Milliseconds are enough if only one fire has them.
+	// Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
 	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit log
 	unknownFields protoimpl.UnknownFields
@@ -2692,7 +2692,7 @@ type RerunFireRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	// Fire.fire_time. Milliseconds are enough if only one fire has them.
+	// Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
 	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit log
 	unknownFields protoimpl.UnknownFields

@@ -194,7 +194,7 @@ type RunStatus int32
 
 const (
 	RunStatus_RUN_STATUS_UNSPECIFIED    RunStatus = 0
-	RunStatus_RUN_STATUS_PENDING        RunStatus = 1 // stored; blocked_on says what it waits for
+	RunStatus_RUN_STATUS_PENDING        RunStatus = 1 // stored; blocked_on names what it waits for
 	RunStatus_RUN_STATUS_QUEUED         RunStatus = 2 // a step waits for a worker, and no step runs
 	RunStatus_RUN_STATUS_RUNNING        RunStatus = 3 // a step other than a wait runs
 	RunStatus_RUN_STATUS_WAITING_WORKER RunStatus = 4 // all unfinished steps are waits
@@ -1229,7 +1229,7 @@ type WaitAction struct {
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
 	// Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
 	// template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-	// with process.operate may, too. If empty, anyone may.
+	// with process.operate may also do this. If empty, anyone may.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
 	// The time limit of the wait. 0 means no limit.
@@ -2041,7 +2041,7 @@ type OpenWait struct {
 	// Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
 	// has wait.answer, and is an assignee or has process.operate.
 	Answerable    bool   `protobuf:"varint,14,opt,name=answerable,proto3" json:"answerable,omitempty"`
-	WorkerId      string `protobuf:"bytes,15,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who works on it, as ReportStep said; empty if that is unknown
+	WorkerId      string `protobuf:"bytes,15,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who works on it, as reported by ReportStep; empty if unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3497,7 +3497,7 @@ type CancelRunRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// If true, the run ends now, in any status before its end, even if the template does not support
+	// If true, the run ends now, regardless of its status, even if the template does not support
 	// cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
 	// compensated.
 	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
@@ -3869,7 +3869,7 @@ type RepeatRunRequest struct {
 	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId          string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	Payload        *structpb.Value        `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // absent: the payload of the old run
+	Payload        *structpb.Value        `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"` // if absent, the payload of the old run
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3978,7 +3978,7 @@ func (x *RepeatRunResponse) GetRun() *Run {
 
 type ListOpenWaitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: all namespaces, one after the other by name.
+	// If empty, all namespaces, one after the other by name.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -4113,7 +4113,8 @@ type CompleteStepRequest struct {
 	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"` // required for EXTERNAL
-	// Who completed the step. If empty, the client, if the engine authenticates its clients.
+	// Who completed the step. If empty, it is the client, provided that the engine authenticates
+	// clients.
 	WorkerId string `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// Types that are valid to be assigned to Outcome:
 	//

@@ -883,7 +883,7 @@ type RetryJobRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
-	// succeeded run it again, too.
+	// succeeded also run it again.
 	ClearSuccesses bool `protobuf:"varint,3,opt,name=clear_successes,json=clearSuccesses,proto3" json:"clear_successes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1179,7 +1179,7 @@ func (x *GetQueueStatsResponse) GetNames() []*JobNameStats {
 type PauseJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Name of the jobs. No such job has to exist.
+	// Name of the jobs. There need not be a job with this name.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields

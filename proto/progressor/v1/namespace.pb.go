@@ -240,7 +240,7 @@ func (HistoryMode) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
-// HealthStatus says whether the tasks of a namespace run.
+// HealthStatus reports whether the tasks of a namespace run.
 type HealthStatus int32
 
 const (
@@ -400,7 +400,7 @@ const (
 	HealthProblem_KIND_UNSPECIFIED  HealthProblem_Kind = 0
 	HealthProblem_KIND_PAUSED       HealthProblem_Kind = 1
 	HealthProblem_KIND_NO_NODE      HealthProblem_Kind = 2 // no live node runs tasks
-	HealthProblem_KIND_UNSERVABLE   HealthProblem_Kind = 3 // this node has no processor for it, for example an unknown built-in one
+	HealthProblem_KIND_UNSERVABLE   HealthProblem_Kind = 3 // this node has no such processor, for example an unknown built-in one
 	HealthProblem_KIND_UNREACHABLE  HealthProblem_Kind = 4 // the processor accepts no connections from this node
 	HealthProblem_KIND_NO_WORKERS   HealthProblem_Kind = 5 // no worker has polled in the last 30 seconds
 	HealthProblem_KIND_BEHIND       HealthProblem_Kind = 6 // a task has waited for a slot or a worker for more than 10 seconds
@@ -994,10 +994,10 @@ type ConnectProcessor struct {
 	// reached or rejects an attempt because it is busy, the next URL gets the attempt.
 	MoreUrls []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
 	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+	// bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
 	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-	// two, a key can be replaced without a rejected request.
-	// They are not possible with PROTOCOL_GRPC.
+	// two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
+	// support them.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // all URLs must be https
 	unknownFields  protoimpl.UnknownFields
@@ -2047,7 +2047,7 @@ func (x *HealthProblem) GetNext() string {
 type DeleteNamespaceRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+	// Whether to also delete its processes, jobs, runs, crons, templates and all other data. If
 	// false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
 	// tasks.
 	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`

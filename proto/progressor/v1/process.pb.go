@@ -3142,7 +3142,7 @@ type EraseProcessRequest struct {
 	// The ID of a process or a job, or ~flow/ and the ID of a run.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// Only for a run. If true, the processes and runs that its steps have started in the namespace,
-	// and those of their steps, are erased, too.
+	// and those of their steps, are also erased.
 	Children  bool   `protobuf:"varint,3,opt,name=children,proto3" json:"children,omitempty"`
 	DryRun    bool   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -587,7 +587,7 @@ type Reply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	TaskId   int64                  `protobuf:"varint,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // ProcessRequest.task_id of that task
 	Response []byte                 `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
-	// If set, the caller gets it instead of the response. The process keeps its changes.
+	// If set, the caller gets this rejection instead of the response. The process keeps its changes.
 	Rejection     *Rejection `protobuf:"bytes,3,opt,name=rejection,proto3" json:"rejection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

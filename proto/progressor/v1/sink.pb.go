@@ -77,7 +77,7 @@ func (SinkFormat) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_sink_proto_rawDescGZIP(), []int{0}
 }
 
-// SinkState says whether a sink delivers changes.
+// SinkState reports whether a sink delivers changes.
 type SinkState int32
 
 const (
@@ -306,8 +306,8 @@ type WebhookTarget struct {
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
 	// key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-	// each key, so that a key can be replaced without a rejected request. They are never returned. If
-	// empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+	// each key, so that a key can be replaced without a rejected request. The keys are never
+	// returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// The time limit of one request. Default: 10 s.
@@ -627,7 +627,7 @@ type SinkStatus struct {
 	Lag              *durationpb.Duration   `protobuf:"bytes,4,opt,name=lag,proto3" json:"lag,omitempty"`                                                    // age of the oldest of them
 	DeliveredChanges int64                  `protobuf:"varint,5,opt,name=delivered_changes,json=deliveredChanges,proto3" json:"delivered_changes,omitempty"` // since the sink was created
 	DeliveredTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=delivered_time,json=deliveredTime,proto3" json:"delivered_time,omitempty"`           // of the last successful delivery
-	Failures         int32                  `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`                                         // in a row
+	Failures         int32                  `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`                                         // consecutive
 	LastError        string                 `protobuf:"bytes,8,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	LastErrorTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
 	NextAttemptTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"` // of a sink that is FAILING

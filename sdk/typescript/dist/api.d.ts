@@ -249,7 +249,7 @@ export declare class WorkerService {
 /**
  * FlowService runs work of several steps, described by versioned templates. A run is a process of
  * kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
- * leased, retried and cancelled as any other job, so workers need no changes. Every status change
+ * leased, retried and cancelled like any other job, so workers need no changes. Every status change
  * stores a job event in the same transaction.
  */
 export declare class FlowService {
@@ -284,7 +284,7 @@ export declare class FlowService {
      * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
      * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
      * request with their next heartbeat, and other steps finish first. After the grace period, the
-     * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+     * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
      * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
      * fails with FAILED_PRECONDITION.
      */
@@ -321,7 +321,7 @@ export declare class FlowService {
 }
 /**
  * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
- * the same transaction. So do some other changes. Events are never updated.
+ * the same transaction. Some other changes also add an event. Events are never updated.
  */
 export declare class JobEventService {
     private readonly send;
@@ -412,7 +412,7 @@ export declare class JobService {
     /**
      * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
      * Running attempts continue, and jobs can still be enqueued. The node that serves the request
-     * applies it at once, and the others within a second. If the name is paused already, its reason
+     * applies it at once, and the others within a second. If the name is already paused, its reason
      * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
      */
     pauseJobs(request: PauseJobsRequest, options?: CallOptions): Promise<PauseJobsResponse>;
@@ -587,7 +587,7 @@ export type WaitsFor = "WAITS_FOR_UNSPECIFIED" | "WAITS_FOR_TIME"
  | "WAITS_FOR_PROCESS"
 /** the process is suspended */
  | "WAITS_FOR_OPERATOR" | "WAITS_FOR_CONSTRAINT"
-/** the response of a call, which a later task of its process gives */
+/** the response of a call, which a later task of its process provides */
  | "WAITS_FOR_REPLY";
 export type BulkVerb = "BULK_VERB_UNSPECIFIED" | "BULK_VERB_SIMPLE_REPAIR" | "BULK_VERB_SUSPEND" | "BULK_VERB_RESUME" | "BULK_VERB_CANCEL" | "BULK_VERB_REMOVE"
 /**
@@ -631,7 +631,7 @@ export type HistoryMode =
  | "HISTORY_MODE_NONE"
 /** only the last event */
  | "HISTORY_MODE_LAST";
-/** HealthStatus says whether the tasks of a namespace run. */
+/** HealthStatus reports whether the tasks of a namespace run. */
 export type HealthStatus = "HEALTH_STATUS_UNSPECIFIED" | "HEALTH_STATUS_OK"
 /** tasks run, but wait a long time, fail, or do not run on every node */
  | "HEALTH_STATUS_DEGRADED"
@@ -650,7 +650,7 @@ export type ConnectProcessorProtocol =
 export type HealthProblemKind = "KIND_UNSPECIFIED" | "KIND_PAUSED"
 /** no live node runs tasks */
  | "KIND_NO_NODE"
-/** this node has no processor for it, for example an unknown built-in one */
+/** this node has no such processor, for example an unknown built-in one */
  | "KIND_UNSERVABLE"
 /** the processor accepts no connections from this node */
  | "KIND_UNREACHABLE"
@@ -672,7 +672,7 @@ export type SinkFormat =
  | "SINK_FORMAT_CLOUDEVENTS_BINARY"
 /** the attributes as headers, the Change as protobuf in the body */
  | "SINK_FORMAT_PROTOBUF";
-/** SinkState says whether a sink delivers changes. */
+/** SinkState reports whether a sink delivers changes. */
 export type SinkState = "SINK_STATE_UNSPECIFIED" | "SINK_STATE_ACTIVE"
 /** by PauseSink, until ResumeSink */
  | "SINK_STATE_PAUSED"
@@ -748,7 +748,7 @@ export type JoinRule =
 /** all have ended in any status, even if the run fails; for cleanup */
  | "JOIN_RULE_ALL_ENDED";
 export type RunStatus = "RUN_STATUS_UNSPECIFIED"
-/** stored; blocked_on says what it waits for */
+/** stored; blocked_on names what it waits for */
  | "RUN_STATUS_PENDING"
 /** a step waits for a worker, and no step runs */
  | "RUN_STATUS_QUEUED"
@@ -814,7 +814,7 @@ export type OverlapAction =
  | "OVERLAP_ACTION_BUFFER_ONE";
 /**
  * FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
- * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+ * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips only one fire. A run
  * that CANCEL_PREV replaces does not count; the new run is attempt 1.
  */
 export type FailureAction = 
@@ -827,8 +827,8 @@ export type FailureAction =
 /** like RETRY, but fires are skipped until retry_backoff has passed */
  | "FAILURE_ACTION_BACKOFF"
 /**
- * After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
- * per retry_backoff. A success ends this. The cron itself is not paused.
+ * After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
+ * trial per retry_backoff. A success ends this. The cron itself is not paused.
  */
  | "FAILURE_ACTION_HALF_OPEN";
 /** ConcurrencyPolicy defines what happens if max_concurrency is reached. */
@@ -979,7 +979,7 @@ export interface ListGrantsRequest {
     principal?: string;
 }
 export interface ListGrantsResponse {
-    /** by principal */
+    /** sorted by principal */
     grants?: Grant[];
     nextPageToken?: string;
 }
@@ -1369,7 +1369,7 @@ export interface EraseProcessRequest {
     processId?: string;
     /**
      * Only for a run. If true, the processes and runs that its steps have started in the namespace,
-     * and those of their steps, are erased, too.
+     * and those of their steps, are also erased.
      */
     children?: boolean;
     /** only count */
@@ -1437,7 +1437,7 @@ export interface ExplainProcessResponse {
     unblock?: string;
 }
 export interface CountProcessesRequest {
-    /** Empty: all namespaces. */
+    /** If empty, all namespaces. */
     namespace?: string;
     /** Only processes of users, as in ListProcessesRequest. */
     usersOnly?: boolean;
@@ -1458,7 +1458,7 @@ export interface CountProcessesResponse {
     };
 }
 export interface GetOverviewRequest {
-    /** Empty: all namespaces. */
+    /** If empty, all namespaces. */
     namespace?: string;
     /** How far back the samples reach. Default: one hour. */
     samplesAge?: Duration;
@@ -1531,13 +1531,13 @@ export interface NamespaceOverview {
     };
     /** waits for a person or an external worker; 10,000 means 10,000 or more */
     openWaits?: number;
-    /** The part of count_by_status that is internal: jobs, runs, crons and bulks. */
+    /** The internal part of count_by_status: jobs, runs, crons and bulks. */
     internalByStatus?: {
         [key: string]: number;
     };
     /**
-     * More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
-     * are counted, which the namespaces of a response share equally.
+     * If true, more internal processes may exist than internal_by_status counts. Of those that are
+     * not jobs, at most 100,000 are counted, an equal share for each namespace of the response.
      */
     internalMore?: boolean;
 }
@@ -1578,14 +1578,14 @@ export interface ErrorGroup {
      */
     filter?: string;
     /**
-     * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+     * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run. RepeatRun
      * starts a new one with the same payload.
      */
     runs?: boolean;
     /** the same failure in two namespaces makes two groups */
     namespace?: string;
     /**
-     * If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+     * If set, the group is a failing cron. count is the number of its consecutive failed runs. The
      * filter is for ListCrons, and the fingerprint is that of the last failure.
      */
     cronId?: string;
@@ -1861,10 +1861,10 @@ export interface ConnectProcessor {
     moreUrls?: string[];
     /**
      * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-     * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+     * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
      * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-     * two, a key can be replaced without a rejected request.
-     * They are not possible with PROTOCOL_GRPC.
+     * two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
+     * support them.
      */
     signingSecrets?: string[];
     /** all URLs must be https */
@@ -1978,7 +1978,7 @@ export interface HealthProblem {
 export interface DeleteNamespaceRequest {
     namespace?: string;
     /**
-     * Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+     * Whether to also delete its processes, jobs, runs, crons, templates and all other data. If
      * false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
      * tasks.
      */
@@ -2026,8 +2026,8 @@ export interface WebhookTarget {
     /**
      * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
      * key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-     * each key, so that a key can be replaced without a rejected request. They are never returned. If
-     * empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+     * each key, so that a key can be replaced without a rejected request. The keys are never
+     * returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
      */
     secrets?: string[];
     /** set by the engine: there are secrets */
@@ -2094,7 +2094,7 @@ export interface SinkStatus {
     deliveredChanges?: number;
     /** of the last successful delivery */
     deliveredTime?: Timestamp;
-    /** in a row */
+    /** consecutive */
     failures?: number;
     lastError?: string;
     lastErrorTime?: Timestamp;
@@ -2480,7 +2480,7 @@ export interface Reply {
     /** ProcessRequest.task_id of that task */
     taskId?: number;
     response?: Payload;
-    /** If set, the caller gets it instead of the response. The process keeps its changes. */
+    /** If set, the caller gets this rejection instead of the response. The process keeps its changes. */
     rejection?: Rejection;
 }
 export interface NewEvent {
@@ -2991,7 +2991,7 @@ export interface WaitAction {
     /**
      * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
      * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-     * with process.operate may, too. If empty, anyone may.
+     * with process.operate may also do this. If empty, anyone may.
      */
     assignees?: string[];
     /** JSON Schema of the result; the console shows a form */
@@ -3141,7 +3141,7 @@ export interface OpenWait {
      * has wait.answer, and is an assignee or has process.operate.
      */
     answerable?: boolean;
-    /** who works on it, as ReportStep said; empty if that is unknown */
+    /** who works on it, as reported by ReportStep; empty if unknown */
     workerId?: string;
 }
 export interface JobEvent {
@@ -3290,7 +3290,7 @@ export interface CancelRunRequest {
     runId?: string;
     reason?: string;
     /**
-     * If true, the run ends now, in any status before its end, even if the template does not support
+     * If true, the run ends now, regardless of its status, even if the template does not support
      * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
      * compensated.
      */
@@ -3331,14 +3331,14 @@ export interface RepeatRunRequest {
     namespace?: string;
     runId?: string;
     idempotencyKey?: string;
-    /** absent: the payload of the old run */
+    /** if absent, the payload of the old run */
     payload?: Json;
 }
 export interface RepeatRunResponse {
     run?: Run;
 }
 export interface ListOpenWaitsRequest {
-    /** Empty: all namespaces, one after the other by name. */
+    /** If empty, all namespaces, one after the other by name. */
     namespace?: string;
     /** An AIP-160 filter on kind, assignees, template_type, due_time and run_id. */
     filter?: string;
@@ -3359,7 +3359,10 @@ export interface CompleteStepRequest {
     index?: number;
     /** required for EXTERNAL */
     token?: string;
-    /** Who completed the step. If empty, the client, if the engine authenticates its clients. */
+    /**
+     * Who completed the step. If empty, it is the client, provided that the engine authenticates
+     * clients.
+     */
     workerId?: string;
     result?: Json;
     failure?: Failure;
@@ -3452,7 +3455,7 @@ export interface Cron {
     waitingFires?: number;
     /** incomplete ones, oldest first; set by the engine */
     backfills?: Backfill[];
-    /** How many runs failed in a row, set by the engine. The cron is failing if it is not 0. */
+    /** The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing. */
     failures?: number;
 }
 /** Backfill is a backfill whose fire times have not all been started or decided. */
@@ -3513,7 +3516,7 @@ export interface CronPolicy {
     retryBackoff?: Backoff;
     /** With RETRY and BACKOFF. 0 means no limit. */
     maxAttempts?: number;
-    /** The cron is paused after this many failed runs in a row. 0 means never. */
+    /** The cron is paused after this many consecutive failed runs. 0 means never. */
     pauseAfterFailures?: number;
     /** With SKIP, a fire that is at most this late still runs. Default: 5 s. */
     misfireThreshold?: Duration;
@@ -3568,9 +3571,9 @@ export interface HttpTarget {
     successCodes?: number[];
     /**
      * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-     * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+     * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
      * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-     * two, a key can be replaced without a rejected request.
+     * two keys, one of them can be replaced without a rejected request.
      */
     signingSecrets?: string[];
     /** the URL must be https */
@@ -3625,7 +3628,7 @@ export interface ListCronsResponse {
     nextPageToken?: string;
 }
 export interface ListNextCronsRequest {
-    /** Empty: all namespaces that are not paused. */
+    /** If empty, all namespaces that are not paused. */
     namespace?: string;
     /** default: 10 */
     pageSize?: number;
@@ -3633,7 +3636,7 @@ export interface ListNextCronsRequest {
 export interface ListNextCronsResponse {
     /**
      * The soonest first, including jitter. Paused crons, and crons without further fire times, are
-     * not listed. A page of large crons may have fewer.
+     * not listed. A page may end early if its crons are large.
      */
     crons?: Cron[];
 }
@@ -3667,7 +3670,7 @@ export interface ResumeCronResponse {
 export interface TriggerCronRequest {
     namespace?: string;
     cronId?: string;
-    /** Default: the cron's. */
+    /** Default: the overlap_action of the cron. */
     overlapAction?: OverlapAction;
 }
 export interface TriggerCronResponse {
@@ -3676,7 +3679,7 @@ export interface TriggerCronResponse {
 export interface CancelFireRequest {
     namespace?: string;
     cronId?: string;
-    /** Fire.fire_time. Milliseconds are enough if only one fire has them. */
+    /** Fire.fire_time. A precision of milliseconds suffices if it identifies the fire. */
     fireTime?: Timestamp;
     /** for the audit log */
     reason?: string;
@@ -3688,7 +3691,7 @@ export interface CancelFireResponse {
 export interface RerunFireRequest {
     namespace?: string;
     cronId?: string;
-    /** Fire.fire_time. Milliseconds are enough if only one fire has them. */
+    /** Fire.fire_time. A precision of milliseconds suffices if it identifies the fire. */
     fireTime?: Timestamp;
     /** for the audit log */
     reason?: string;
@@ -3850,7 +3853,7 @@ export interface RetryJobRequest {
     jobId?: string;
     /**
      * If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
-     * succeeded run it again, too.
+     * succeeded also run it again.
      */
     clearSuccesses?: boolean;
 }
@@ -3877,7 +3880,7 @@ export interface GetQueueStatsResponse {
 }
 export interface PauseJobsRequest {
     namespace?: string;
-    /** Name of the jobs. No such job has to exist. */
+    /** Name of the jobs. There need not be a job with this name. */
     name?: string;
     reason?: string;
 }

@@ -354,7 +354,7 @@ export class WorkerService {
 /**
  * FlowService runs work of several steps, described by versioned templates. A run is a process of
  * kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
- * leased, retried and cancelled as any other job, so workers need no changes. Every status change
+ * leased, retried and cancelled like any other job, so workers need no changes. Every status change
  * stores a job event in the same transaction.
  */
 export class FlowService {
@@ -411,7 +411,7 @@ export class FlowService {
      * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
      * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
      * request with their next heartbeat, and other steps finish first. After the grace period, the
-     * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+     * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
      * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
      * fails with FAILED_PRECONDITION.
      */
@@ -464,7 +464,7 @@ export class FlowService {
 }
 /**
  * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
- * the same transaction. So do some other changes. Events are never updated.
+ * the same transaction. Some other changes also add an event. Events are never updated.
  */
 export class JobEventService {
     send;
@@ -613,7 +613,7 @@ export class JobService {
     /**
      * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
      * Running attempts continue, and jobs can still be enqueued. The node that serves the request
-     * applies it at once, and the others within a second. If the name is paused already, its reason
+     * applies it at once, and the others within a second. If the name is already paused, its reason
      * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
      */
     pauseJobs(request, options) {

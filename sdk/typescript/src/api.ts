@@ -434,7 +434,7 @@ export class WorkerService {
 /**
  * FlowService runs work of several steps, described by versioned templates. A run is a process of
  * kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
- * leased, retried and cancelled as any other job, so workers need no changes. Every status change
+ * leased, retried and cancelled like any other job, so workers need no changes. Every status change
  * stores a job event in the same transaction.
  */
 export class FlowService {
@@ -499,7 +499,7 @@ export class FlowService {
    * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
    * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
    * request with their next heartbeat, and other steps finish first. After the grace period, the
-   * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+   * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
    * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
    * fails with FAILED_PRECONDITION.
    */
@@ -560,7 +560,7 @@ export class FlowService {
 
 /**
  * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
- * the same transaction. So do some other changes. Events are never updated.
+ * the same transaction. Some other changes also add an event. Events are never updated.
  */
 export class JobEventService {
   constructor(private readonly send: Send) {}
@@ -729,7 +729,7 @@ export class JobService {
   /**
    * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
    * Running attempts continue, and jobs can still be enqueued. The node that serves the request
-   * applies it at once, and the others within a second. If the name is paused already, its reason
+   * applies it at once, and the others within a second. If the name is already paused, its reason
    * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
    */
   pauseJobs(request: PauseJobsRequest, options?: CallOptions): Promise<PauseJobsResponse> {
@@ -956,7 +956,7 @@ export type WaitsFor =
   /** the process is suspended */
   | "WAITS_FOR_OPERATOR"
   | "WAITS_FOR_CONSTRAINT"
-  /** the response of a call, which a later task of its process gives */
+  /** the response of a call, which a later task of its process provides */
   | "WAITS_FOR_REPLY";
 
 export type BulkVerb =
@@ -1016,7 +1016,7 @@ export type HistoryMode =
   /** only the last event */
   | "HISTORY_MODE_LAST";
 
-/** HealthStatus says whether the tasks of a namespace run. */
+/** HealthStatus reports whether the tasks of a namespace run. */
 export type HealthStatus =
   | "HEALTH_STATUS_UNSPECIFIED"
   | "HEALTH_STATUS_OK"
@@ -1045,7 +1045,7 @@ export type HealthProblemKind =
   | "KIND_PAUSED"
   /** no live node runs tasks */
   | "KIND_NO_NODE"
-  /** this node has no processor for it, for example an unknown built-in one */
+  /** this node has no such processor, for example an unknown built-in one */
   | "KIND_UNSERVABLE"
   /** the processor accepts no connections from this node */
   | "KIND_UNREACHABLE"
@@ -1069,7 +1069,7 @@ export type SinkFormat =
   /** the attributes as headers, the Change as protobuf in the body */
   | "SINK_FORMAT_PROTOBUF";
 
-/** SinkState says whether a sink delivers changes. */
+/** SinkState reports whether a sink delivers changes. */
 export type SinkState =
   | "SINK_STATE_UNSPECIFIED"
   | "SINK_STATE_ACTIVE"
@@ -1166,7 +1166,7 @@ export type JoinRule =
 
 export type RunStatus =
   | "RUN_STATUS_UNSPECIFIED"
-  /** stored; blocked_on says what it waits for */
+  /** stored; blocked_on names what it waits for */
   | "RUN_STATUS_PENDING"
   /** a step waits for a worker, and no step runs */
   | "RUN_STATUS_QUEUED"
@@ -1245,7 +1245,7 @@ export type OverlapAction =
 
 /**
  * FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
- * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+ * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips only one fire. A run
  * that CANCEL_PREV replaces does not count; the new run is attempt 1.
  */
 export type FailureAction =
@@ -1259,8 +1259,8 @@ export type FailureAction =
   /** like RETRY, but fires are skipped until retry_backoff has passed */
   | "FAILURE_ACTION_BACKOFF"
   /**
-   * After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
-   * per retry_backoff. A success ends this. The cron itself is not paused.
+   * After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
+   * trial per retry_backoff. A success ends this. The cron itself is not paused.
    */
   | "FAILURE_ACTION_HALF_OPEN";
 
@@ -1452,7 +1452,7 @@ export interface ListGrantsRequest {
 }
 
 export interface ListGrantsResponse {
-  /** by principal */
+  /** sorted by principal */
   grants?: Grant[];
   nextPageToken?: string;
 }
@@ -1887,7 +1887,7 @@ export interface EraseProcessRequest {
   processId?: string;
   /**
    * Only for a run. If true, the processes and runs that its steps have started in the namespace,
-   * and those of their steps, are erased, too.
+   * and those of their steps, are also erased.
    */
   children?: boolean;
   /** only count */
@@ -1957,7 +1957,7 @@ export interface ExplainProcessResponse {
 }
 
 export interface CountProcessesRequest {
-  /** Empty: all namespaces. */
+  /** If empty, all namespaces. */
   namespace?: string;
   /** Only processes of users, as in ListProcessesRequest. */
   usersOnly?: boolean;
@@ -1976,7 +1976,7 @@ export interface CountProcessesResponse {
 }
 
 export interface GetOverviewRequest {
-  /** Empty: all namespaces. */
+  /** If empty, all namespaces. */
   namespace?: string;
   /** How far back the samples reach. Default: one hour. */
   samplesAge?: Duration;
@@ -2039,11 +2039,11 @@ export interface NamespaceOverview {
   runsByStatus?: { [key: string]: number };
   /** waits for a person or an external worker; 10,000 means 10,000 or more */
   openWaits?: number;
-  /** The part of count_by_status that is internal: jobs, runs, crons and bulks. */
+  /** The internal part of count_by_status: jobs, runs, crons and bulks. */
   internalByStatus?: { [key: string]: number };
   /**
-   * More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
-   * are counted, which the namespaces of a response share equally.
+   * If true, more internal processes may exist than internal_by_status counts. Of those that are
+   * not jobs, at most 100,000 are counted, an equal share for each namespace of the response.
    */
   internalMore?: boolean;
 }
@@ -2088,14 +2088,14 @@ export interface ErrorGroup {
    */
   filter?: string;
   /**
-   * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+   * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run. RepeatRun
    * starts a new one with the same payload.
    */
   runs?: boolean;
   /** the same failure in two namespaces makes two groups */
   namespace?: string;
   /**
-   * If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+   * If set, the group is a failing cron. count is the number of its consecutive failed runs. The
    * filter is for ListCrons, and the fingerprint is that of the last failure.
    */
   cronId?: string;
@@ -2393,10 +2393,10 @@ export interface ConnectProcessor {
   moreUrls?: string[];
   /**
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
    * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two, a key can be replaced without a rejected request.
-   * They are not possible with PROTOCOL_GRPC.
+   * two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
+   * support them.
    */
   signingSecrets?: string[];
   /** all URLs must be https */
@@ -2529,7 +2529,7 @@ export interface HealthProblem {
 export interface DeleteNamespaceRequest {
   namespace?: string;
   /**
-   * Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+   * Whether to also delete its processes, jobs, runs, crons, templates and all other data. If
    * false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
    * tasks.
    */
@@ -2580,8 +2580,8 @@ export interface WebhookTarget {
   /**
    * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
    * key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-   * each key, so that a key can be replaced without a rejected request. They are never returned. If
-   * empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+   * each key, so that a key can be replaced without a rejected request. The keys are never
+   * returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
    */
   secrets?: string[];
   /** set by the engine: there are secrets */
@@ -2652,7 +2652,7 @@ export interface SinkStatus {
   deliveredChanges?: number;
   /** of the last successful delivery */
   deliveredTime?: Timestamp;
-  /** in a row */
+  /** consecutive */
   failures?: number;
   lastError?: string;
   lastErrorTime?: Timestamp;
@@ -3069,7 +3069,7 @@ export interface Reply {
   /** ProcessRequest.task_id of that task */
   taskId?: number;
   response?: Payload;
-  /** If set, the caller gets it instead of the response. The process keeps its changes. */
+  /** If set, the caller gets this rejection instead of the response. The process keeps its changes. */
   rejection?: Rejection;
 }
 
@@ -3629,7 +3629,7 @@ export interface WaitAction {
   /**
    * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
    * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-   * with process.operate may, too. If empty, anyone may.
+   * with process.operate may also do this. If empty, anyone may.
    */
   assignees?: string[];
   /** JSON Schema of the result; the console shows a form */
@@ -3783,7 +3783,7 @@ export interface OpenWait {
    * has wait.answer, and is an assignee or has process.operate.
    */
   answerable?: boolean;
-  /** who works on it, as ReportStep said; empty if that is unknown */
+  /** who works on it, as reported by ReportStep; empty if unknown */
   workerId?: string;
 }
 
@@ -3954,7 +3954,7 @@ export interface CancelRunRequest {
   runId?: string;
   reason?: string;
   /**
-   * If true, the run ends now, in any status before its end, even if the template does not support
+   * If true, the run ends now, regardless of its status, even if the template does not support
    * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
    * compensated.
    */
@@ -4002,7 +4002,7 @@ export interface RepeatRunRequest {
   namespace?: string;
   runId?: string;
   idempotencyKey?: string;
-  /** absent: the payload of the old run */
+  /** if absent, the payload of the old run */
   payload?: Json;
 }
 
@@ -4011,7 +4011,7 @@ export interface RepeatRunResponse {
 }
 
 export interface ListOpenWaitsRequest {
-  /** Empty: all namespaces, one after the other by name. */
+  /** If empty, all namespaces, one after the other by name. */
   namespace?: string;
   /** An AIP-160 filter on kind, assignees, template_type, due_time and run_id. */
   filter?: string;
@@ -4034,7 +4034,10 @@ export interface CompleteStepRequest {
   index?: number;
   /** required for EXTERNAL */
   token?: string;
-  /** Who completed the step. If empty, the client, if the engine authenticates its clients. */
+  /**
+   * Who completed the step. If empty, it is the client, provided that the engine authenticates
+   * clients.
+   */
   workerId?: string;
   result?: Json;
   failure?: Failure;
@@ -4135,7 +4138,7 @@ export interface Cron {
   waitingFires?: number;
   /** incomplete ones, oldest first; set by the engine */
   backfills?: Backfill[];
-  /** How many runs failed in a row, set by the engine. The cron is failing if it is not 0. */
+  /** The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing. */
   failures?: number;
 }
 
@@ -4200,7 +4203,7 @@ export interface CronPolicy {
   retryBackoff?: Backoff;
   /** With RETRY and BACKOFF. 0 means no limit. */
   maxAttempts?: number;
-  /** The cron is paused after this many failed runs in a row. 0 means never. */
+  /** The cron is paused after this many consecutive failed runs. 0 means never. */
   pauseAfterFailures?: number;
   /** With SKIP, a fire that is at most this late still runs. Default: 5 s. */
   misfireThreshold?: Duration;
@@ -4258,9 +4261,9 @@ export interface HttpTarget {
   successCodes?: number[];
   /**
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
    * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two, a key can be replaced without a rejected request.
+   * two keys, one of them can be replaced without a rejected request.
    */
   signingSecrets?: string[];
   /** the URL must be https */
@@ -4325,7 +4328,7 @@ export interface ListCronsResponse {
 }
 
 export interface ListNextCronsRequest {
-  /** Empty: all namespaces that are not paused. */
+  /** If empty, all namespaces that are not paused. */
   namespace?: string;
   /** default: 10 */
   pageSize?: number;
@@ -4334,7 +4337,7 @@ export interface ListNextCronsRequest {
 export interface ListNextCronsResponse {
   /**
    * The soonest first, including jitter. Paused crons, and crons without further fire times, are
-   * not listed. A page of large crons may have fewer.
+   * not listed. A page may end early if its crons are large.
    */
   crons?: Cron[];
 }
@@ -4375,7 +4378,7 @@ export interface ResumeCronResponse {
 export interface TriggerCronRequest {
   namespace?: string;
   cronId?: string;
-  /** Default: the cron's. */
+  /** Default: the overlap_action of the cron. */
   overlapAction?: OverlapAction;
 }
 
@@ -4386,7 +4389,7 @@ export interface TriggerCronResponse {
 export interface CancelFireRequest {
   namespace?: string;
   cronId?: string;
-  /** Fire.fire_time. Milliseconds are enough if only one fire has them. */
+  /** Fire.fire_time. A precision of milliseconds suffices if it identifies the fire. */
   fireTime?: Timestamp;
   /** for the audit log */
   reason?: string;
@@ -4400,7 +4403,7 @@ export interface CancelFireResponse {
 export interface RerunFireRequest {
   namespace?: string;
   cronId?: string;
-  /** Fire.fire_time. Milliseconds are enough if only one fire has them. */
+  /** Fire.fire_time. A precision of milliseconds suffices if it identifies the fire. */
   fireTime?: Timestamp;
   /** for the audit log */
   reason?: string;
@@ -4587,7 +4590,7 @@ export interface RetryJobRequest {
   jobId?: string;
   /**
    * If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
-   * succeeded run it again, too.
+   * succeeded also run it again.
    */
   clearSuccesses?: boolean;
 }
@@ -4618,7 +4621,7 @@ export interface GetQueueStatsResponse {
 
 export interface PauseJobsRequest {
   namespace?: string;
-  /** Name of the jobs. No such job has to exist. */
+  /** Name of the jobs. There need not be a job with this name. */
   name?: string;
   reason?: string;
 }

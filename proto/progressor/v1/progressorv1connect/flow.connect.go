@@ -109,7 +109,7 @@ type FlowServiceClient interface {
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
 	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
 	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+	// engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
 	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
 	// fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
@@ -464,7 +464,7 @@ type FlowServiceHandler interface {
 	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
 	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
 	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+	// engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
 	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
 	// fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
@@ -726,8 +726,8 @@ func (UnimplementedFlowServiceHandler) SkipStep(context.Context, *v1.SkipStepReq
 // JobEventServiceClient is a client for the progressor.v1.JobEventService service.
 type JobEventServiceClient interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
-	// of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
+	// WatchJobEvents streams the events of a namespace after a cursor, without gaps. The events of a
+	// job arrive in order. If events after the cursor were deleted, the error is CURSOR_LOST.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest) (*connect.ServerStreamForClient[v1.WatchJobEventsResponse], error)
 }
 
@@ -780,8 +780,8 @@ func (c *jobEventServiceClient) WatchJobEvents(ctx context.Context, req *v1.Watc
 // JobEventServiceHandler is an implementation of the progressor.v1.JobEventService service.
 type JobEventServiceHandler interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
-	// of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
+	// WatchJobEvents streams the events of a namespace after a cursor, without gaps. The events of a
+	// job arrive in order. If events after the cursor were deleted, the error is CURSOR_LOST.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest, *connect.ServerStream[v1.WatchJobEventsResponse]) error
 }
 

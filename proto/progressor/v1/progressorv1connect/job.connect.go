@@ -99,7 +99,7 @@ type JobServiceClient interface {
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	// PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
 	// Running attempts continue, and jobs can still be enqueued. The node that serves the request
-	// applies it at once, and the others within a second. If the name is paused already, its reason
+	// applies it at once, and the others within a second. If the name is already paused, its reason
 	// changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
 	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if
@@ -412,7 +412,7 @@ type JobServiceHandler interface {
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	// PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
 	// Running attempts continue, and jobs can still be enqueued. The node that serves the request
-	// applies it at once, and the others within a second. If the name is paused already, its reason
+	// applies it at once, and the others within a second. If the name is already paused, its reason
 	// changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
 	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
 	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds even if

@@ -219,7 +219,7 @@ WaitsFor = Literal[
     # the process is suspended
     "WAITS_FOR_OPERATOR",
     "WAITS_FOR_CONSTRAINT",
-    # the response of a call, which a later task of its process gives
+    # the response of a call, which a later task of its process provides
     "WAITS_FOR_REPLY",
 ]
 
@@ -283,7 +283,7 @@ HistoryMode = Literal[
     "HISTORY_MODE_LAST",
 ]
 
-#: HealthStatus says whether the tasks of a namespace run.
+#: HealthStatus reports whether the tasks of a namespace run.
 HealthStatus = Literal[
     "HEALTH_STATUS_UNSPECIFIED",
     "HEALTH_STATUS_OK",
@@ -315,7 +315,7 @@ HealthProblemKind = Literal[
     "KIND_PAUSED",
     # no live node runs tasks
     "KIND_NO_NODE",
-    # this node has no processor for it, for example an unknown built-in one
+    # this node has no such processor, for example an unknown built-in one
     "KIND_UNSERVABLE",
     # the processor accepts no connections from this node
     "KIND_UNREACHABLE",
@@ -341,7 +341,7 @@ SinkFormat = Literal[
     "SINK_FORMAT_PROTOBUF",
 ]
 
-#: SinkState says whether a sink delivers changes.
+#: SinkState reports whether a sink delivers changes.
 SinkState = Literal[
     "SINK_STATE_UNSPECIFIED",
     "SINK_STATE_ACTIVE",
@@ -442,7 +442,7 @@ JoinRule = Literal[
 
 RunStatus = Literal[
     "RUN_STATUS_UNSPECIFIED",
-    # stored; blocked_on says what it waits for
+    # stored; blocked_on names what it waits for
     "RUN_STATUS_PENDING",
     # a step waits for a worker, and no step runs
     "RUN_STATUS_QUEUED",
@@ -522,7 +522,7 @@ OverlapAction = Literal[
 ]
 
 #: FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
-#: CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+#: CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips only one fire. A run
 #: that CANCEL_PREV replaces does not count; the new run is attempt 1.
 FailureAction = Literal[
     # RUN_NEW
@@ -534,8 +534,8 @@ FailureAction = Literal[
     "FAILURE_ACTION_RETRY",
     # like RETRY, but fires are skipped until retry_backoff has passed
     "FAILURE_ACTION_BACKOFF",
-    # After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
-    # per retry_backoff. A success ends this. The cron itself is not paused.
+    # After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
+    # trial per retry_backoff. A success ends this. The cron itself is not paused.
     "FAILURE_ACTION_HALF_OPEN",
 ]
 
@@ -730,7 +730,7 @@ class ListGrantsRequest(TypedDict, total=False):
 
 
 class ListGrantsResponse(TypedDict, total=False):
-    # by principal
+    # sorted by principal
     grants: List[Grant]
     next_page_token: str
 
@@ -1137,7 +1137,7 @@ class EraseProcessRequest(TypedDict, total=False):
     # The ID of a process or a job, or ~flow/ and the ID of a run.
     process_id: str
     # Only for a run. If true, the processes and runs that its steps have started in the namespace,
-    # and those of their steps, are erased, too.
+    # and those of their steps, are also erased.
     children: bool
     # only count
     dry_run: bool
@@ -1204,7 +1204,7 @@ class ExplainProcessResponse(TypedDict, total=False):
 
 
 class CountProcessesRequest(TypedDict, total=False):
-    # Empty: all namespaces.
+    # If empty, all namespaces.
     namespace: str
     # Only processes of users, as in ListProcessesRequest.
     users_only: bool
@@ -1221,7 +1221,7 @@ class CountProcessesResponse(TypedDict, total=False):
 
 
 class GetOverviewRequest(TypedDict, total=False):
-    # Empty: all namespaces.
+    # If empty, all namespaces.
     namespace: str
     # How far back the samples reach. Default: one hour.
     samples_age: Duration
@@ -1276,10 +1276,10 @@ class NamespaceOverview(TypedDict, total=False):
     runs_by_status: Dict[str, int]
     # waits for a person or an external worker; 10,000 means 10,000 or more
     open_waits: int
-    # The part of count_by_status that is internal: jobs, runs, crons and bulks.
+    # The internal part of count_by_status: jobs, runs, crons and bulks.
     internal_by_status: Dict[str, int]
-    # More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
-    # are counted, which the namespaces of a response share equally.
+    # If true, more internal processes may exist than internal_by_status counts. Of those that are
+    # not jobs, at most 100,000 are counted, an equal share for each namespace of the response.
     internal_more: bool
 
 
@@ -1320,12 +1320,12 @@ class ErrorGroup(TypedDict, total=False):
     # it is for ListJobs and bulks of kind job. If runs is set, it is for ListRuns and bulks of kind
     # flow.
     filter: str
-    # The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+    # The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run. RepeatRun
     # starts a new one with the same payload.
     runs: bool
     # the same failure in two namespaces makes two groups
     namespace: str
-    # If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+    # If set, the group is a failing cron. count is the number of its consecutive failed runs. The
     # filter is for ListCrons, and the fingerprint is that of the last failure.
     cron_id: str
     # process_id, job_id, run_id or cron_id of the newest failure
@@ -1595,10 +1595,10 @@ class ConnectProcessor(TypedDict, total=False):
     # reached or rejects an attempt because it is busy, the next URL gets the attempt.
     more_urls: List[str]
     # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-    # bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+    # bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
     # headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-    # two, a key can be replaced without a rejected request.
-    # They are not possible with PROTOCOL_GRPC.
+    # two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
+    # support them.
     signing_secrets: List[str]
     # all URLs must be https
     tls: TargetTls
@@ -1724,7 +1724,7 @@ class HealthProblem(TypedDict, total=False):
 
 class DeleteNamespaceRequest(TypedDict, total=False):
     namespace: str
-    # Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+    # Whether to also delete its processes, jobs, runs, crons, templates and all other data. If
     # false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
     # tasks.
     with_data: bool
@@ -1768,8 +1768,8 @@ class WebhookTarget(TypedDict, total=False):
     url: str
     # The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
     # key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-    # each key, so that a key can be replaced without a rejected request. They are never returned. If
-    # empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+    # each key, so that a key can be replaced without a rejected request. The keys are never
+    # returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
     secrets: List[str]
     # set by the engine: there are secrets
     signed: bool
@@ -1834,7 +1834,7 @@ class SinkStatus(TypedDict, total=False):
     delivered_changes: int
     # of the last successful delivery
     delivered_time: Timestamp
-    # in a row
+    # consecutive
     failures: int
     last_error: str
     last_error_time: Timestamp
@@ -2207,7 +2207,7 @@ class Reply(TypedDict, total=False):
     # ProcessRequest.task_id of that task
     task_id: int
     response: Payload
-    # If set, the caller gets it instead of the response. The process keeps its changes.
+    # If set, the caller gets this rejection instead of the response. The process keeps its changes.
     rejection: Rejection
 
 
@@ -2715,7 +2715,7 @@ class WaitAction(TypedDict, total=False):
     title: str
     # Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
     # template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-    # with process.operate may, too. If empty, anyone may.
+    # with process.operate may also do this. If empty, anyone may.
     assignees: List[str]
     # JSON Schema of the result; the console shows a form
     result_schema: JsonObject
@@ -2857,7 +2857,7 @@ class OpenWait(TypedDict, total=False):
     # Whether the client of this request may complete the wait (an EXTERNAL one with the token): it
     # has wait.answer, and is an assignee or has process.operate.
     answerable: bool
-    # who works on it, as ReportStep said; empty if that is unknown
+    # who works on it, as reported by ReportStep; empty if unknown
     worker_id: str
 
 
@@ -3023,7 +3023,7 @@ class CancelRunRequest(TypedDict, total=False):
     namespace: str
     run_id: str
     reason: str
-    # If true, the run ends now, in any status before its end, even if the template does not support
+    # If true, the run ends now, regardless of its status, even if the template does not support
     # cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
     # compensated.
     force: bool
@@ -3067,7 +3067,7 @@ class RepeatRunRequest(TypedDict, total=False):
     namespace: str
     run_id: str
     idempotency_key: str
-    # absent: the payload of the old run
+    # if absent, the payload of the old run
     payload: Json
 
 
@@ -3076,7 +3076,7 @@ class RepeatRunResponse(TypedDict, total=False):
 
 
 class ListOpenWaitsRequest(TypedDict, total=False):
-    # Empty: all namespaces, one after the other by name.
+    # If empty, all namespaces, one after the other by name.
     namespace: str
     # An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
     filter: str
@@ -3099,7 +3099,8 @@ class CompleteStepRequest(TypedDict, total=False):
     index: int
     # required for EXTERNAL
     token: str
-    # Who completed the step. If empty, the client, if the engine authenticates its clients.
+    # Who completed the step. If empty, it is the client, provided that the engine authenticates
+    # clients.
     worker_id: str
     result: Json
     failure: Failure
@@ -3196,7 +3197,7 @@ class Cron(TypedDict, total=False):
     waiting_fires: int
     # incomplete ones, oldest first; set by the engine
     backfills: List[Backfill]
-    # How many runs failed in a row, set by the engine. The cron is failing if it is not 0.
+    # The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing.
     failures: int
 
 
@@ -3256,7 +3257,7 @@ class CronPolicy(TypedDict, total=False):
     retry_backoff: Backoff
     # With RETRY and BACKOFF. 0 means no limit.
     max_attempts: int
-    # The cron is paused after this many failed runs in a row. 0 means never.
+    # The cron is paused after this many consecutive failed runs. 0 means never.
     pause_after_failures: int
     # With SKIP, a fire that is at most this late still runs. Default: 5 s.
     misfire_threshold: Duration
@@ -3310,9 +3311,9 @@ class HttpTarget(TypedDict, total=False):
     # Default: 200 to 299.
     success_codes: List[int]
     # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-    # bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+    # bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
     # headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-    # two, a key can be replaced without a rejected request.
+    # two keys, one of them can be replaced without a rejected request.
     signing_secrets: List[str]
     # the URL must be https
     tls: TargetTls
@@ -3376,7 +3377,7 @@ class ListCronsResponse(TypedDict, total=False):
 
 
 class ListNextCronsRequest(TypedDict, total=False):
-    # Empty: all namespaces that are not paused.
+    # If empty, all namespaces that are not paused.
     namespace: str
     # default: 10
     page_size: int
@@ -3384,7 +3385,7 @@ class ListNextCronsRequest(TypedDict, total=False):
 
 class ListNextCronsResponse(TypedDict, total=False):
     # The soonest first, including jitter. Paused crons, and crons without further fire times, are
-    # not listed. A page of large crons may have fewer.
+    # not listed. A page may end early if its crons are large.
     crons: List[Cron]
 
 
@@ -3423,7 +3424,7 @@ class ResumeCronResponse(TypedDict, total=False):
 class TriggerCronRequest(TypedDict, total=False):
     namespace: str
     cron_id: str
-    # Default: the cron's.
+    # Default: the overlap_action of the cron.
     overlap_action: OverlapAction
 
 
@@ -3434,7 +3435,7 @@ class TriggerCronResponse(TypedDict, total=False):
 class CancelFireRequest(TypedDict, total=False):
     namespace: str
     cron_id: str
-    # Fire.fire_time. Milliseconds are enough if only one fire has them.
+    # Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
     fire_time: Timestamp
     # for the audit log
     reason: str
@@ -3448,7 +3449,7 @@ class CancelFireResponse(TypedDict, total=False):
 class RerunFireRequest(TypedDict, total=False):
     namespace: str
     cron_id: str
-    # Fire.fire_time. Milliseconds are enough if only one fire has them.
+    # Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
     fire_time: Timestamp
     # for the audit log
     reason: str
@@ -3626,7 +3627,7 @@ class RetryJobRequest(TypedDict, total=False):
     namespace: str
     job_id: str
     # If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
-    # succeeded run it again, too.
+    # succeeded also run it again.
     clear_successes: bool
 
 
@@ -3657,7 +3658,7 @@ class GetQueueStatsResponse(TypedDict, total=False):
 
 class PauseJobsRequest(TypedDict, total=False):
     namespace: str
-    # Name of the jobs. No such job has to exist.
+    # Name of the jobs. There need not be a job with this name.
     name: str
     reason: str
 
@@ -4268,7 +4269,7 @@ class WorkerService:
 class FlowService:
     """FlowService runs work of several steps, described by versioned templates. A run is a process of
     kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
-    leased, retried and cancelled as any other job, so workers need no changes. Every status change
+    leased, retried and cancelled like any other job, so workers need no changes. Every status change
     stores a job event in the same transaction.
     """
 
@@ -4353,7 +4354,7 @@ class FlowService:
         """CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
         RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
         request with their next heartbeat, and other steps finish first. After the grace period, the
-        engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+        engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
         nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
         fails with FAILED_PRECONDITION.
         """
@@ -4422,7 +4423,7 @@ class FlowService:
 
 class JobEventService:
     """JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
-    the same transaction. So do some other changes. Events are never updated.
+    the same transaction. Some other changes also add an event. Events are never updated.
     """
 
     def __init__(self, send: Send) -> None:
@@ -4641,7 +4642,7 @@ class JobService:
     ) -> PauseJobsResponse:
         """PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
         Running attempts continue, and jobs can still be enqueued. The node that serves the request
-        applies it at once, and the others within a second. If the name is paused already, its reason
+        applies it at once, and the others within a second. If the name is already paused, its reason
         changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
         """
         method = Method("JobService/PauseJobs", "PauseJobsRequest", "PauseJobsResponse", "once")

@@ -438,7 +438,7 @@ export const ListGrantsRequestSchema: GenMessage<ListGrantsRequest> = /*@__PURE_
  */
 export type ListGrantsResponse = Message<"progressor.v1.ListGrantsResponse"> & {
   /**
-   * by principal
+   * sorted by principal
    *
    * @generated from field: repeated progressor.v1.Grant grants = 1;
    */

@@ -147,7 +147,7 @@ export const ExplainProcessResponseSchema: GenMessage<ExplainProcessResponse> = 
  */
 export type CountProcessesRequest = Message<"progressor.v1.CountProcessesRequest"> & {
   /**
-   * Empty: all namespaces.
+   * If empty, all namespaces.
    *
    * @generated from field: string namespace = 1;
    */
@@ -207,7 +207,7 @@ export const CountProcessesResponseSchema: GenMessage<CountProcessesResponse> = 
  */
 export type GetOverviewRequest = Message<"progressor.v1.GetOverviewRequest"> & {
   /**
-   * Empty: all namespaces.
+   * If empty, all namespaces.
    *
    * @generated from field: string namespace = 1;
    */
@@ -399,15 +399,15 @@ export type NamespaceOverview = Message<"progressor.v1.NamespaceOverview"> & {
   openWaits: bigint;
 
   /**
-   * The part of count_by_status that is internal: jobs, runs, crons and bulks.
+   * The internal part of count_by_status: jobs, runs, crons and bulks.
    *
    * @generated from field: map<string, int64> internal_by_status = 11;
    */
   internalByStatus: { [key: string]: bigint };
 
   /**
-   * More internal processes may exist than internal_by_status counts: up to 100,000 other than jobs
-   * are counted, which the namespaces of a response share equally.
+   * If true, more internal processes may exist than internal_by_status counts. Of those that are
+   * not jobs, at most 100,000 are counted, an equal share for each namespace of the response.
    *
    * @generated from field: bool internal_more = 12;
    */
@@ -571,7 +571,7 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   filter: string;
 
   /**
-   * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+   * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run. RepeatRun
    * starts a new one with the same payload.
    *
    * @generated from field: bool runs = 8;
@@ -586,7 +586,7 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   namespace: string;
 
   /**
-   * If set, the group is a failing cron. count is the number of its runs that failed in a row. The
+   * If set, the group is a failing cron. count is the number of its consecutive failed runs. The
    * filter is for ListCrons, and the fingerprint is that of the last failure.
    *
    * @generated from field: string cron_id = 10;
@@ -1285,7 +1285,7 @@ export enum WaitsFor {
   CONSTRAINT = 5,
 
   /**
-   * the response of a call, which a later task of its process gives
+   * the response of a call, which a later task of its process provides
    *
    * @generated from enum value: WAITS_FOR_REPLY = 6;
    */

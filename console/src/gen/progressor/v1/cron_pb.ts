@@ -121,7 +121,7 @@ export type Cron = Message<"progressor.v1.Cron"> & {
   backfills: Backfill[];
 
   /**
-   * How many runs failed in a row, set by the engine. The cron is failing if it is not 0.
+   * The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing.
    *
    * @generated from field: int32 failures = 18;
    */
@@ -401,7 +401,7 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   maxAttempts: number;
 
   /**
-   * The cron is paused after this many failed runs in a row. 0 means never.
+   * The cron is paused after this many consecutive failed runs. 0 means never.
    *
    * @generated from field: int32 pause_after_failures = 12;
    */
@@ -646,9 +646,9 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
 
   /**
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
    * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two, a key can be replaced without a rejected request.
+   * two keys, one of them can be replaced without a rejected request.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
@@ -920,7 +920,7 @@ export const ListCronsResponseSchema: GenMessage<ListCronsResponse> = /*@__PURE_
  */
 export type ListNextCronsRequest = Message<"progressor.v1.ListNextCronsRequest"> & {
   /**
-   * Empty: all namespaces that are not paused.
+   * If empty, all namespaces that are not paused.
    *
    * @generated from field: string namespace = 1;
    */
@@ -947,7 +947,7 @@ export const ListNextCronsRequestSchema: GenMessage<ListNextCronsRequest> = /*@_
 export type ListNextCronsResponse = Message<"progressor.v1.ListNextCronsResponse"> & {
   /**
    * The soonest first, including jitter. Paused crons, and crons without further fire times, are
-   * not listed. A page of large crons may have fewer.
+   * not listed. A page may end early if its crons are large.
    *
    * @generated from field: repeated progressor.v1.Cron crons = 1;
    */
@@ -1107,7 +1107,7 @@ export type TriggerCronRequest = Message<"progressor.v1.TriggerCronRequest"> & {
   cronId: string;
 
   /**
-   * Default: the cron's.
+   * Default: the overlap_action of the cron.
    *
    * @generated from field: progressor.v1.OverlapAction overlap_action = 3;
    */
@@ -1153,7 +1153,7 @@ export type CancelFireRequest = Message<"progressor.v1.CancelFireRequest"> & {
   cronId: string;
 
   /**
-   * Fire.fire_time. Milliseconds are enough if only one fire has them.
+   * Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
    *
    * @generated from field: google.protobuf.Timestamp fire_time = 3;
    */
@@ -1208,7 +1208,7 @@ export type RerunFireRequest = Message<"progressor.v1.RerunFireRequest"> & {
   cronId: string;
 
   /**
-   * Fire.fire_time. Milliseconds are enough if only one fire has them.
+   * Fire.fire_time. A precision of milliseconds suffices if it identifies the fire.
    *
    * @generated from field: google.protobuf.Timestamp fire_time = 3;
    */
@@ -1568,7 +1568,7 @@ export const OverlapActionSchema: GenEnum<OverlapAction> = /*@__PURE__*/
 
 /**
  * FailureAction defines what happens if the last run that was started ended as FAILED, TIMEOUT or
- * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+ * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips only one fire. A run
  * that CANCEL_PREV replaces does not count; the new run is attempt 1.
  *
  * @generated from enum progressor.v1.FailureAction
@@ -1608,8 +1608,8 @@ export enum FailureAction {
   BACKOFF = 4,
 
   /**
-   * After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
-   * per retry_backoff. A success ends this. The cron itself is not paused.
+   * After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
+   * trial per retry_backoff. A success ends this. The cron itself is not paused.
    *
    * @generated from enum value: FAILURE_ACTION_HALF_OPEN = 5;
    */

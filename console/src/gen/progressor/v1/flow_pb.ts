@@ -509,7 +509,7 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   /**
    * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
    * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-   * with process.operate may, too. If empty, anyone may.
+   * with process.operate may also do this. If empty, anyone may.
    *
    * @generated from field: repeated string assignees = 3;
    */
@@ -1130,7 +1130,7 @@ export type OpenWait = Message<"progressor.v1.OpenWait"> & {
   answerable: boolean;
 
   /**
-   * who works on it, as ReportStep said; empty if that is unknown
+   * who works on it, as reported by ReportStep; empty if unknown
    *
    * @generated from field: string worker_id = 15;
    */
@@ -1803,7 +1803,7 @@ export type CancelRunRequest = Message<"progressor.v1.CancelRunRequest"> & {
   reason: string;
 
   /**
-   * If true, the run ends now, in any status before its end, even if the template does not support
+   * If true, the run ends now, regardless of its status, even if the template does not support
    * cancelling. Open steps are asked to end, but the run does not wait for them. No more steps are
    * compensated.
    *
@@ -1969,7 +1969,7 @@ export type RepeatRunRequest = Message<"progressor.v1.RepeatRunRequest"> & {
   idempotencyKey: string;
 
   /**
-   * absent: the payload of the old run
+   * if absent, the payload of the old run
    *
    * @generated from field: google.protobuf.Value payload = 4;
    */
@@ -2005,7 +2005,7 @@ export const RepeatRunResponseSchema: GenMessage<RepeatRunResponse> = /*@__PURE_
  */
 export type ListOpenWaitsRequest = Message<"progressor.v1.ListOpenWaitsRequest"> & {
   /**
-   * Empty: all namespaces, one after the other by name.
+   * If empty, all namespaces, one after the other by name.
    *
    * @generated from field: string namespace = 1;
    */
@@ -2099,7 +2099,8 @@ export type CompleteStepRequest = Message<"progressor.v1.CompleteStepRequest"> &
   token: string;
 
   /**
-   * Who completed the step. If empty, the client, if the engine authenticates its clients.
+   * Who completed the step. If empty, it is the client, provided that the engine authenticates
+   * clients.
    *
    * @generated from field: string worker_id = 6;
    */
@@ -2549,7 +2550,7 @@ export enum RunStatus {
   UNSPECIFIED = 0,
 
   /**
-   * stored; blocked_on says what it waits for
+   * stored; blocked_on names what it waits for
    *
    * @generated from enum value: RUN_STATUS_PENDING = 1;
    */
@@ -2674,7 +2675,7 @@ export const StepStatusSchema: GenEnum<StepStatus> = /*@__PURE__*/
 /**
  * FlowService runs work of several steps, described by versioned templates. A run is a process of
  * kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
- * leased, retried and cancelled as any other job, so workers need no changes. Every status change
+ * leased, retried and cancelled like any other job, so workers need no changes. Every status change
  * stores a job event in the same transaction.
  *
  * @generated from service progressor.v1.FlowService
@@ -2778,7 +2779,7 @@ export const FlowService: GenService<{
    * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
    * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
    * request with their next heartbeat, and other steps finish first. After the grace period, the
-   * engine ends the run (event cancel_grace_expired). If the run is CANCEL_REQUESTED already,
+   * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
    * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
    * fails with FAILED_PRECONDITION.
    *
@@ -2869,7 +2870,7 @@ export const FlowService: GenService<{
 
 /**
  * JobEventService returns the events of jobs, runs and steps. Each status change adds one event in
- * the same transaction. So do some other changes. Events are never updated.
+ * the same transaction. Some other changes also add an event. Events are never updated.
  *
  * @generated from service progressor.v1.JobEventService
  */
@@ -2883,8 +2884,8 @@ export const JobEventService: GenService<{
     output: typeof ListJobEventsResponseSchema;
   },
   /**
-   * WatchJobEvents streams the events of a namespace after a cursor, without gaps and in the order
-   * of each job. If events after the cursor were deleted, the error is CURSOR_LOST.
+   * WatchJobEvents streams the events of a namespace after a cursor, without gaps. The events of a
+   * job arrive in order. If events after the cursor were deleted, the error is CURSOR_LOST.
    *
    * @generated from rpc progressor.v1.JobEventService.WatchJobEvents
    */

@@ -446,7 +446,7 @@ export type RetryJobRequest = Message<"progressor.v1.RetryJobRequest"> & {
 
   /**
    * If true, a SUCCEEDED job also runs again. In a job for several workers, the workers that
-   * succeeded run it again, too.
+   * succeeded also run it again.
    *
    * @generated from field: bool clear_successes = 3;
    */
@@ -570,7 +570,7 @@ export type PauseJobsRequest = Message<"progressor.v1.PauseJobsRequest"> & {
   namespace: string;
 
   /**
-   * Name of the jobs. No such job has to exist.
+   * Name of the jobs. There need not be a job with this name.
    *
    * @generated from field: string name = 2;
    */
@@ -1084,7 +1084,7 @@ export const JobService: GenService<{
   /**
    * PauseJobs pauses the jobs of one name: no worker and no processor gets them until ResumeJobs.
    * Running attempts continue, and jobs can still be enqueued. The node that serves the request
-   * applies it at once, and the others within a second. If the name is paused already, its reason
+   * applies it at once, and the others within a second. If the name is already paused, its reason
    * changes. If the namespace has 100 other paused names, PauseJobs fails with INVALID_ARGUMENT.
    *
    * @generated from rpc progressor.v1.JobService.PauseJobs

@@ -359,10 +359,10 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
 
   /**
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If there are some, each request has the
+   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
    * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two, a key can be replaced without a rejected request.
-   * They are not possible with PROTOCOL_GRPC.
+   * two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
+   * support them.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
@@ -919,7 +919,7 @@ export enum HealthProblem_Kind {
   NO_NODE = 2,
 
   /**
-   * this node has no processor for it, for example an unknown built-in one
+   * this node has no such processor, for example an unknown built-in one
    *
    * @generated from enum value: KIND_UNSERVABLE = 3;
    */
@@ -977,7 +977,7 @@ export type DeleteNamespaceRequest = Message<"progressor.v1.DeleteNamespaceReque
   namespace: string;
 
   /**
-   * Whether to delete its processes, jobs, runs, crons, templates and all other data, too. If
+   * Whether to also delete its processes, jobs, runs, crons, templates and all other data. If
    * false, the request fails with FAILED_PRECONDITION if the namespace has processes, templates or
    * tasks.
    *
@@ -1191,7 +1191,7 @@ export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 3);
 
 /**
- * HealthStatus says whether the tasks of a namespace run.
+ * HealthStatus reports whether the tasks of a namespace run.
  *
  * @generated from enum progressor.v1.HealthStatus
  */

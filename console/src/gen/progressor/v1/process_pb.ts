@@ -1467,7 +1467,7 @@ export type EraseProcessRequest = Message<"progressor.v1.EraseProcessRequest"> &
 
   /**
    * Only for a run. If true, the processes and runs that its steps have started in the namespace,
-   * and those of their steps, are erased, too.
+   * and those of their steps, are also erased.
    *
    * @generated from field: bool children = 3;
    */

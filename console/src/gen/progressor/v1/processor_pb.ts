@@ -349,7 +349,7 @@ export type Reply = Message<"progressor.v1.Reply"> & {
   response: Uint8Array;
 
   /**
-   * If set, the caller gets it instead of the response. The process keeps its changes.
+   * If set, the caller gets this rejection instead of the response. The process keeps its changes.
    *
    * @generated from field: progressor.v1.Rejection rejection = 3;
    */

@@ -121,8 +121,8 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   /**
    * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
    * key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-   * each key, so that a key can be replaced without a rejected request. They are never returned. If
-   * empty, PutSink keeps the stored ones, or creates an unsigned sink. See unsigned.
+   * each key, so that a key can be replaced without a rejected request. The keys are never
+   * returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
    *
    * @generated from field: repeated string secrets = 2;
    */
@@ -343,7 +343,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   deliveredTime?: Timestamp | undefined;
 
   /**
-   * in a row
+   * consecutive
    *
    * @generated from field: int32 failures = 7;
    */
@@ -986,7 +986,7 @@ export const SinkFormatSchema: GenEnum<SinkFormat> = /*@__PURE__*/
   enumDesc(file_progressor_v1_sink, 0);
 
 /**
- * SinkState says whether a sink delivers changes.
+ * SinkState reports whether a sink delivers changes.
  *
  * @generated from enum progressor.v1.SinkState
  */

@@ -37,7 +37,7 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 
 // IsStored reports whether an answer has the outcome that is stored for its attempt.
 func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stored *storage.Answered) bool {
-	end := attemptEnd{kind: e.kinds[stored.Kind], enqueue: e.enqueueMessage, claim: &storage.Claim{
+	end := attemptEnd{kind: e.kinds[stored.Kind], messages: e.kindMessage, claim: &storage.Claim{
 		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskID: stored.TaskID, TaskType: stored.TaskType,
 		FencingToken: ref.FencingToken,
 		Kind:         stored.Kind, KindName: stored.KindName, KindOptions: stored.KindOptions,

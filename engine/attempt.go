@@ -15,7 +15,6 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/wire"
 )
 
 // responseBudget is the maximum total size in bytes of the large responses of processors on a node,
@@ -157,7 +156,7 @@ func (e *Engine) conclude(
 ) *decision {
 	d := decide(attemptEnd{
 		claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind],
-		enqueue: e.enqueueMessage,
+		messages: e.kindMessage,
 	})
 	own.addTo(d)
 	return d
@@ -318,15 +317,15 @@ func (e *Engine) attempt(
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	history, err := e.historyOf(ns, c, known)
+	var request *progressorv1.ProcessRequest
+	if err == nil {
+		request, err = e.request(c, history.events, history.asked, deadline)
+	}
 	if err != nil {
 		if errors.Is(err, errReleased) {
 			e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
 		}
-		return nil, nil, err
-	}
-	request, err := wire.Request(c, history.events, history.asked, deadline)
-	if err != nil {
-		return nil, history, fmt.Errorf("request of %s/%s: %w", c.Namespace, c.ProcessID, err)
+		return nil, history, err
 	}
 	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {

@@ -39,6 +39,8 @@ func targetOf(c *progressorv1.Command) string {
 		return c.Cancel.GetNamespace()
 	case *progressorv1.Command_Enqueue:
 		return c.Enqueue.GetNamespace()
+	case *progressorv1.Command_StartRun:
+		return c.StartRun.GetNamespace()
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ type attemptEnd struct {
 	workerID string // worker that held the lease; "" if a node ran the attempt
 	// acknowledged reports that the worker stopped because of a cancel directive.
 	acknowledged bool
-	enqueue      wire.EnqueueMessage // for commands that enqueue jobs
+	messages     wire.KindMessage // for commands to processes of kinds
 }
 
 // decision is a Completion with additional data for the caller.
@@ -94,7 +94,7 @@ func taskAttempt(c *storage.Claim) storage.TaskAttempt {
 
 func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 	c := &d.completion
-	if err := wire.Apply(c, wire.CleanResult(result), end.enqueue); err != nil {
+	if err := wire.Apply(c, wire.CleanResult(result), end.messages); err != nil {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return
 	}

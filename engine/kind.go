@@ -77,14 +77,18 @@ type Kind struct {
 	nameKey string // attribute for the name in spans
 }
 
-// StartHooks are functions of a kind for messages that start processes.
+// StartHooks are functions of a kind for messages that start and cancel processes, and for the ends
+// of these processes.
 type StartHooks struct {
 	// Before is called before messages for a process are delivered, if its namespace has a fairness
 	// key. It may be nil.
 	Before func(context.Context, process.Key) error
-	// Enqueue returns the message that enqueues the job of a command. It must not block. It is nil
-	// except for the kind of jobs.
-	Enqueue wire.EnqueueMessage
+	// Message returns the message of a command to a process of the kind. It must not block. It may
+	// be nil.
+	Message wire.KindMessage
+	// ReadEnd changes the end of a process of the kind to what its parent, a process of a user,
+	// receives. It leaves the ends of other processes unchanged. It may be nil.
+	ReadEnd func(context.Context, *progressorv1.ChildEnd) error
 }
 
 // Pause is the wait of a task whose processor was not reached.
@@ -128,14 +132,44 @@ func (e *Engine) checkByKinds(m *progressorv1.Namespace) error {
 	return nil
 }
 
-// enqueueMessage returns the message that enqueues the job of a command.
-func (e *Engine) enqueueMessage(r *progressorv1.EnqueueRequest) (storage.Message, error) {
+// kindMessage returns the message of a command to a process of a kind. See wire.KindMessage.
+func (e *Engine) kindMessage(sender process.Key, c *progressorv1.Command) (m storage.Message, ok bool, err error) {
 	for _, k := range e.kinds {
-		if k.Starts.Enqueue != nil {
-			return k.Starts.Enqueue(r)
+		if k.Starts.Message == nil {
+			continue
+		}
+		if m, ok, err = k.Starts.Message(sender, c); ok {
+			return m, true, err
 		}
 	}
-	return storage.Message{}, errors.New("this engine has no jobs")
+	return storage.Message{}, false, nil
+}
+
+// request returns the request that a processor receives for a claim. If the end of a child cannot
+// be read, it returns errReleased.
+func (e *Engine) request(
+	c *storage.Claim, history []storage.Event, asked *progressorv1.HistoryRange, deadline time.Time,
+) (*progressorv1.ProcessRequest, error) {
+	request, err := wire.Request(c, history, asked, deadline)
+	if err != nil {
+		return nil, fmt.Errorf("request of %s/%s: %w", c.Namespace, c.ProcessID, err)
+	}
+	if request.GetChild() == nil || process.Own(c.ProcessID) {
+		return request, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	for _, k := range e.kinds {
+		if k.Starts.ReadEnd == nil {
+			continue
+		}
+		if err := k.Starts.ReadEnd(ctx, request.GetChild()); err != nil {
+			e.log.Warn("cannot read the end of a child, will retry", "namespace", c.Namespace, "process_id",
+				c.ProcessID, "error", err)
+			return nil, fmt.Errorf("%w: %w", errReleased, err)
+		}
+	}
+	return request, nil
 }
 
 // beforeStarts calls StartHooks.Before of all kinds if the namespace of a process has a fairness

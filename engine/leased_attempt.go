@@ -9,7 +9,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
@@ -89,7 +88,7 @@ func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 	if err != nil {
 		return Handout{}, err
 	}
-	request, err := wire.Request(c, read.events, read.asked, c.RunningTime.Add(l.Timeout))
+	request, err := e.request(c, read.events, read.asked, c.RunningTime.Add(l.Timeout))
 	if err != nil {
 		return Handout{}, err
 	}
@@ -153,7 +152,7 @@ func (e *Engine) EndLease(ctx context.Context, l *storage.Lease, a LeaseAnswer) 
 	}
 	end := attemptEnd{
 		claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID,
-		enqueue: e.enqueueMessage,
+		messages: e.kindMessage,
 	}
 	a.into(&end)
 	d := decide(end)

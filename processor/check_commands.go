@@ -10,7 +10,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-var namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9._/-]*$`)
+var (
+	namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9._/-]*$`)
+	templatePattern  = regexp.MustCompile(`^[a-z0-9_.-]{1,128}$`)
+)
+
+// maxRunIDBytes limits the ID of a run. The IDs of its steps begin with it.
+const maxRunIDBytes = 160
 
 func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 	if n := len(commands); n > process.MaxCommands {
@@ -27,13 +33,15 @@ func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 				err = checkBytes(field+".args", c.Notify.GetArgs())
 			}
 		case *progressorv1.Command_Cancel:
-			if err = checkTarget(field, "process_id", c.Cancel.GetNamespace(), c.Cancel.GetProcessId()); err == nil {
+			if err = checkCancelled(field, c.Cancel); err == nil {
 				err = checkReason(field+".reason", c.Cancel.GetReason())
 			}
 		case *progressorv1.Command_Enqueue:
 			err = checkEnqueue(field, c.Enqueue)
+		case *progressorv1.Command_StartRun:
+			err = checkStartRun(field, c.StartRun)
 		default:
-			err = invalid(field, "must be a start, a notify, a cancel or an enqueue")
+			err = invalid(field, "must be a start, a notify, a cancel, an enqueue or a start_run")
 		}
 		if err != nil {
 			return err
@@ -56,6 +64,47 @@ func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidErro
 		return err
 	}
 	return checkBytes(field+".notify_parent_args", c.GetNotifyParentArgs())
+}
+
+// checkStartRun accepts the same runs as the method StartRun. The payload is checked against the
+// template when the run starts.
+func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.InvalidError {
+	if err := checkTarget(field, "run_id", c.GetNamespace(), c.GetRunId()); err != nil {
+		return err
+	}
+	switch {
+	case len(c.GetRunId()) > maxRunIDBytes:
+		return tooLarge(field+".run_id", len(c.GetRunId()), maxRunIDBytes)
+	case !templatePattern.MatchString(c.GetType()):
+		return invalid(field+".type", "must be 1 to 128 of a-z, 0-9, _, . and -")
+	case c.GetVersion() < 0:
+		return invalid(field+".version", "must be at least 0 (got %d)", c.GetVersion())
+	}
+	for _, scope := range []struct{ name, text string }{{"scope", c.GetScope()}, {"scope_id", c.GetScopeId()}} {
+		if len(scope.text) > maxNameBytes {
+			return tooLarge(field+"."+scope.name, len(scope.text), maxNameBytes)
+		} else if !storable(scope.text) {
+			return invalid(field+"."+scope.name, "must be valid UTF-8 without NUL")
+		}
+	}
+	if c.GetPayload() != nil {
+		if err := checkJSON(field+".payload", c.GetPayload(), 0); err != nil {
+			return err
+		}
+	}
+	if err := checkMetadata(field+".metadata", c.GetMetadata()); err != nil {
+		return err
+	}
+	return checkBytes(field+".notify_parent_args", c.GetNotifyParentArgs())
+}
+
+// checkCancelled accepts the IDs of runs, too.
+func checkCancelled(field string, c *progressorv1.CancelCommand) *process.InvalidError {
+	id := c.GetProcessId()
+	if runID, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
+		id = runID
+	}
+	return checkTarget(field, "process_id", c.GetNamespace(), id)
 }
 
 // checkTarget accepts the same names as the client API, which excludes the engine's own processes.

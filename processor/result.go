@@ -172,8 +172,8 @@ func (b *ResultBuilder) UnsetNamedTimer(name string) *ResultBuilder {
 	return b
 }
 
-// Command adds a message to another process (start, notify, cancel) or enqueues a job. The message
-// is delivered exactly once, right after the commit.
+// Command adds a message to another process (start, notify, cancel), enqueues a job or starts a
+// run. The message is delivered exactly once, right after the commit.
 func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	b.result.Commands = append(b.result.Commands, c)
 	return b
@@ -217,6 +217,12 @@ func (b *ResultBuilder) Cancel(namespace, processID, reason string) *ResultBuild
 // means that of this process.
 func (b *ResultBuilder) Enqueue(job *progressorv1.EnqueueCommand) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Enqueue{Enqueue: job}})
+}
+
+// StartRun starts a run exactly once, unless a run with its ID exists. An empty namespace means
+// that of this process.
+func (b *ResultBuilder) StartRun(run *progressorv1.StartRunCommand) *ResultBuilder {
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_StartRun{StartRun: run}})
 }
 
 func (b *ResultBuilder) json(what string, v any) []byte {

@@ -18,7 +18,7 @@ import (
 
 // Apply writes a result to c: what to store, and whether the process continues, ends or is removed.
 // A nil result is an empty one. If Apply returns an error, c is incomplete.
-func Apply(c *storage.Completion, r *progressorv1.Result, enqueue EnqueueMessage) error {
+func Apply(c *storage.Completion, r *progressorv1.Result, ofKind KindMessage) error {
 	if r == nil {
 		r = &progressorv1.Result{}
 	}
@@ -54,7 +54,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result, enqueue EnqueueMessage
 	if err := applyReplies(c, r); err != nil {
 		return err
 	}
-	c.Messages, err = messages(c.Key, r.GetCommands(), enqueue)
+	c.Messages, err = messages(c.Key, r.GetCommands(), ofKind)
 	return err
 }
 
@@ -170,7 +170,7 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	}
 	for _, c := range r.GetCommands() {
 		hasMetadata = hasMetadata || c.GetStart().GetMetadata() != nil ||
-			c.GetEnqueue().GetOptions().GetMetadata() != nil
+			c.GetEnqueue().GetOptions().GetMetadata() != nil || c.GetStartRun().GetMetadata() != nil
 	}
 	if !hasMetadata {
 		return r
@@ -183,6 +183,7 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	for _, c := range r.GetCommands() {
 		cleanStruct(c.GetStart().GetMetadata())
 		cleanStruct(c.GetEnqueue().GetOptions().GetMetadata())
+		cleanStruct(c.GetStartRun().GetMetadata())
 	}
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/progressor-engine/progressor/process"
@@ -11,42 +12,28 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
+// KindMessage returns the message of a command to a process of a kind. ok is false for all other
+// commands.
+type KindMessage func(sender process.Key, c *progressorv1.Command) (m storage.Message, ok bool, err error)
+
 // messages converts the commands of a result to messages. The default of a command's namespace is
-// the namespace of the sender.
+// the namespace of the sender. ofKind may be nil.
 func messages(
-	sender process.Key, commands []*progressorv1.Command, enqueue EnqueueMessage,
+	sender process.Key, commands []*progressorv1.Command, ofKind KindMessage,
 ) ([]storage.Message, error) {
 	var list []storage.Message
 	for n, command := range commands {
-		m := storage.Message{}
-		switch c := command.GetCommand().(type) {
-		case *progressorv1.Command_Start:
-			m.Kind, m.Target = storage.MessageStart,
-				process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
-			m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
-			if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
-				m.NotifyParentArgs = []byte{} // an empty value, unlike a missing one, notifies the parent
-			}
-			if c.Start.GetStartTime() != nil {
-				m.StartTime = c.Start.GetStartTime().AsTime()
-			}
-			var err error
-			if m.Metadata, err = JSON(c.Start.GetMetadata()); err != nil {
-				return nil, err
-			}
-		case *progressorv1.Command_Notify:
-			m.Kind, m.Target = storage.MessageNotify,
-				process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
-			m.Args = c.Notify.GetArgs()
-		case *progressorv1.Command_Cancel:
-			m.Kind, m.Target = storage.MessageCancel,
-				process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
-			m.Reason = c.Cancel.GetReason()
-		case *progressorv1.Command_Enqueue:
-			var err error
-			if m, err = jobMessage(sender, c.Enqueue, enqueue); err != nil {
-				return nil, fmt.Errorf("commands[%d].enqueue: %w", n, err)
-			}
+		var m storage.Message
+		var ok bool
+		var err error
+		if ofKind != nil {
+			m, ok, err = ofKind(sender, command)
+		}
+		if !ok {
+			m, err = userMessage(command)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("commands[%d].%w", n, err)
 		}
 		m.Target.Namespace = cmp.Or(m.Target.Namespace, sender.Namespace)
 		list = append(list, m)
@@ -54,20 +41,36 @@ func messages(
 	return list, nil
 }
 
-// EnqueueMessage returns the message that enqueues a job of a command.
-type EnqueueMessage func(*progressorv1.EnqueueRequest) (storage.Message, error)
-
-// jobMessage returns the message of a command that enqueues a job.
-func jobMessage(
-	sender process.Key, c *progressorv1.EnqueueCommand, enqueue EnqueueMessage,
-) (storage.Message, error) {
-	m, err := enqueue(&progressorv1.EnqueueRequest{
-		Namespace: cmp.Or(c.GetNamespace(), sender.Namespace), JobId: c.GetJobId(), Name: c.GetName(),
-		Args: c.GetArgs(), Options: c.GetOptions(),
-	})
-	m.Plain = false // StartSteps requires that no other command of the flush has this ID
-	m.NotifyParentArgs = c.GetNotifyParentArgs()
-	return m, err
+// userMessage converts a command to a process of a user.
+func userMessage(command *progressorv1.Command) (m storage.Message, err error) {
+	switch c := command.GetCommand().(type) {
+	case *progressorv1.Command_Start:
+		m.Kind, m.Target = storage.MessageStart,
+			process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
+		m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
+		if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
+			m.NotifyParentArgs = []byte{} // an empty value, unlike a missing one, notifies the parent
+		}
+		if c.Start.GetStartTime() != nil {
+			m.StartTime = c.Start.GetStartTime().AsTime()
+		}
+		if m.Metadata, err = JSON(c.Start.GetMetadata()); err != nil {
+			return m, fmt.Errorf("start: %w", err)
+		}
+	case *progressorv1.Command_Notify:
+		m.Kind, m.Target = storage.MessageNotify,
+			process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
+		m.Args = c.Notify.GetArgs()
+	case *progressorv1.Command_Cancel:
+		m.Kind, m.Target = storage.MessageCancel,
+			process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
+		m.Reason = c.Cancel.GetReason()
+	case *progressorv1.Command_Enqueue:
+		return m, errors.New("enqueue: this engine has no jobs")
+	case *progressorv1.Command_StartRun:
+		return m, errors.New("start_run: this engine has no flows")
+	}
+	return m, nil
 }
 
 // childEnd decodes the column child. It returns nil for NULL.

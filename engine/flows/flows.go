@@ -51,7 +51,7 @@ func (f *Flows) Kind() engine.Kind {
 	return engine.Kind{Name: flows.Kind, Processor: &actor.Actor[*task]{
 		Noun: "a run", New: f.newTask, Read: (*task).read, Init: (*task).create, Call: (*task).execute,
 		Timer: (*task).tick, Notify: (*task).notified, Cancel: (*task).abort, Done: (*task).done,
-	}}
+	}, Starts: engine.StartHooks{Message: message, ReadEnd: f.readEnd}}
 }
 
 func keyOf(namespace, runID string) process.Key {
@@ -93,6 +93,9 @@ type startFields struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
+	// Unchecked is set for a run that a command of a process starts. Its template and its payload
+	// were not checked before.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Request is a random number that identifies the answer to this request. It is set if the
 	// request has an idempotency key.
 	Request uint64 `json:"request,omitempty"`

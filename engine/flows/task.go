@@ -167,7 +167,8 @@ func (t *task) create() error {
 	if err != nil {
 		return err
 	}
-	if o.Parent != "" || o.CronID != "" { // a run that a run or a cron starts was not checked before
+	// a run that a run, a cron or a process starts was not checked before
+	if o.Parent != "" || o.CronID != "" || o.Unchecked {
 		if t.checkStart(&o, payload); t.removes {
 			return nil
 		}

@@ -53,7 +53,7 @@ func (q *Jobs) Kind() engine.Kind {
 		Expire: q.expire,
 		Run:    q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit,
 		Stored: q.stored, Explain: q.explain,
-		CheckNamespace: CheckFairnessKey, Starts: engine.StartHooks{Before: q.keyStarts, Enqueue: q.message},
+		CheckNamespace: CheckFairnessKey, Starts: engine.StartHooks{Before: q.keyStarts, Message: q.message},
 	}
 }
 
@@ -245,13 +245,28 @@ func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*jobs.NewJob
 	return j, err
 }
 
-// message returns the message that enqueues the job of a command.
-func (q *Jobs) message(r *progressorv1.EnqueueRequest) (storage.Message, error) {
-	j, err := q.NewJob("", r)
-	if err := cmp.Or(err, checkTimes("", r.GetOptions())); err != nil {
-		return storage.Message{}, err
+// message returns the message of a command that enqueues a job.
+func (q *Jobs) message(
+	sender process.Key, command *progressorv1.Command,
+) (m storage.Message, ok bool, err error) {
+	c := command.GetEnqueue()
+	if c == nil {
+		return m, false, nil
 	}
-	return j.Message()
+	r := &progressorv1.EnqueueRequest{
+		Namespace: cmp.Or(c.GetNamespace(), sender.Namespace), JobId: c.GetJobId(), Name: c.GetName(),
+		Args: c.GetArgs(), Options: c.GetOptions(),
+	}
+	j, err := q.NewJob("", r)
+	if err = cmp.Or(err, checkTimes("", r.GetOptions())); err == nil {
+		m, err = j.Message()
+	}
+	if err != nil {
+		return m, true, fmt.Errorf("enqueue: %w", err)
+	}
+	m.Plain = false // StartSteps requires that no other command of the flush has this ID
+	m.NotifyParentArgs = c.GetNotifyParentArgs()
+	return m, true, nil
 }
 
 // AddKeys adds the keys that a job needs to run and its fairness key, as this node knows the

@@ -283,12 +283,16 @@ func TestTargets(t *testing.T) {
 		Cancel: &progressorv1.CancelCommand{Namespace: "other", ProcessId: "p"}}})
 	enqueue := complete(&progressorv1.Command{Command: &progressorv1.Command_Enqueue{
 		Enqueue: &progressorv1.EnqueueCommand{Namespace: "other", JobId: "j"}}})
+	startRun := complete(&progressorv1.Command{Command: &progressorv1.Command_StartRun{
+		StartRun: &progressorv1.StartRunCommand{Namespace: "other", RunId: "r"}}})
 	for _, c := range []struct {
 		name      string
 		principal *auth.Principal
 		request   proto.Message
 		want      string
 	}{
+		{"start_run", worker, startRun, "CompleteBatch needs the permission process.call in namespace other"},
+		{"start_run with a grant", both, startRun, ""},
 		{"enqueue", worker, enqueue, "CompleteBatch needs the permission job.enqueue in namespace other"},
 		{"enqueue with a grant", both, enqueue, ""},
 		{"no namespace", worker, start(""), ""},

@@ -15,14 +15,14 @@ import (
 var boundedInCode = map[string][]protoreflect.FullName{
 	"64 KiB of JSON": {
 		"StartRequest.metadata", "PutProcessRequest.metadata", "Event.metadata", "NewEvent.metadata", "Result.metadata",
-		"StartCommand.metadata",
+		"StartCommand.metadata", "StartRunCommand.metadata",
 		"JobOptions.metadata", "StartRunRequest.metadata", "Cron.metadata", "StartProcessTarget.metadata",
 		"StartRunTarget.metadata",
 		"ProcessAction.metadata", "CheckpointRequest.metadata", "Progress.summary", "Progress.details",
 	},
 	"1 MiB of JSON": {
 		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result", "EnqueueCommand.args",
-		"StartRunRequest.payload", "RepeatRunRequest.payload",
+		"StartRunRequest.payload", "RepeatRunRequest.payload", "StartRunCommand.payload",
 		"CompleteStepRequest.result", "SkipStepRequest.result",
 	},
 	"1 MiB of the message": {"Failure.reason", "Failure.message", "Failure.details", "Rejection.reason",

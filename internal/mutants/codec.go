@@ -22,7 +22,7 @@ var codecMutants = []mutant{
 	},
 	{
 		name: "codec-forgets-a-field", breaks: "every payload of the API is encoded",
-		file: "processor/codec/fields.go", old: "	\"StartCommand.notify_parent_args\":   message,\n", planted: "",
+		file: "processor/codec/fields.go", old: "	\"StartCommand.notify_parent_args\":    message,\n", planted: "",
 		packages: "./processor/codec", run: "TestEveryFieldIsClassified",
 	},
 	{

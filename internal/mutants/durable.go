@@ -457,7 +457,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "enqueue-command-of-workers-lost", breaks: "the result of a worker enqueues jobs",
-		file: "engine/leased_attempt.go", old: "enqueue: e.enqueueMessage,", planted: "",
+		file: "engine/leased_attempt.go", old: "messages: e.kindMessage,", planted: "",
 		packages: "./engine/jobs", run: "TestEnqueueCommandOfWorker",
 	},
 	{

@@ -156,7 +156,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "enqueue-command-starts-at-once", breaks: "a result may enqueue an ID twice",
-		file: "wire/messages.go", old: "m.Plain = false", planted: "m.Plain = m.Plain || false",
+		file: "engine/jobs/jobs.go", old: "m.Plain = false", planted: "m.Plain = m.Plain || false",
 		packages: "./engine/jobs", run: "TestEnqueuedTwice",
 	},
 	{

@@ -176,8 +176,8 @@ func all() []mutant {
 		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, advanceMutants, schedulingMutants,
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
-		commandMutants, accessMutants, durableMutants, txMutants, replyMutants, sdkMutants, cliMutants, errorMutants,
-		userMutants, idMutants)
+		commandMutants, accessMutants, durableMutants, txMutants, replyMutants, runMutants, sdkMutants, cliMutants,
+		errorMutants, userMutants, idMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -102,6 +102,14 @@ func TestComposedPayloads(t *testing.T) {
 		check(&progressorv1.Job{Options: several, Result: proto.CloneOf(c.result)}, c.accepted)
 	}
 	check(&progressorv1.Job{Result: object("host-1", tea)}, false)
+	mixed, err := object("host-1", tea, "host-2", plain).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(&progressorv1.ChildEnd{ProcessId: "~flow/run-1", Response: mixed}, true)
+	check(&progressorv1.ChildEnd{ProcessId: "~flow/run-1", Response: []byte(`"tea"`)}, true)
+	check(&progressorv1.ChildEnd{ProcessId: "~job/run-1/pay", Response: mixed}, false)
+	check(&progressorv1.ChildEnd{ProcessId: "run-1", Response: []byte(`"tea"`)}, false)
 	check(&progressorv1.Job{Options: several, Args: object("host-1", tea)}, false)
 }
 

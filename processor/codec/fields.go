@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -65,6 +67,10 @@ func (f payloadField) formIn(m proto.Message, name protoreflect.Name) form {
 		if (name == "args" || name == "job_args") && process.MayCompensate(m.GetProcess().GetProcessId()) {
 			return compensation
 		}
+	case *progressorv1.ChildEnd:
+		if strings.HasPrefix(m.GetProcessId(), process.FlowPrefix) {
+			return encodedOrNot // the engine composes the result of a run
+		}
 	case *progressorv1.Job:
 		if name == "args" && process.MayCompensate(m.GetJobId()) {
 			return compensation
@@ -107,23 +113,25 @@ var payloadFields = map[string]payloadField{
 	"Change.payload":                     {purpose: Event},
 
 	// Processors and workers.
-	"ProcessRequest.args":               message,
-	"ProcessRequest.context":            {purpose: Context},
-	"ProcessRequest.job_args":           message,
-	"ChildEnd.response":                 message,
-	"Result.aux_state":                  {purpose: State},
-	"CheckpointRequest.aux_state":       {purpose: State},
-	"Result.response":                   message,
-	"Result.job_result":                 message,
-	"Reply.response":                    message,
-	"NewEvent.payload":                  {purpose: Event},
-	"StartCommand.args":                 message,
-	"StartCommand.notify_parent_args":   message,
-	"NotifyCommand.args":                message,
-	"EnqueueCommand.args":               message,
-	"EnqueueCommand.notify_parent_args": message,
-	"Progress.details":                  message,
-	"JobResult.result":                  message,
+	"ProcessRequest.args":                message,
+	"ProcessRequest.context":             {purpose: Context},
+	"ProcessRequest.job_args":            message,
+	"ChildEnd.response":                  message,
+	"Result.aux_state":                   {purpose: State},
+	"CheckpointRequest.aux_state":        {purpose: State},
+	"Result.response":                    message,
+	"Result.job_result":                  message,
+	"Reply.response":                     message,
+	"NewEvent.payload":                   {purpose: Event},
+	"StartCommand.args":                  message,
+	"StartCommand.notify_parent_args":    message,
+	"NotifyCommand.args":                 message,
+	"EnqueueCommand.args":                message,
+	"EnqueueCommand.notify_parent_args":  message,
+	"StartRunCommand.payload":            message,
+	"StartRunCommand.notify_parent_args": message,
+	"Progress.details":                   message,
+	"JobResult.result":                   message,
 
 	// Jobs.
 	"Job.args":                   message,

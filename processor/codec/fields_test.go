@@ -20,9 +20,9 @@ import (
 var clearFields = map[string][]string{
 	"metadata is searched": {
 		"Process.metadata", "Event.metadata", "StartRequest.metadata", "PutProcessRequest.metadata", "Result.metadata",
-		"NewEvent.metadata", "StartCommand.metadata", "Change.metadata", "Cron.metadata", "StartProcessTarget.metadata",
-		"JobOptions.metadata", "Run.metadata", "StartRunRequest.metadata", "StartRunTarget.metadata",
-		"ProcessAction.metadata", "CheckpointRequest.metadata",
+		"NewEvent.metadata", "StartCommand.metadata", "StartRunCommand.metadata", "Change.metadata", "Cron.metadata",
+		"StartProcessTarget.metadata", "JobOptions.metadata", "Run.metadata", "StartRunRequest.metadata",
+		"StartRunTarget.metadata", "ProcessAction.metadata", "CheckpointRequest.metadata",
 	},
 	"the engine evaluates templates": {
 		"Template.result", "StepTemplate.input", "WaitAction.due_result", "RunAction.payload", "ProcessAction.args",

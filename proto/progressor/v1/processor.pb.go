@@ -287,11 +287,15 @@ func (*ProcessResponse_Failure) isProcessResponse_Outcome() {}
 type ChildEnd struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
-	Status        ProcessStatus `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
-	Response      []byte        `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"` // the response of its last task; for a job, its result if it is kept, as JSON
-	Detail        string        `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // ~flow/RUN_ID for a run
+	// COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. A
+	// run that is FAILED or EXPIRED has the status ERROR.
+	Status ProcessStatus `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
+	// The response of its last task. For a job, its result if it is kept, as JSON. For a run, its
+	// result as JSON.
+	Response      []byte `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`
+	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"` // the reason of the failure of a run; empty for processes and jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +361,13 @@ func (x *ChildEnd) GetResponse() []byte {
 func (x *ChildEnd) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *ChildEnd) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -921,6 +932,7 @@ type Command struct {
 	//	*Command_Notify
 	//	*Command_Cancel
 	//	*Command_Enqueue
+	//	*Command_StartRun
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -999,6 +1011,15 @@ func (x *Command) GetEnqueue() *EnqueueCommand {
 	return nil
 }
 
+func (x *Command) GetStartRun() *StartRunCommand {
+	if x != nil {
+		if x, ok := x.Command.(*Command_StartRun); ok {
+			return x.StartRun
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -1019,6 +1040,10 @@ type Command_Enqueue struct {
 	Enqueue *EnqueueCommand `protobuf:"bytes,4,opt,name=enqueue,proto3,oneof"`
 }
 
+type Command_StartRun struct {
+	StartRun *StartRunCommand `protobuf:"bytes,5,opt,name=start_run,json=startRun,proto3,oneof"`
+}
+
 func (*Command_Start) isCommand_Command() {}
 
 func (*Command_Notify) isCommand_Command() {}
@@ -1026,6 +1051,8 @@ func (*Command_Notify) isCommand_Command() {}
 func (*Command_Cancel) isCommand_Command() {}
 
 func (*Command_Enqueue) isCommand_Command() {}
+
+func (*Command_StartRun) isCommand_Command() {}
 
 type StartCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1173,6 +1200,8 @@ func (x *NotifyCommand) GetArgs() []byte {
 	return nil
 }
 
+// CancelCommand cancels a process, as CancelProcess does. The ID ~flow/RUN_ID cancels a run, as
+// CancelRun does. Other IDs of the engine's own processes are not allowed.
 type CancelCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1323,6 +1352,121 @@ func (x *EnqueueCommand) GetNotifyParentArgs() []byte {
 	return nil
 }
 
+// StartRunCommand starts a run with this ID, as StartRun does. If a run with the ID exists, nothing
+// changes, and the parent is never notified. The template, the payload and the scope are checked
+// when the run starts. If they do not allow the start, the run does not exist, and the parent gets
+// its NOTIFY task: the status of the child is UNSPECIFIED, and its detail says why.
+type StartRunCommand struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// 0 means the newest when the run starts.
+	Version  int32            `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Scope    string           `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	ScopeId  string           `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
+	Payload  *structpb.Value  `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Metadata *structpb.Struct `protobuf:"bytes,8,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
+	// retried and ends again, the parent is not notified again.
+	NotifyParentArgs []byte `protobuf:"bytes,9,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *StartRunCommand) Reset() {
+	*x = StartRunCommand{}
+	mi := &file_progressor_v1_processor_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRunCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRunCommand) ProtoMessage() {}
+
+func (x *StartRunCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_processor_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRunCommand.ProtoReflect.Descriptor instead.
+func (*StartRunCommand) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_processor_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StartRunCommand) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *StartRunCommand) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *StartRunCommand) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *StartRunCommand) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *StartRunCommand) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *StartRunCommand) GetScopeId() string {
+	if x != nil {
+		return x.ScopeId
+	}
+	return ""
+}
+
+func (x *StartRunCommand) GetPayload() *structpb.Value {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *StartRunCommand) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *StartRunCommand) GetNotifyParentArgs() []byte {
+	if x != nil {
+		return x.NotifyParentArgs
+	}
+	return nil
+}
+
 var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
@@ -1350,14 +1494,15 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x06result\x18\x01 \x01(\v2\x15.progressor.v1.ResultH\x00R\x06result\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x18.progressor.v1.RejectionH\x00R\trejection\x122\n" +
 	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailureB\x10\n" +
-	"\aoutcome\x12\x05\xbaH\x02\b\x01\"\xb1\x01\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01\"\xc9\x01\n" +
 	"\bChildEnd\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x124\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12\x1a\n" +
 	"\bresponse\x18\x04 \x01(\fR\bresponse\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xc9\x06\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc9\x06\n" +
 	"\x06Result\x12:\n" +
 	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.NewEventB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06events\x12+\n" +
 	"\taux_state\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x01R\bauxState\x88\x01\x01\x123\n" +
@@ -1398,12 +1543,13 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"UnsetTimer\"\b\n" +
 	"\x06Remove\"\n" +
 	"\n" +
-	"\bComplete\"\xfb\x01\n" +
+	"\bComplete\"\xba\x02\n" +
 	"\aCommand\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1b.progressor.v1.StartCommandH\x00R\x05start\x126\n" +
 	"\x06notify\x18\x02 \x01(\v2\x1c.progressor.v1.NotifyCommandH\x00R\x06notify\x126\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancel\x129\n" +
-	"\aenqueue\x18\x04 \x01(\v2\x1d.progressor.v1.EnqueueCommandH\x00R\aenqueueB\x10\n" +
+	"\aenqueue\x18\x04 \x01(\v2\x1d.progressor.v1.EnqueueCommandH\x00R\aenqueue\x12=\n" +
+	"\tstart_run\x18\x05 \x01(\v2\x1e.progressor.v1.StartRunCommandH\x00R\bstartRunB\x10\n" +
 	"\acommand\x12\x05\xbaH\x02\b\x01\"\xf3\x02\n" +
 	"\fStartCommand\x12A\n" +
 	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12)\n" +
@@ -1437,6 +1583,18 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
 	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12<\n" +
 	"\x12notify_parent_args\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
+	"\x13_notify_parent_args\"\xcc\x03\n" +
+	"\x0fStartRunCommand\x12A\n" +
+	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xa0\x01R\x05runId\x12/\n" +
+	"\x04type\x18\x03 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
+	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
+	"\x05scope\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
+	"\bscope_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x120\n" +
+	"\apayload\x18\a \x01(\v2\x16.google.protobuf.ValueR\apayload\x123\n" +
+	"\bmetadata\x18\b \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12<\n" +
+	"\x12notify_parent_args\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
 	"\x13_notify_parent_args2\\\n" +
 	"\x10ProcessorService\x12H\n" +
 	"\aProcess\x12\x1d.progressor.v1.ProcessRequest\x1a\x1e.progressor.v1.ProcessResponseB\xc2\x01\n" +
@@ -1454,7 +1612,7 @@ func file_progressor_v1_processor_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_processor_proto_rawDescData
 }
 
-var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_progressor_v1_processor_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_progressor_v1_processor_proto_goTypes = []any{
 	(*ProcessRequest)(nil),        // 0: progressor.v1.ProcessRequest
 	(*ProcessResponse)(nil),       // 1: progressor.v1.ProcessResponse
@@ -1471,30 +1629,31 @@ var file_progressor_v1_processor_proto_goTypes = []any{
 	(*NotifyCommand)(nil),         // 12: progressor.v1.NotifyCommand
 	(*CancelCommand)(nil),         // 13: progressor.v1.CancelCommand
 	(*EnqueueCommand)(nil),        // 14: progressor.v1.EnqueueCommand
-	(TaskType)(0),                 // 15: progressor.v1.TaskType
-	(*Process)(nil),               // 16: progressor.v1.Process
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 18: google.protobuf.Value
-	(*Rejection)(nil),             // 19: progressor.v1.Rejection
-	(*Failure)(nil),               // 20: progressor.v1.Failure
-	(ProcessStatus)(0),            // 21: progressor.v1.ProcessStatus
-	(*structpb.Struct)(nil),       // 22: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*JobOptions)(nil),            // 24: progressor.v1.JobOptions
+	(*StartRunCommand)(nil),       // 15: progressor.v1.StartRunCommand
+	(TaskType)(0),                 // 16: progressor.v1.TaskType
+	(*Process)(nil),               // 17: progressor.v1.Process
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 19: google.protobuf.Value
+	(*Rejection)(nil),             // 20: progressor.v1.Rejection
+	(*Failure)(nil),               // 21: progressor.v1.Failure
+	(ProcessStatus)(0),            // 22: progressor.v1.ProcessStatus
+	(*structpb.Struct)(nil),       // 23: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*JobOptions)(nil),            // 25: progressor.v1.JobOptions
 }
 var file_progressor_v1_processor_proto_depIdxs = []int32{
-	15, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
-	16, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
-	17, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
-	17, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
-	18, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
+	16, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
+	17, // 1: progressor.v1.ProcessRequest.process:type_name -> progressor.v1.Process
+	18, // 2: progressor.v1.ProcessRequest.deadline:type_name -> google.protobuf.Timestamp
+	18, // 3: progressor.v1.ProcessRequest.scheduled_time:type_name -> google.protobuf.Timestamp
+	19, // 4: progressor.v1.ProcessRequest.job_args:type_name -> google.protobuf.Value
 	2,  // 5: progressor.v1.ProcessRequest.child:type_name -> progressor.v1.ChildEnd
 	3,  // 6: progressor.v1.ProcessResponse.result:type_name -> progressor.v1.Result
-	19, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
-	20, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
-	21, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
+	20, // 7: progressor.v1.ProcessResponse.rejection:type_name -> progressor.v1.Rejection
+	21, // 8: progressor.v1.ProcessResponse.failure:type_name -> progressor.v1.Failure
+	22, // 9: progressor.v1.ChildEnd.status:type_name -> progressor.v1.ProcessStatus
 	5,  // 10: progressor.v1.Result.events:type_name -> progressor.v1.NewEvent
-	22, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
+	23, // 11: progressor.v1.Result.metadata:type_name -> google.protobuf.Struct
 	6,  // 12: progressor.v1.Result.set_timer:type_name -> progressor.v1.SetTimer
 	7,  // 13: progressor.v1.Result.unset_timer:type_name -> progressor.v1.UnsetTimer
 	8,  // 14: progressor.v1.Result.remove:type_name -> progressor.v1.Remove
@@ -1502,27 +1661,30 @@ var file_progressor_v1_processor_proto_depIdxs = []int32{
 	6,  // 16: progressor.v1.Result.named_timers:type_name -> progressor.v1.SetTimer
 	10, // 17: progressor.v1.Result.commands:type_name -> progressor.v1.Command
 	4,  // 18: progressor.v1.Result.replies:type_name -> progressor.v1.Reply
-	18, // 19: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
-	19, // 20: progressor.v1.Reply.rejection:type_name -> progressor.v1.Rejection
-	22, // 21: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
-	17, // 22: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
-	17, // 23: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
-	23, // 24: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
+	19, // 19: progressor.v1.Result.job_result:type_name -> google.protobuf.Value
+	20, // 20: progressor.v1.Reply.rejection:type_name -> progressor.v1.Rejection
+	23, // 21: progressor.v1.NewEvent.metadata:type_name -> google.protobuf.Struct
+	18, // 22: progressor.v1.NewEvent.timestamp:type_name -> google.protobuf.Timestamp
+	18, // 23: progressor.v1.SetTimer.at:type_name -> google.protobuf.Timestamp
+	24, // 24: progressor.v1.SetTimer.after:type_name -> google.protobuf.Duration
 	11, // 25: progressor.v1.Command.start:type_name -> progressor.v1.StartCommand
 	12, // 26: progressor.v1.Command.notify:type_name -> progressor.v1.NotifyCommand
 	13, // 27: progressor.v1.Command.cancel:type_name -> progressor.v1.CancelCommand
 	14, // 28: progressor.v1.Command.enqueue:type_name -> progressor.v1.EnqueueCommand
-	22, // 29: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
-	17, // 30: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
-	18, // 31: progressor.v1.EnqueueCommand.args:type_name -> google.protobuf.Value
-	24, // 32: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
-	0,  // 33: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
-	1,  // 34: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
-	34, // [34:35] is the sub-list for method output_type
-	33, // [33:34] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	15, // 29: progressor.v1.Command.start_run:type_name -> progressor.v1.StartRunCommand
+	23, // 30: progressor.v1.StartCommand.metadata:type_name -> google.protobuf.Struct
+	18, // 31: progressor.v1.StartCommand.start_time:type_name -> google.protobuf.Timestamp
+	19, // 32: progressor.v1.EnqueueCommand.args:type_name -> google.protobuf.Value
+	25, // 33: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
+	19, // 34: progressor.v1.StartRunCommand.payload:type_name -> google.protobuf.Value
+	23, // 35: progressor.v1.StartRunCommand.metadata:type_name -> google.protobuf.Struct
+	0,  // 36: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
+	1,  // 37: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
+	37, // [37:38] is the sub-list for method output_type
+	36, // [36:37] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_processor_proto_init() }
@@ -1553,16 +1715,18 @@ func file_progressor_v1_processor_proto_init() {
 		(*Command_Notify)(nil),
 		(*Command_Cancel)(nil),
 		(*Command_Enqueue)(nil),
+		(*Command_StartRun)(nil),
 	}
 	file_progressor_v1_processor_proto_msgTypes[11].OneofWrappers = []any{}
 	file_progressor_v1_processor_proto_msgTypes[14].OneofWrappers = []any{}
+	file_progressor_v1_processor_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_processor_proto_rawDesc), len(file_progressor_v1_processor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -949,6 +949,7 @@ export const conversions = {
         start: "StartCommand",
         notify: "NotifyCommand",
         enqueue: "EnqueueCommand",
+        startRun: "StartRunCommand",
     },
     StartCommand: {
         args: "bytes",
@@ -958,6 +959,9 @@ export const conversions = {
         args: "bytes",
     },
     EnqueueCommand: {
+        notifyParentArgs: "bytes",
+    },
+    StartRunCommand: {
         notifyParentArgs: "bytes",
     },
     PollResponse: {

@@ -3008,12 +3008,21 @@ export interface ProcessResponse {
 
 export interface ChildEnd {
   namespace?: string;
+  /** ~flow/RUN_ID for a run */
   processId?: string;
-  /** COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. */
+  /**
+   * COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. A
+   * run that is FAILED or EXPIRED has the status ERROR.
+   */
   status?: ProcessStatus;
-  /** the response of its last task; for a job, its result if it is kept, as JSON */
+  /**
+   * The response of its last task. For a job, its result if it is kept, as JSON. For a run, its
+   * result as JSON.
+   */
   response?: Payload;
   detail?: string;
+  /** the reason of the failure of a run; empty for processes and jobs */
+  reason?: string;
 }
 
 /** A result is stored as a whole, in one transaction. */
@@ -3106,6 +3115,7 @@ export interface Command {
   notify?: NotifyCommand;
   cancel?: CancelCommand;
   enqueue?: EnqueueCommand;
+  startRun?: StartRunCommand;
 }
 
 export interface StartCommand {
@@ -3127,6 +3137,10 @@ export interface NotifyCommand {
   args?: Payload;
 }
 
+/**
+ * CancelCommand cancels a process, as CancelProcess does. The ID ~flow/RUN_ID cancels a run, as
+ * CancelRun does. Other IDs of the engine's own processes are not allowed.
+ */
 export interface CancelCommand {
   namespace?: string;
   processId?: string;
@@ -3150,6 +3164,29 @@ export interface EnqueueCommand {
   /**
    * When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
    * contains the result of the job if options.keep_result is set and one worker ran the job.
+   */
+  notifyParentArgs?: Payload;
+}
+
+/**
+ * StartRunCommand starts a run with this ID, as StartRun does. If a run with the ID exists, nothing
+ * changes, and the parent is never notified. The template, the payload and the scope are checked
+ * when the run starts. If they do not allow the start, the run does not exist, and the parent gets
+ * its NOTIFY task: the status of the child is UNSPECIFIED, and its detail says why.
+ */
+export interface StartRunCommand {
+  namespace?: string;
+  runId?: string;
+  type?: string;
+  /** 0 means the newest when the run starts. */
+  version?: number;
+  scope?: string;
+  scopeId?: string;
+  payload?: Json;
+  metadata?: JsonObject;
+  /**
+   * When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
+   * retried and ends again, the parent is not notified again.
    */
   notifyParentArgs?: Payload;
 }
@@ -5039,6 +5076,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     start: "StartCommand",
     notify: "NotifyCommand",
     enqueue: "EnqueueCommand",
+    startRun: "StartRunCommand",
   },
   StartCommand: {
     args: "bytes",
@@ -5048,6 +5086,9 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
     args: "bytes",
   },
   EnqueueCommand: {
+    notifyParentArgs: "bytes",
+  },
+  StartRunCommand: {
     notifyParentArgs: "bytes",
   },
   PollResponse: {

@@ -2154,12 +2154,17 @@ class ProcessResponse(TypedDict, total=False):
 
 class ChildEnd(TypedDict, total=False):
     namespace: str
+    # ~flow/RUN_ID for a run
     process_id: str
-    # COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
+    # COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. A
+    # run that is FAILED or EXPIRED has the status ERROR.
     status: ProcessStatus
-    # the response of its last task; for a job, its result if it is kept, as JSON
+    # The response of its last task. For a job, its result if it is kept, as JSON. For a run, its
+    # result as JSON.
     response: Payload
     detail: str
+    # the reason of the failure of a run; empty for processes and jobs
+    reason: str
 
 
 class Result(TypedDict, total=False):
@@ -2245,6 +2250,7 @@ class Command(TypedDict, total=False):
     notify: NotifyCommand
     cancel: CancelCommand
     enqueue: EnqueueCommand
+    start_run: StartRunCommand
 
 
 class StartCommand(TypedDict, total=False):
@@ -2265,6 +2271,9 @@ class NotifyCommand(TypedDict, total=False):
 
 
 class CancelCommand(TypedDict, total=False):
+    """CancelCommand cancels a process, as CancelProcess does. The ID ~flow/RUN_ID cancels a run, as
+    CancelRun does. Other IDs of the engine's own processes are not allowed.
+    """
     namespace: str
     process_id: str
     reason: str
@@ -2283,6 +2292,26 @@ class EnqueueCommand(TypedDict, total=False):
     options: JobOptions
     # When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
     # contains the result of the job if options.keep_result is set and one worker ran the job.
+    notify_parent_args: Payload
+
+
+class StartRunCommand(TypedDict, total=False):
+    """StartRunCommand starts a run with this ID, as StartRun does. If a run with the ID exists, nothing
+    changes, and the parent is never notified. The template, the payload and the scope are checked
+    when the run starts. If they do not allow the start, the run does not exist, and the parent gets
+    its NOTIFY task: the status of the child is UNSPECIFIED, and its detail says why.
+    """
+    namespace: str
+    run_id: str
+    type: str
+    # 0 means the newest when the run starts.
+    version: int
+    scope: str
+    scope_id: str
+    payload: Json
+    metadata: JsonObject
+    # When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
+    # retried and ends again, the parent is not notified again.
     notify_parent_args: Payload
 
 
@@ -4846,11 +4875,12 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "UnsetTimer": {},
     "Remove": {},
     "Complete": {},
-    "Command": {"start": "StartCommand", "notify": "NotifyCommand", "cancel": "CancelCommand", "enqueue": "EnqueueCommand"},
+    "Command": {"start": "StartCommand", "notify": "NotifyCommand", "cancel": "CancelCommand", "enqueue": "EnqueueCommand", "start_run": "StartRunCommand"},
     "StartCommand": {"args": "bytes", "notify_parent_args": "bytes"},
     "NotifyCommand": {"args": "bytes"},
     "CancelCommand": {},
     "EnqueueCommand": {"options": "JobOptions", "notify_parent_args": "bytes"},
+    "StartRunCommand": {"notify_parent_args": "bytes"},
     "PollRequest": {},
     "PollResponse": {"leases": "Lease"},
     "Lease": {"request": "ProcessRequest", "job": "Job"},

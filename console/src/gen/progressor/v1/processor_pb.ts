@@ -17,7 +17,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/processor.proto.
  */
 export const file_progressor_v1_processor: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKBAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCSLNBAoGUmVzdWx0EicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuTmV3RXZlbnQSFgoJYXV4X3N0YXRlGAIgASgMSAGIAQESKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHJlc3BvbnNlGAQgASgMEiwKCXNldF90aW1lchgFIAEoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXJIABIwCgt1bnNldF90aW1lchgGIAEoCzIZLnByb2dyZXNzb3IudjEuVW5zZXRUaW1lckgAEicKBnJlbW92ZRgHIAEoCzIVLnByb2dyZXNzb3IudjEuUmVtb3ZlSAASKwoIY29tcGxldGUYCCABKAsyFy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlSAASLQoMbmFtZWRfdGltZXJzGAkgAygLMhcucHJvZ3Jlc3Nvci52MS5TZXRUaW1lchIaChJ1bnNldF9uYW1lZF90aW1lcnMYCiADKAkSKAoIY29tbWFuZHMYCyADKAsyFi5wcm9ncmVzc29yLnYxLkNvbW1hbmQSFwoPcmVzdGFydF9oaXN0b3J5GA0gASgIEhYKDmRlZmVyX3Jlc3BvbnNlGA4gASgIEiUKB3JlcGxpZXMYDyADKAsyFC5wcm9ncmVzc29yLnYxLlJlcGx5EioKCmpvYl9yZXN1bHQYDCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVCCAoGYWN0aW9uQgwKCl9hdXhfc3RhdGUiVwoFUmVwbHkSDwoHdGFza19pZBgBIAEoAxIQCghyZXNwb25zZRgCIAEoDBIrCglyZWplY3Rpb24YAyABKAsyGC5wcm9ncmVzc29yLnYxLlJlamVjdGlvbiJ1CghOZXdFdmVudBIPCgdwYXlsb2FkGAEgASgMEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBItCgl0aW1lc3RhbXAYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoYBCghTZXRUaW1lchIMCgRuYW1lGAEgASgJEigKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAEioKBWFmdGVyGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uSAASDgoGcmVtb3ZlGAQgASgIQgYKBHdoZW4iDAoKVW5zZXRUaW1lciIICgZSZW1vdmUiCgoIQ29tcGxldGUi1AEKB0NvbW1hbmQSLAoFc3RhcnQYASABKAsyGy5wcm9ncmVzc29yLnYxLlN0YXJ0Q29tbWFuZEgAEi4KBm5vdGlmeRgCIAEoCzIcLnByb2dyZXNzb3IudjEuTm90aWZ5Q29tbWFuZEgAEi4KBmNhbmNlbBgDIAEoCzIcLnByb2dyZXNzb3IudjEuQ2FuY2VsQ29tbWFuZEgAEjAKB2VucXVldWUYBCABKAsyHS5wcm9ncmVzc29yLnYxLkVucXVldWVDb21tYW5kSABCCQoHY29tbWFuZCLcAQoMU3RhcnRDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEgwKBGFyZ3MYAyABKAwSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCnN0YXJ0X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MiSgoNTm90aWZ5Q29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRhcmdzGAMgASgMIkwKDUNhbmNlbENvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJItEBCg5FbnF1ZXVlQ29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAUSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSJAoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgdvcHRpb25zGAUgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MyXAoQUHJvY2Vzc29yU2VydmljZRJICgdQcm9jZXNzEh0ucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzUmVxdWVzdBoeLnByb2dyZXNzb3IudjEuUHJvY2Vzc1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL3Byb2Nlc3Nvci5wcm90bxINcHJvZ3Jlc3Nvci52MSLCAwoOUHJvY2Vzc1JlcXVlc3QSJQoEdHlwZRgBIAEoDjIXLnByb2dyZXNzb3IudjEuVGFza1R5cGUSDAoEYXJncxgCIAEoDBInCgdwcm9jZXNzGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzEg8KB3Rhc2tfaWQYBCABKAMSDwoHYXR0ZW1wdBgFIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAYgASgDEhcKD2lkZW1wb3RlbmN5X2tleRgHIAEoCRIPCgdjb250ZXh0GAggASgMEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgp0aW1lcl9uYW1lGAogASgJEhUKDWNhbmNlbF9yZWFzb24YCyABKAkSMgoOc2NoZWR1bGVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGpvYl9uYW1lGA0gASgJEigKCGpvYl9hcmdzGA4gASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiYKBWNoaWxkGA8gASgLMhcucHJvZ3Jlc3Nvci52MS5DaGlsZEVuZCKfAQoPUHJvY2Vzc1Jlc3BvbnNlEicKBnJlc3VsdBgBIAEoCzIVLnByb2dyZXNzb3IudjEuUmVzdWx0SAASLQoJcmVqZWN0aW9uGAIgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb25IABIpCgdmYWlsdXJlGAMgASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSABCCQoHb3V0Y29tZSKRAQoIQ2hpbGRFbmQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLAoGc3RhdHVzGAMgASgOMhwucHJvZ3Jlc3Nvci52MS5Qcm9jZXNzU3RhdHVzEhAKCHJlc3BvbnNlGAQgASgMEg4KBmRldGFpbBgFIAEoCRIOCgZyZWFzb24YBiABKAkizQQKBlJlc3VsdBInCgZldmVudHMYASADKAsyFy5wcm9ncmVzc29yLnYxLk5ld0V2ZW50EhYKCWF1eF9zdGF0ZRgCIAEoDEgBiAEBEikKCG1ldGFkYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIQCghyZXNwb25zZRgEIAEoDBIsCglzZXRfdGltZXIYBSABKAsyFy5wcm9ncmVzc29yLnYxLlNldFRpbWVySAASMAoLdW5zZXRfdGltZXIYBiABKAsyGS5wcm9ncmVzc29yLnYxLlVuc2V0VGltZXJIABInCgZyZW1vdmUYByABKAsyFS5wcm9ncmVzc29yLnYxLlJlbW92ZUgAEisKCGNvbXBsZXRlGAggASgLMhcucHJvZ3Jlc3Nvci52MS5Db21wbGV0ZUgAEi0KDG5hbWVkX3RpbWVycxgJIAMoCzIXLnByb2dyZXNzb3IudjEuU2V0VGltZXISGgoSdW5zZXRfbmFtZWRfdGltZXJzGAogAygJEigKCGNvbW1hbmRzGAsgAygLMhYucHJvZ3Jlc3Nvci52MS5Db21tYW5kEhcKD3Jlc3RhcnRfaGlzdG9yeRgNIAEoCBIWCg5kZWZlcl9yZXNwb25zZRgOIAEoCBIlCgdyZXBsaWVzGA8gAygLMhQucHJvZ3Jlc3Nvci52MS5SZXBseRIqCgpqb2JfcmVzdWx0GAwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlQggKBmFjdGlvbkIMCgpfYXV4X3N0YXRlIlcKBVJlcGx5Eg8KB3Rhc2tfaWQYASABKAMSEAoIcmVzcG9uc2UYAiABKAwSKwoJcmVqZWN0aW9uGAMgASgLMhgucHJvZ3Jlc3Nvci52MS5SZWplY3Rpb24idQoITmV3RXZlbnQSDwoHcGF5bG9hZBgBIAEoDBIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLQoJdGltZXN0YW1wGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKGAQoIU2V0VGltZXISDAoEbmFtZRgBIAEoCRIoCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIqCgVhZnRlchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkgAEg4KBnJlbW92ZRgEIAEoCEIGCgR3aGVuIgwKClVuc2V0VGltZXIiCAoGUmVtb3ZlIgoKCENvbXBsZXRlIokCCgdDb21tYW5kEiwKBXN0YXJ0GAEgASgLMhsucHJvZ3Jlc3Nvci52MS5TdGFydENvbW1hbmRIABIuCgZub3RpZnkYAiABKAsyHC5wcm9ncmVzc29yLnYxLk5vdGlmeUNvbW1hbmRIABIuCgZjYW5jZWwYAyABKAsyHC5wcm9ncmVzc29yLnYxLkNhbmNlbENvbW1hbmRIABIwCgdlbnF1ZXVlGAQgASgLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlQ29tbWFuZEgAEjMKCXN0YXJ0X3J1bhgFIAEoCzIeLnByb2dyZXNzb3IudjEuU3RhcnRSdW5Db21tYW5kSABCCQoHY29tbWFuZCLcAQoMU3RhcnRDb21tYW5kEhcKCW5hbWVzcGFjZRgBIAEoCUIEqLsYAxISCgpwcm9jZXNzX2lkGAIgASgJEgwKBGFyZ3MYAyABKAwSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCnN0YXJ0X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MiSgoNTm90aWZ5Q29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRhcmdzGAMgASgMIkwKDUNhbmNlbENvbW1hbmQSFwoJbmFtZXNwYWNlGAEgASgJQgSouxgDEhIKCnByb2Nlc3NfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJItEBCg5FbnF1ZXVlQ29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAUSDgoGam9iX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSJAoEYXJncxgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgdvcHRpb25zGAUgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zEh8KEm5vdGlmeV9wYXJlbnRfYXJncxgGIAEoDEgAiAEBQhUKE19ub3RpZnlfcGFyZW50X2FyZ3MihgIKD1N0YXJ0UnVuQ29tbWFuZBIXCgluYW1lc3BhY2UYASABKAlCBKi7GAMSDgoGcnVuX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSDwoHdmVyc2lvbhgEIAEoBRINCgVzY29wZRgFIAEoCRIQCghzY29wZV9pZBgGIAEoCRInCgdwYXlsb2FkGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEikKCG1ldGFkYXRhGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIfChJub3RpZnlfcGFyZW50X2FyZ3MYCSABKAxIAIgBAUIVChNfbm90aWZ5X3BhcmVudF9hcmdzMlwKEFByb2Nlc3NvclNlcnZpY2USSAoHUHJvY2VzcxIdLnByb2dyZXNzb3IudjEuUHJvY2Vzc1JlcXVlc3QaHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_auth, file_progressor_v1_job_options, file_progressor_v1_process]);
 
 /**
  * @generated from message progressor.v1.ProcessRequest
@@ -166,19 +166,23 @@ export type ChildEnd = Message<"progressor.v1.ChildEnd"> & {
   namespace: string;
 
   /**
+   * ~flow/RUN_ID for a run
+   *
    * @generated from field: string process_id = 2;
    */
   processId: string;
 
   /**
-   * COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started.
+   * COMPLETED, CANCELLED or ERROR. UNSPECIFIED if the process was removed, or was not started. A
+   * run that is FAILED or EXPIRED has the status ERROR.
    *
    * @generated from field: progressor.v1.ProcessStatus status = 3;
    */
   status: ProcessStatus;
 
   /**
-   * the response of its last task; for a job, its result if it is kept, as JSON
+   * The response of its last task. For a job, its result if it is kept, as JSON. For a run, its
+   * result as JSON.
    *
    * @generated from field: bytes response = 4;
    */
@@ -188,6 +192,13 @@ export type ChildEnd = Message<"progressor.v1.ChildEnd"> & {
    * @generated from field: string detail = 5;
    */
   detail: string;
+
+  /**
+   * the reason of the failure of a run; empty for processes and jobs
+   *
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
 };
 
 /**
@@ -506,6 +517,12 @@ export type Command = Message<"progressor.v1.Command"> & {
      */
     value: EnqueueCommand;
     case: "enqueue";
+  } | {
+    /**
+     * @generated from field: progressor.v1.StartRunCommand start_run = 5;
+     */
+    value: StartRunCommand;
+    case: "startRun";
   } | { case: undefined; value?: undefined };
 };
 
@@ -589,6 +606,9 @@ export const NotifyCommandSchema: GenMessage<NotifyCommand> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 12);
 
 /**
+ * CancelCommand cancels a process, as CancelProcess does. The ID ~flow/RUN_ID cancels a run, as
+ * CancelRun does. Other IDs of the engine's own processes are not allowed.
+ *
  * @generated from message progressor.v1.CancelCommand
  */
 export type CancelCommand = Message<"progressor.v1.CancelCommand"> & {
@@ -665,6 +685,73 @@ export type EnqueueCommand = Message<"progressor.v1.EnqueueCommand"> & {
  */
 export const EnqueueCommandSchema: GenMessage<EnqueueCommand> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 14);
+
+/**
+ * StartRunCommand starts a run with this ID, as StartRun does. If a run with the ID exists, nothing
+ * changes, and the parent is never notified. The template, the payload and the scope are checked
+ * when the run starts. If they do not allow the start, the run does not exist, and the parent gets
+ * its NOTIFY task: the status of the child is UNSPECIFIED, and its detail says why.
+ *
+ * @generated from message progressor.v1.StartRunCommand
+ */
+export type StartRunCommand = Message<"progressor.v1.StartRunCommand"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string run_id = 2;
+   */
+  runId: string;
+
+  /**
+   * @generated from field: string type = 3;
+   */
+  type: string;
+
+  /**
+   * 0 means the newest when the run starts.
+   *
+   * @generated from field: int32 version = 4;
+   */
+  version: number;
+
+  /**
+   * @generated from field: string scope = 5;
+   */
+  scope: string;
+
+  /**
+   * @generated from field: string scope_id = 6;
+   */
+  scopeId: string;
+
+  /**
+   * @generated from field: google.protobuf.Value payload = 7;
+   */
+  payload?: Value | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Struct metadata = 8;
+   */
+  metadata?: JsonObject | undefined;
+
+  /**
+   * When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
+   * retried and ends again, the parent is not notified again.
+   *
+   * @generated from field: optional bytes notify_parent_args = 9;
+   */
+  notifyParentArgs?: Uint8Array | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.StartRunCommand.
+ * Use `create(StartRunCommandSchema)` to create a new message.
+ */
+export const StartRunCommandSchema: GenMessage<StartRunCommand> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_processor, 15);
 
 /**
  * ProcessorService is implemented by users and contains their business logic. The engine calls it

@@ -1,0 +1,66 @@
+package processor_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// The error of a command that starts a run names the field.
+func TestCheckStartRun(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 257)
+	for field, c := range map[string]*progressorv1.StartRunCommand{
+		"":                   {RunId: long[:160], Type: "a.b-c_1", Version: 2, Scope: "s", ScopeId: "1"},
+		"run_id":             {Type: "a"},
+		"run_id ":            {RunId: long[:161], Type: "a"},
+		"run_id  ":           {RunId: "~flow/a", Type: "a"},
+		"namespace":          {RunId: "r", Type: "a", Namespace: "a b"},
+		"type":               {RunId: "r"},
+		"type ":              {RunId: "r", Type: "A"},
+		"version":            {RunId: "r", Type: "a", Version: -1},
+		"scope":              {RunId: "r", Type: "a", Scope: long},
+		"scope_id":           {RunId: "r", Type: "a", ScopeId: "\x00"},
+		"payload":            {RunId: "r", Type: "a", Payload: structpb.NewNumberValue(math.NaN())},
+		"metadata.a":         {RunId: "r", Type: "a", Metadata: object(math.Inf(1))},
+		"notify_parent_args": {RunId: "r", Type: "a", NotifyParentArgs: make([]byte, process.MaxPayloadBytes+1)},
+	} {
+		response, err := processor.Result().StartRun(c).Done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = processor.Check(taskTimeout, response)
+		invalid, _ := errors.AsType[*process.InvalidError](err)
+		want := "result.commands[0]." + strings.TrimSpace(field)
+		if field == "" && err != nil || field != "" && (invalid == nil || invalid.Field != want) {
+			t.Errorf("%q: %v", field, err)
+		}
+	}
+}
+
+func object(n float64) *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(n)}}
+}
+
+// A cancel may have the ID of a run, but not of another process of the engine.
+func TestCheckCancelOfARun(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"p": true, "~flow/r": true, "~flow/": false, "~flow/~x": false, "~job/x": false, "~": false,
+	} {
+		response, err := processor.Result().Cancel("", id, "").Done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := processor.Check(taskTimeout, response); (err == nil) != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}

@@ -210,7 +210,8 @@ func (s State) others(before string, call bool) string {
 		}
 	}
 	for _, c := range f.Children {
-		text := fmt.Sprintf("%s %q (%s/%s)", c.kind(), c.Name, c.Namespace, c.ProcessID)
+		id := strings.TrimPrefix(c.ProcessID, process.FlowPrefix)
+		text := fmt.Sprintf("%s %q (%s/%s)", c.kind(), c.Name, c.Namespace, id)
 		if c.Cancelled {
 			text += ", which was asked to end"
 		}
@@ -230,8 +231,11 @@ func (s State) others(before string, call bool) string {
 }
 
 func (c *Child) kind() string {
-	if c.Job {
+	switch {
+	case c.Job:
 		return "job"
+	case strings.HasPrefix(c.ProcessID, process.FlowPrefix):
+		return "run"
 	}
 	return "child"
 }

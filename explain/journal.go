@@ -28,7 +28,7 @@ type Function struct {
 	Partial  bool     // older entries were not read
 	LastStep string   // the step that ended last; "" if there is none
 	Retries  []Retry  // steps that have failed and will be retried, in the order of their names
-	Children []Child  // children and jobs that have not ended, oldest first
+	Children []Child  // children, jobs and runs that have not ended, oldest first
 	LastCall string   // the name of the newest call; "" if there is none
 	End      *End     // nil if the function has not ended
 	Undos    []string // completed steps with an undo that was not recorded, newest first
@@ -45,7 +45,7 @@ type Retry struct {
 	Error  string
 }
 
-// Child is a process or a job that a function has started.
+// Child is a process, a job or a run that a function has started.
 type Child struct {
 	Name      string
 	Namespace string
@@ -232,7 +232,8 @@ func (r *journalReader) end(failed *entryError) *End {
 		case e.Kind == "step" && strings.Contains(failed.Message, "step "+e.Name+": "):
 			end.Step = e.Name
 		case e.Kind == "ended" && (strings.Contains(failed.Message, "child "+e.Name+": ") ||
-			strings.Contains(failed.Message, "job "+e.Name+": ")):
+			strings.Contains(failed.Message, "job "+e.Name+": ") ||
+			strings.Contains(failed.Message, "run "+e.Name+": ")):
 			end.Child = e.Name
 		}
 	}

@@ -427,7 +427,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-reads-results-of-jobs", breaks: "the result of a job is not a rejection",
-		file: "processor/durable/child.go", old: "if !isJob && bytes.HasPrefix(", planted: "if bytes.HasPrefix(",
+		file: "processor/durable/child.go", old: "if !isResult && bytes.HasPrefix(", planted: "if bytes.HasPrefix(",
 		packages: "./processor/durable", run: "TestJob$",
 	},
 	{

@@ -20,27 +20,27 @@ type ChildOption interface{ setChild(*childOptions) }
 
 type childOptions struct{ namespace string }
 
-// InOption is the namespace of a child or a job.
+// InOption is the namespace of a child, a job or a run.
 type InOption struct{ namespace string }
 
-// In sets the namespace of a child or a job. Its processor or its workers run it. The default is
-// the namespace of the function, whose processor is the function.
+// In sets the namespace of a child, a job or a run. For a child or a job, its processor or its
+// workers run it. The default is the namespace of the function, whose processor is the function.
 func In(namespace string) InOption { return InOption{namespace} }
 
 func (in InOption) setChild(o *childOptions) { o.namespace = in.namespace }
 
-// Future is a child process that Child has started, or a job that Job has enqueued. Its end can be
-// a source of First.
+// Future is a child process that Child has started, a job that Job has enqueued, or a run of a flow
+// that Flow has started. Its end can be a source of First.
 type Future[Out any] struct {
 	branch *branch
 	name   string
 	child  childKey
 }
 
-// childKey is the value of the entry of a child or a job.
+// childKey is the value of the entry of a child, a job or a run.
 type childKey struct {
 	Namespace string `json:"namespace"`
-	ProcessID string `json:"process_id"`
+	ProcessID string `json:"process_id"` // for a run: ~flow/ and the ID of the run
 	IsJob     bool   `json:"job,omitempty"`
 }
 
@@ -48,12 +48,22 @@ func (c childKey) key() process.Key {
 	return process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 }
 
-// kind returns "child" or "job", for messages.
+// What a function starts, as messages call it.
+const (
+	targetChild = "child"
+	targetJob   = "job"
+	targetRun   = "run"
+)
+
+// kind returns what was started, for messages.
 func (c childKey) kind() string {
-	if c.IsJob {
-		return "job"
+	switch {
+	case c.IsJob:
+		return targetJob
+	case strings.HasPrefix(c.ProcessID, process.FlowPrefix):
+		return targetRun
 	}
-	return "child"
+	return targetChild
 }
 
 // Child starts a process with the args as JSON and does not wait for it. The child may be a durable
@@ -74,7 +84,7 @@ func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future
 		opt.setChild(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, false)}
+		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetChild)}
 	}
 	text, err := encode(args)
 	if err != nil {
@@ -111,14 +121,15 @@ func (b *branch) begin(full string, child childKey, command *progressorv1.Comman
 	b.send(child.kind(), entry{Kind: kindChild, Name: full, Value: started}, command)
 }
 
-// Process returns the namespace and the ID of the child or the job.
+// Process returns the namespace and the ID of the child or the job. The ID of a run follows ~flow/.
 func (f *Future[Out]) Process() process.Key { return f.child.key() }
 
 // Get waits until the child has ended for the first time, and returns its response, decoded from
 // JSON, or the zero value if the response is empty. It returns a *StepError if the child was
 // rejected, is in ERROR, or was cancelled or removed. If the child is a durable function that
-// returned a rejection, the error has its reason, and Rejected is true. The response of a job is
-// its result. If a job has no attempts left, it is in ERROR.
+// returned a rejection, the error has its reason, and Rejected is true. The response of a job or a
+// run is its result. If a job has no attempts left, it is in ERROR. The error of a run that has
+// failed has the reason of its failure.
 func (f *Future[Out]) Get() (Out, error) {
 	b := f.branch
 	b.enter()
@@ -134,8 +145,8 @@ func (f *Future[Out]) Get() (Out, error) {
 	return decode[Out](b, "the response of "+f.child.kind()+" "+f.name, e.Value), nil
 }
 
-// Cancel asks the child to end, as CancelProcess does, and does not wait. Nothing happens if the
-// child has ended or was already asked.
+// Cancel asks the child to end, as CancelProcess or CancelRun does, and does not wait. Nothing
+// happens if the child has ended or was already asked.
 func (f *Future[Out]) Cancel(reason string) {
 	b := f.branch
 	b.enter()
@@ -159,18 +170,18 @@ func childOf(e *entry) (child childKey) {
 
 // recordedChild returns the child in an entry. A check compares it with the one that the function
 // would start.
-func (b *branch) recordedChild(e *entry, namespace string, isJob bool) childKey {
+func (b *branch) recordedChild(e *entry, namespace, kind string) childKey {
 	child := childOf(e)
 	if b.owner.check == nil {
 		return child
 	}
-	want := childKey{Namespace: cmp.Or(namespace, b.owner.request.GetProcess().GetNamespace()), IsJob: isJob}
+	namespace = cmp.Or(namespace, b.owner.request.GetProcess().GetNamespace())
 	switch {
-	case child.IsJob != want.IsJob:
-		b.owner.check.differs(kindChild, e.Name, "was started as a %s, and is a %s now", child.kind(), want.kind())
-	case child.Namespace != want.Namespace:
+	case child.kind() != kind:
+		b.owner.check.differs(kindChild, e.Name, "was started as a %s, and is a %s now", child.kind(), kind)
+	case child.Namespace != namespace:
 		b.owner.check.differs(kindChild, e.Name, "was started in the namespace %s, and not in %s", child.Namespace,
-			want.Namespace)
+			namespace)
 	}
 	return child
 }
@@ -223,21 +234,23 @@ func (t *task) childEnded() (*progressorv1.ProcessResponse, error) {
 		return nil, processor.Reject(processor.ReasonNotHandled, "the function does not wait for the process %s/%s",
 			end.GetNamespace(), end.GetProcessId())
 	}
-	value, failed := outcomeOf(end, childOf(e).IsJob)
+	value, failed := outcomeOf(end, childOf(e).kind() != targetChild)
 	t.journal.add(entry{Kind: kindEnded, Name: name, Value: value, Error: failed})
 	return t.advanceAndFinish(nil)
 }
 
 // outcomeOf returns the response of a child, or its error. Only the response of a process may be a
-// rejection, because the result of a job can be any value.
-func outcomeOf(end *progressorv1.ChildEnd, isJob bool) (json.RawMessage, *StepError) {
+// rejection, because the result of a job or a run can be any value.
+func outcomeOf(end *progressorv1.ChildEnd, isResult bool) (json.RawMessage, *StepError) {
 	switch end.GetStatus() {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
-		return valueOf(end.GetResponse(), isJob)
+		return valueOf(end.GetResponse(), isResult)
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		return nil, &StepError{Reason: ReasonChildCancelled, Message: "the process was cancelled"}
 	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
-		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
+		return nil, &StepError{
+			Reason: cut(cmp.Or(end.GetReason(), ReasonChildFailed)), Message: cut(end.GetDetail()),
+		}
 	}
 	if text, ok := strings.CutPrefix(end.GetDetail(), "rejected: "); ok {
 		reason, message, _ := strings.Cut(text, ": ")
@@ -247,14 +260,14 @@ func outcomeOf(end *progressorv1.ChildEnd, isJob bool) (json.RawMessage, *StepEr
 		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
 	}
 	if len(end.GetResponse()) > 0 { // the result that removed it
-		return valueOf(end.GetResponse(), isJob)
+		return valueOf(end.GetResponse(), isResult)
 	}
 	return nil, &StepError{Reason: ReasonChildRemoved, Message: "the process was removed"}
 }
 
 // valueOf returns the value or the rejection in a response.
-func valueOf(response []byte, isJob bool) (json.RawMessage, *StepError) {
-	if !isJob && bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
+func valueOf(response []byte, isResult bool) (json.RawMessage, *StepError) {
+	if !isResult && bytes.HasPrefix(response, []byte(`{"k":"fail",`)) {
 		if e, err := parseEntry(response); err == nil && e.Error != nil && e.Error.Rejected {
 			return nil, &StepError{Reason: cut(e.Error.Reason), Message: cut(e.Error.Message), Rejected: true}
 		}

@@ -1,9 +1,7 @@
 package durable
 
 import (
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -50,16 +48,13 @@ func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out
 		opt.setJob(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, true)}
+		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetJob)}
 	}
-	text, err := encode(args)
+	value, err := protoOf(args)
 	if err != nil {
 		b.owner.misuse("the args of job %s: the value %s", full, err)
 	}
-	o.command.Args = &structpb.Value{}
-	if err := protojson.Unmarshal(text, o.command.Args); err != nil {
-		b.owner.misuse("the args of job %s: the value cannot be sent: %s", full, err)
-	}
+	o.command.Args = value
 	job := b.owner.newChild(o.namespace, full)
 	job.IsJob = true
 	if o.command.Options == nil {

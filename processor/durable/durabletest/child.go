@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/processortest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EndChild completes a child of durable.Child with this response, or a job of durable.Job with this
-// result. name is its name in the journal, as in "parcel[1]/label". The action fails if the
-// function has not started it.
+// EndChild completes a child of durable.Child with this response, or a job of durable.Job or a run
+// of durable.Flow with this result. name is its name in the journal, as in "parcel[1]/label". The
+// action fails if the function has not started it.
 func EndChild(name string, response any) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		text, err := json.Marshal(response)
@@ -27,10 +28,13 @@ func EndChild(name string, response any) Action {
 }
 
 // FailChild is EndChild for a child or a job that goes to ERROR, with the detail of its process.
-func FailChild(name, detail string) Action {
+func FailChild(name, detail string) Action { return FailRun(name, "", detail) }
+
+// FailRun is EndChild for a run that fails, with the reason and the message of its failure.
+func FailRun(name, reason, message string) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		return endChild(ctx, p, name, &progressorv1.ChildEnd{
-			Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: detail,
+			Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: message, Reason: reason,
 		})
 	}
 }
@@ -55,6 +59,9 @@ func startedBy(command *progressorv1.Command) (namespace, id string, args []byte
 	if job := command.GetEnqueue(); job != nil {
 		return job.GetNamespace(), job.GetJobId(), job.GetNotifyParentArgs()
 	}
+	if run := command.GetStartRun(); run != nil {
+		return run.GetNamespace(), process.FlowPrefix + run.GetRunId(), run.GetNotifyParentArgs()
+	}
 	start := command.GetStart()
 	return start.GetNamespace(), start.GetProcessId(), start.GetNotifyParentArgs()
 }
@@ -70,6 +77,8 @@ func sent(p *processortest.Process) []string {
 		case *progressorv1.Command_Enqueue:
 			list = append(list, fmt.Sprintf("enqueue %s %s %s %v %v", c.Enqueue.GetNamespace(), c.Enqueue.GetJobId(),
 				c.Enqueue.GetName(), c.Enqueue.GetArgs().AsInterface(), c.Enqueue.GetOptions()))
+		case *progressorv1.Command_StartRun:
+			list = append(list, fmt.Sprintf("start_run %v", c.StartRun))
 		case *progressorv1.Command_Notify:
 			list = append(list, fmt.Sprintf("notify %s %s", c.Notify.GetNamespace(), c.Notify.GetProcessId()))
 		case *progressorv1.Command_Cancel:

@@ -21,13 +21,13 @@ export function callOf(args) {
     return [name, args[name]];
 }
 /** Returns the response of a child, or its error. */
-export function outcomeOf({ status, response, detail = "" }) {
+export function outcomeOf({ status, response, detail = "", reason: why = "child_failed" }) {
     const failed = (reason, message) => ({ e: { reason: cut(reason), message: cut(message) } });
     const rejected = (reason, message) => ({ e: { ...failed(reason, message).e, rejected: true } });
     if (status === "PROCESS_STATUS_CANCELLED")
         return failed("child_cancelled", "the process was cancelled");
     if (status === "PROCESS_STATUS_ERROR")
-        return failed("child_failed", detail);
+        return failed(why, detail);
     if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
         const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
         if (reason !== undefined)

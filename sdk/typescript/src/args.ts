@@ -22,11 +22,11 @@ export function callOf(args: any): [string, any] {
 }
 
 /** Returns the response of a child, or its error. */
-export function outcomeOf({ status, response, detail = "" }: ChildEnd): Pick<Entry, "v" | "e"> {
+export function outcomeOf({ status, response, detail = "", reason: why = "child_failed" }: ChildEnd): Pick<Entry, "v" | "e"> {
   const failed = (reason: string, message: string) => ({ e: { reason: cut(reason), message: cut(message) } });
   const rejected = (reason: string, message: string) => ({ e: { ...failed(reason, message).e, rejected: true as const } });
   if (status === "PROCESS_STATUS_CANCELLED") return failed("child_cancelled", "the process was cancelled");
-  if (status === "PROCESS_STATUS_ERROR") return failed("child_failed", detail);
+  if (status === "PROCESS_STATUS_ERROR") return failed(why, detail);
   if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
     const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
     if (reason !== undefined) return rejected(reason, message || reason);

@@ -63,7 +63,7 @@ func startServing(
 			f(n.Bulks)
 		}
 		return []engine.Kind{n.Kind()}
-	}), enginetest.ShortZombieAfter)
+	}))
 	return n
 }
 

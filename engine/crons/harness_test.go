@@ -44,7 +44,7 @@ type node struct {
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
 	gate := make(chan struct{})
-	n := enginetest.Start(t, dsn, obey(gate), enginetest.Kinds, enginetest.ShortZombieAfter)
+	n := enginetest.Start(t, dsn, obey(gate), enginetest.Kinds)
 	return &node{n, n.Crons, gate}
 }
 

@@ -63,7 +63,7 @@ func (n *node) goes(t *testing.T, id string) {
 }
 
 func startDesk(t *testing.T) *node {
-	n := enginetest.Start(t, storagetest.DSN(t), desk(), enginetest.Kinds, enginetest.ShortZombieAfter)
+	n := enginetest.Start(t, storagetest.DSN(t), desk(), enginetest.Kinds)
 	return &node{Node: n, Crons: n.Crons}
 }
 

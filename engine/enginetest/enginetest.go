@@ -55,9 +55,6 @@ func Add(kinds func(*Node) []engine.Kind) Option {
 	return func(o *options) { o.add = append(o.add, func(n *Node) { n.Add(kinds(n)...) }) }
 }
 
-// ShortZombieAfter makes other nodes declare the node dead after a second without a heartbeat.
-func ShortZombieAfter(o *options) { o.config.ZombieAfter = time.Second }
-
 // Kinds adds crons, jobs and flows.
 func Kinds(o *options) {
 	o.add = append(o.add, func(n *Node) {

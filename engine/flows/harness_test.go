@@ -45,7 +45,7 @@ func start(t testing.TB, dsn string, with ...enginetest.Option) *node {
 // startWith starts an engine with another processor for namespace "ns".
 func startWith(t testing.TB, dsn string, p processor.Processor, with ...enginetest.Option) *node {
 	t.Helper()
-	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds, enginetest.ShortZombieAfter)...)
+	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds)...)
 	n.Put(t, enginetest.Pull("pull"))
 	return &node{n, n.Flows}
 }

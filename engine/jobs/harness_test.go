@@ -33,7 +33,7 @@ type node struct {
 
 func start(t testing.TB, dsn string, p processor.Processor, with ...enginetest.Option) *node {
 	t.Helper()
-	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds, enginetest.ShortZombieAfter)...)
+	n := enginetest.Start(t, dsn, p, append(with, enginetest.Kinds)...)
 	n.Put(t, enginetest.Pull("pull"))
 	return &node{n, n.Jobs}
 }

@@ -110,7 +110,7 @@ func TestStartRunCommand(t *testing.T) {
 	n.put(t, "ns", `{"type": "off", "enabled": false, "steps": [{"step_id": "a", "job": {}}]}`)
 	n.put(t, "ns", `{"type": "alone", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE",
 		"steps": [{"step_id": "a", "wait": {}}]}`)
-	if _, err := n.Flows.Start(t.Context(), &progressorv1.StartRunRequest{
+	if _, err := n.Start(t.Context(), &progressorv1.StartRunRequest{
 		Namespace: "ns", Type: "alone", RunId: "first", Scope: "order", ScopeId: "7",
 	}, kim); err != nil {
 		t.Fatal(err)

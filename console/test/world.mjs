@@ -124,6 +124,8 @@ export async function fits(page, what, { scrolls = false } = {}) {
   const was = page.viewportSize();
   for (const [width, height] of [[390, 844], [1024, 768], [1280, 860], [1440, 900]]) {
     await page.setViewportSize({ width, height });
+    // Charts get their new size in the next frame.
+    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
     const where = `${what}, ${width} pixels wide`;
     const cut = (await cutOff(page)).filter((found) => width < 1024 || found.startsWith("the page") || (found.startsWith("beyond") && width > 1024 && !scrolls));
     assert.deepEqual([...cut, ...(await brokenWords(page))], [], where);

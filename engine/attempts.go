@@ -177,7 +177,7 @@ func (a *attempts) cancelNamespace(name string, cause error) {
 	}
 }
 
-// cancellable reports whether this node runs a process for whose kind CancelsAttempts is set.
+// cancellable reports whether this node runs a process of a kind with CancelsAttempts.
 func (a *attempts) cancellable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -79,8 +79,8 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b.recount()
 }
 
-// The results of one flush promote next tasks of at most 8 MiB in total, each of at most an equal
-// part. Larger tasks wait for a slot.
+// The results of one flush promote next tasks of at most 8 MiB in total, and no task gets more than
+// an equal part. Larger tasks wait for a slot.
 func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -119,7 +119,7 @@ func (s *shared) respond(
 		}
 	}
 	s.mu.Unlock()
-	if reads { // even after the client has disconnected, so that a client has no more reads in progress than its share
+	if reads { // even if the client has disconnected, so that its reads in progress never exceed its share
 		<-a.done
 		return a.response, a.err
 	}

@@ -64,7 +64,7 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Late|History",
 	},
 	{
-		name: "cron-shifted-not-excluded", breaks: "exclusions hold for times that daylight saving has shifted",
+		name: "cron-shifted-not-excluded", breaks: "exclusions also apply to times that daylight saving has shifted",
 		file: "cron/calendar.go", old: "_, found := free.next(&month{}, to, to+1)",
 		planted:  "_, found := free.next(&month{}, to, to+1000000)",
 		packages: "./cron", run: "Exclusions",
@@ -169,7 +169,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "RunEndsBefore",
 	},
 	{
-		name: "cron-next-of-paused", breaks: "the crons that fire next are not those of paused namespaces",
+		name: "cron-next-of-paused", breaks: "the list of crons that fire next excludes paused namespaces",
 		file:     "engine/crons/list.go",
 		old:      "names = slices.DeleteFunc(names, c.engine.IsPaused)",
 		planted:  "names = slices.Clone(names)",
@@ -183,7 +183,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "ListNext",
 	},
 	{
-		name: "cron-run-keeps-its-slot", breaks: "a run that waits for long sleeps most of the time",
+		name: "cron-run-keeps-its-slot", breaks: "a run that waits for a long time sleeps most of that time",
 		file: "engine/crons/notify.go", old: "max(waited, 0)/sleepPortion", planted: "max(-waited, 0)/sleepPortion",
 		packages: "./engine/crons", run: "TestNotifyWaitsForLong",
 	},

@@ -42,7 +42,7 @@ var errorMutants = []mutant{
 		packages: "./engine", run: "TestListErrors",
 	},
 	{
-		name: "repair-unrecorded", breaks: "a repair without the processor is recorded as a task, at its time",
+		name: "repair-unrecorded", breaks: "a repair without the processor is recorded as a task, with its own time",
 		file:     "sql/simple_repair.sql",
 		old:      "0,\n         statement_timestamp(), statement_timestamp(),",
 		planted:  "0,\n         statement_timestamp() - interval '1 h', statement_timestamp(),",

@@ -74,7 +74,7 @@ func holdsServer(dir string) bool {
 
 var firstNumber = regexp.MustCompile(`\d+`)
 
-// versionIn returns the first number in a path or a version line; 0 if there is none.
+// versionIn returns the first number in a path or a version line, or 0 if there is none.
 func versionIn(text string) int {
 	version, err := strconv.Atoi(firstNumber.FindString(text))
 	if err != nil {

@@ -48,7 +48,7 @@ type GroupStep struct {
 	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "" if it continues
 	Failure []byte // only for PlaceFailed; JSON
 	Detail  string
-	Kept    bool // only for PlaceSucceeded: how long the result is kept
+	Kept    bool // only for PlaceSucceeded: whether the result is kept for TTL
 	TTL     time.Duration
 
 	Drop   []process.Key // members whose slots are removed
@@ -239,7 +239,7 @@ func (l *groupCheck) write(changes *GroupChanges) error {
 	return err
 }
 
-// ReassignMember is an effect of a failed attempt of a member that has another attempt. The worker
+// ReassignMember is an effect of a failed attempt of a member that has attempts left. The worker
 // that has the slot of the member makes the next attempt or, if AnyWorker is set, any allowed
 // worker does.
 type ReassignMember struct{ AnyWorker bool }

@@ -43,9 +43,9 @@ func Finally(f func()) MainOption {
 	return func(o *mainOptions) { o.finally = append(o.finally, f) }
 }
 
-// EveryInvariantChecked fails a run of all tests of the package if an invariant had no row to check
-// at the end of any test. Such an invariant proves nothing. Runs of some tests (-run, -skip,
-// -short, -list) are not checked.
+// EveryInvariantChecked fails a run of all tests of the package if there is an invariant that never
+// had a row to check at the end of a test. Such an invariant proves nothing. Runs of some tests
+// (-run, -skip, -short, -list) are not checked.
 func EveryInvariantChecked() MainOption { return func(o *mainOptions) { o.everyInvariant = true } }
 
 // Main runs the tests of a package, stops the server if one was started, and exits. Without it, the
@@ -89,8 +89,8 @@ func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants 
 
 // DSN creates a database with the schema and returns its connection string, for a superuser and
 // without a search_path. When the test ends, after the cleanups that it registers later, the
-// invariants of the database are checked and it is dropped, even if clients are connected. It fails
-// the test if no server can be started.
+// invariants of the database are checked and it is dropped, even if clients are connected. DSN
+// fails the test if no server can be started.
 func DSN(t testing.TB, with ...Option) string {
 	t.Helper()
 	chosen := options{portable: AllPortable()}
@@ -125,14 +125,14 @@ func DSN(t testing.TB, with ...Option) string {
 	return dsn
 }
 
-// Pool returns a pool on a new database, created like DSN. See Connect.
+// Pool returns a pool on a new database, which it creates with DSN. See Connect.
 func Pool(t testing.TB, with ...Option) *pgxpool.Pool {
 	t.Helper()
 	return Connect(t, DSN(t, with...))
 }
 
-// Connect opens a pool on a database of DSN, with search_path progressor. It is closed when the
-// test ends, which waits for the connections that the test has acquired.
+// Connect opens a pool on a database of DSN, with search_path progressor. The pool is closed when
+// the test ends. Closing it waits until the test has released its connections.
 func Connect(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)

@@ -5,7 +5,7 @@
 // DIR contains a binary progressor-OS-ARCH for each platform. The command writes the bill of
 // materials of each binary to DIR/progressor-OS-ARCH.cdx.json, the container image of those for
 // Linux to DIR/image (an OCI image layout), and the digest of the image to DIR/image.digest. The
-// same binaries always have the same files.
+// same binaries always produce the same files.
 package main
 
 import (

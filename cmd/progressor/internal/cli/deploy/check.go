@@ -49,13 +49,14 @@ var (
 	errEncoded = errors.New("the first event of the process is not JSON")
 )
 
-// unsureError is the error for a process that may not run a durable function. It is the result of
-// the command only if no process could be checked.
+// unsureError is the error for a process that possibly does not run a durable function. It is the
+// result of the command only if no process could be checked.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
 
-// uncheckedError is why a process cannot be checked, while others can.
+// uncheckedError is the error for a process that cannot be checked. The other processes are still
+// checked.
 type uncheckedError struct{ reason string }
 
 func (e *uncheckedError) Error() string { return e.reason }
@@ -149,7 +150,7 @@ func (k *checks) check(ctx context.Context, listed *progressorv1.Process) error 
 	return nil
 }
 
-// askInTime is ask with the timeout of the check of a process.
+// askInTime calls ask with the timeout --run-timeout.
 func (k *checks) askInTime(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
 	limited, cancel := context.WithTimeout(ctx, k.RunTimeout)
 	defer cancel()

@@ -258,7 +258,7 @@ func (q *Jobs) message(
 		Args: c.GetArgs(), Options: c.GetOptions(),
 	}
 	j, err := q.NewJob("", r)
-	if err = cmp.Or(err, checkTimes("", r.GetOptions())); err == nil {
+	if err == nil {
 		m, err = j.Message()
 	}
 	if err != nil {

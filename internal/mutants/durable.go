@@ -451,11 +451,6 @@ var durableMutants = []mutant{
 		packages: "./processor", run: "TestCheckEnqueue",
 	},
 	{
-		name: "enqueue-command-unchecked", breaks: "a command is checked like Enqueue",
-		file: "engine/jobs/jobs.go", old: "cmp.Or(err, checkTimes(\"\", r.GetOptions()))", planted: "err",
-		packages: "./engine/jobs", run: "TestEnqueueCommandIsChecked",
-	},
-	{
 		name: "enqueue-command-of-workers-lost", breaks: "the result of a worker enqueues jobs",
 		file: "engine/leased_attempt.go", old: "messages: e.kindMessage,", planted: "",
 		packages: "./engine/jobs", run: "TestEnqueueCommandOfWorker",

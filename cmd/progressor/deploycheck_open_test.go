@@ -28,10 +28,11 @@ func TestDeployCheckOfRequests(t *testing.T) {
 		return durable.Func("desk", func(ctx durable.Ctx, _ struct{}) (string, error) {
 			durable.SetMetadata(ctx, map[string]any{"status": "here"})
 			request := durable.Requests[int, int](ctx, "ask").Next()
-			if inserted {
+			think := durable.After(ctx, "think", time.Hour)
+			if inserted { // after everything that the journal contains, so that a busy process may do it later
 				_ = durable.Run(ctx, "inspect", func(context.Context) error { return nil })
 			}
-			durable.Sleep(ctx, "think", time.Hour)
+			think.Wait()
 			request.Reply(1)
 			return "", nil
 		})

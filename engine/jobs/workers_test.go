@@ -266,15 +266,27 @@ func TestListJobs(t *testing.T) {
 	}
 }
 
-// A worker gets the task of a process although other sessions lock the process without a pause,
-// because a poll that was offered a task and skipped it waits for the lock.
+// A poll that was offered a task and skipped it, because another session had locked the process,
+// waits for the lock. Otherwise, it would never get the task of a process that is nearly always
+// locked.
 func TestPollWaitsForLock(t *testing.T) {
 	t.Parallel()
-	dsn := storagetest.DSN(t)
-	n := start(t, dsn, reportStatus())
+	n := start(t, storagetest.DSN(t), reportStatus())
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "locked"), Accepted: true})
 	must(t, err)
-	unlock := enginetest.KeepLocked(t, dsn, "locked")
-	n.one(t, "w")
-	unlock()
+	tx, err := n.DB.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if the poll does not wait
+	_, err = tx.Exec(t.Context(), "SELECT FROM processes WHERE process_id = 'locked' FOR UPDATE")
+	must(t, err)
+	leased := make(chan []*progressorv1.Lease, 1)
+	go func() { leased <- n.poll(t, "w", 1) }()
+	enginetest.Eventually(t, testTimeout, "the poll waits for the lock", func() bool {
+		return n.Count(t, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	})
+	must(t, tx.Rollback(t.Context()))
+	if leases := <-leased; len(leases) != 1 {
+		t.Errorf("%d leases, want 1", len(leases))
+	}
 }

@@ -12,9 +12,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A run looks whether the task that it has created has ended. Each look waits for taskWait and uses
-// a slot. Between two looks, the run sleeps for a part of the time that it has waited so far,
-// because the response of the task may be deferred for days.
+// A run repeatedly checks whether the task that it has created has ended. Each check waits up to
+// taskWait and uses a slot. Between two checks, the run sleeps for a part of the time that it has
+// waited so far, because the response of the task may be deferred for days.
 const (
 	taskWait     = 5 * time.Second
 	sleepPortion = 20

@@ -101,8 +101,8 @@ func TestNotifyDefers(t *testing.T) {
 	}
 }
 
-// A run that waits for long sleeps most of the time, and then uses no slot. It can be cancelled. It
-// does not send the notification again.
+// A run that waits for a long time sleeps most of that time, and uses no slot then. It can be
+// cancelled. It does not send the notification again.
 func TestNotifyWaitsForLong(t *testing.T) {
 	t.Parallel()
 	n := startDesk(t)

@@ -121,7 +121,8 @@ func (b *branch) begin(full string, child childKey, command *progressorv1.Comman
 	b.send(child.kind(), entry{Kind: kindChild, Name: full, Value: started}, command)
 }
 
-// Process returns the namespace and the ID of the child or the job. The ID of a run follows ~flow/.
+// Process returns the namespace and the process ID of the child, the job or the run. The process ID
+// of a run is ~flow/ followed by the ID of the run.
 func (f *Future[Out]) Process() process.Key { return f.child.key() }
 
 // Get waits until the child has ended for the first time, and returns its response, decoded from

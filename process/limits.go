@@ -23,6 +23,7 @@ const (
 	MaxHistoryBytes   = 8 << 20
 	MaxHeadersBytes   = 64 << 10  // names and values of the headers of a processor together
 	MaxTemplateBytes  = 4 << 20   // template as JSON
+	MaxWaitBytes      = 64 << 10  // wait of a run that has no template, in protobuf
 	MaxSchemaBytes    = 256 << 10 // the schemas of a template together, as JSON
 	MaxPatterns       = 200       // regular expressions in the schemas of a template
 	MaxDuration       = 100 * 365 * 24 * time.Hour

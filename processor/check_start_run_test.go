@@ -26,6 +26,10 @@ func TestCheckStartRun(t *testing.T) {
 		"type":               {RunId: "r"},
 		"type ":              {RunId: "r", Type: "A"},
 		"version":            {RunId: "r", Type: "a", Version: -1},
+		" ":                  {RunId: "r", Wait: &progressorv1.WaitAction{}},
+		"wait":               {RunId: "r", Type: "a", Wait: &progressorv1.WaitAction{}},
+		"wait ":              {RunId: "r", Version: 1, Wait: &progressorv1.WaitAction{}},
+		"wait  ":             {RunId: "r", Wait: &progressorv1.WaitAction{Title: strings.Repeat(long, 256)}},
 		"scope":              {RunId: "r", Type: "a", Scope: long},
 		"scope_id":           {RunId: "r", Type: "a", ScopeId: "\x00"},
 		"payload":            {RunId: "r", Type: "a", Payload: structpb.NewNumberValue(math.NaN())},
@@ -39,7 +43,8 @@ func TestCheckStartRun(t *testing.T) {
 		err = processor.Check(taskTimeout, response)
 		invalid, _ := errors.AsType[*process.InvalidError](err)
 		want := "result.commands[0]." + strings.TrimSpace(field)
-		if field == "" && err != nil || field != "" && (invalid == nil || invalid.Field != want) {
+		valid := strings.TrimSpace(field) == ""
+		if valid && err != nil || !valid && (invalid == nil || invalid.Field != want) {
 			t.Errorf("%q: %v", field, err)
 		}
 	}

@@ -161,18 +161,18 @@ func Plain(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// CleanResult replaces NUL, which PostgreSQL rejects, in the metadata of r. It does not modify r:
-// if r has metadata, it returns a copy.
+// CleanResult replaces NUL, which PostgreSQL rejects, in the metadata and the waits of r. It does
+// not modify r: if r has any of these, it returns a copy.
 func CleanResult(r *progressorv1.Result) *progressorv1.Result {
-	hasMetadata := r.GetMetadata() != nil
+	unclean := r.GetMetadata() != nil
 	for _, e := range r.GetEvents() {
-		hasMetadata = hasMetadata || e.GetMetadata() != nil
+		unclean = unclean || e.GetMetadata() != nil
 	}
 	for _, c := range r.GetCommands() {
-		hasMetadata = hasMetadata || c.GetStart().GetMetadata() != nil ||
-			c.GetEnqueue().GetOptions().GetMetadata() != nil || c.GetStartRun().GetMetadata() != nil
+		unclean = unclean || c.GetStart().GetMetadata() != nil || c.GetEnqueue().GetOptions().GetMetadata() != nil ||
+			c.GetStartRun().GetMetadata() != nil || c.GetStartRun().GetWait() != nil
 	}
-	if !hasMetadata {
+	if !unclean {
 		return r
 	}
 	r = proto.CloneOf(r)
@@ -184,8 +184,21 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 		cleanStruct(c.GetStart().GetMetadata())
 		cleanStruct(c.GetEnqueue().GetOptions().GetMetadata())
 		cleanStruct(c.GetStartRun().GetMetadata())
+		cleanWait(c.GetStartRun().GetWait())
 	}
 	return r
+}
+
+func cleanWait(w *progressorv1.WaitAction) {
+	if w == nil {
+		return
+	}
+	w.Title = Plain(w.GetTitle())
+	for i, name := range w.GetAssignees() {
+		w.Assignees[i] = Plain(name)
+	}
+	cleanStruct(w.GetResultSchema())
+	cleanValue(w.GetDueResult())
 }
 
 func cleanStruct(s *structpb.Struct) {

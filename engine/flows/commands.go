@@ -170,6 +170,9 @@ func refuse(format string, args ...any) *reply { return &reply{Refused: fmt.Spri
 // move changes the run to the newest version of its template. If that is not possible, it returns a
 // reply.
 func (t *task) move() (*reply, error) {
+	if t.state.Type == waitType {
+		return refuse("it has no template"), nil
+	}
 	newest, err := t.flows.template(t.Ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {
 		return nil, err

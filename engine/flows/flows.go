@@ -96,6 +96,8 @@ type startFields struct {
 	// Unchecked is set for a run that a command of a process starts. Its template and its payload
 	// were not checked before.
 	Unchecked bool `json:"unchecked,omitempty"`
+	// Wait is the WaitAction of a run without a template.
+	Wait json.RawMessage `json:"wait,omitempty"`
 	// Request is a random number that identifies the answer to this request. It is set if the
 	// request has an idempotency key.
 	Request uint64 `json:"request,omitempty"`
@@ -324,6 +326,9 @@ func (f *Flows) Repeat(
 	old, err := f.Get(ctx, r.GetNamespace(), r.GetRunId(), 0)
 	if err != nil {
 		return nil, err
+	}
+	if old.GetTemplateType() == waitType {
+		return nil, &TemplateError{"the run has no template: only its process can start it again"}
 	}
 	t, err := f.template(ctx, r.GetNamespace(), old.GetTemplateType(), 0)
 	if err != nil {

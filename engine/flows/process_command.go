@@ -47,6 +47,15 @@ func startMessage(sender process.Key, c *progressorv1.StartRunCommand) (m storag
 	if o.Payload, err = resultJSON("payload", c.GetPayload()); err != nil {
 		return m, err
 	}
+	if wait := c.GetWait(); wait != nil {
+		o.Type = waitType
+		if _, err = newWaitTemplate(wait); err != nil {
+			return m, err
+		}
+		if o.Wait, err = wire.MessageJSON(wait); err != nil {
+			return m, err
+		}
+	}
 	m = storage.Message{
 		Kind: storage.MessageStart, Target: keyOf(cmp.Or(c.GetNamespace(), sender.Namespace), c.GetRunId()),
 		NotifyParentArgs: c.GetNotifyParentArgs(),

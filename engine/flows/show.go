@@ -63,8 +63,12 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 }
 
 // templateOfRow returns the version of a template that a run uses. It returns nil if the template
-// was deleted, which is allowed after the end of the run.
+// was deleted, which is allowed after the end of the run. For a run without a template, the result
+// only has its step.
 func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, error) {
+	if key.templateType == waitType {
+		return anyWait()
+	}
 	if t := f.templates.get(key); t != nil {
 		return t, nil
 	}

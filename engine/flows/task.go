@@ -34,6 +34,7 @@ type state struct {
 	// when it is needed.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Large   bool            `json:"large,omitempty"`
+	Wait    json.RawMessage `json:"wait,omitempty"`    // see startFields
 	Blocked string          `json:"blocked,omitempty"` // ID of the run that it waits for
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
 	Inputs  inputs          `json:"inputs,omitempty"`
@@ -176,7 +177,7 @@ func (t *task) create() error {
 	t.facts.payload = orNull(payload)
 	t.state = &state{
 		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now,
-		Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
+		Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload, Wait: o.Wait,
 		Run: flow.NewState(t.template.plan),
 	}
 	if asked := t.Request.GetContext(); tracing.OfText(asked).IsValid() {

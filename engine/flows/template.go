@@ -49,6 +49,9 @@ func (c *templates) get(key templateKey) *template {
 
 // templateOfRun returns the version of a template that a run uses.
 func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (*template, error) {
+	if s.Type == waitType {
+		return templateOfWait(s.Wait)
+	}
 	if t := f.templates.get(templateKey{namespace, s.Type, s.Version, s.Stored}); t != nil {
 		return t, nil
 	}
@@ -57,6 +60,9 @@ func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (
 
 // templateToStart returns the template that a command to start a run names.
 func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command) (*template, error) {
+	if o.Type == waitType {
+		return templateOfWait(o.Wait)
+	}
 	if t := f.starting.get(key, o); t != nil {
 		return t, nil
 	}

@@ -374,107 +374,6 @@ func (CancelPolicy_Mode) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{1, 0}
 }
 
-type WaitAction_Kind int32
-
-const (
-	WaitAction_KIND_UNSPECIFIED WaitAction_Kind = 0 // EXTERNAL
-	WaitAction_KIND_EXTERNAL    WaitAction_Kind = 1 // an external system, which needs the token of the wait
-	WaitAction_KIND_HUMAN       WaitAction_Kind = 2 // a person who uses the console or the CLI
-)
-
-// Enum value maps for WaitAction_Kind.
-var (
-	WaitAction_Kind_name = map[int32]string{
-		0: "KIND_UNSPECIFIED",
-		1: "KIND_EXTERNAL",
-		2: "KIND_HUMAN",
-	}
-	WaitAction_Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED": 0,
-		"KIND_EXTERNAL":    1,
-		"KIND_HUMAN":       2,
-	}
-)
-
-func (x WaitAction_Kind) Enum() *WaitAction_Kind {
-	p := new(WaitAction_Kind)
-	*p = x
-	return p
-}
-
-func (x WaitAction_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (WaitAction_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_flow_proto_enumTypes[6].Descriptor()
-}
-
-func (WaitAction_Kind) Type() protoreflect.EnumType {
-	return &file_progressor_v1_flow_proto_enumTypes[6]
-}
-
-func (x WaitAction_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use WaitAction_Kind.Descriptor instead.
-func (WaitAction_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{7, 0}
-}
-
-type WaitAction_DueAction int32
-
-const (
-	WaitAction_DUE_ACTION_UNSPECIFIED WaitAction_DueAction = 0 // FAIL
-	WaitAction_DUE_ACTION_FAIL        WaitAction_DueAction = 1 // the step is FAILED with reason `timeout`
-	WaitAction_DUE_ACTION_SKIP        WaitAction_DueAction = 2 // the step is SKIPPED
-	WaitAction_DUE_ACTION_SUCCEED     WaitAction_DueAction = 3 // the step is SUCCEEDED with due_result
-)
-
-// Enum value maps for WaitAction_DueAction.
-var (
-	WaitAction_DueAction_name = map[int32]string{
-		0: "DUE_ACTION_UNSPECIFIED",
-		1: "DUE_ACTION_FAIL",
-		2: "DUE_ACTION_SKIP",
-		3: "DUE_ACTION_SUCCEED",
-	}
-	WaitAction_DueAction_value = map[string]int32{
-		"DUE_ACTION_UNSPECIFIED": 0,
-		"DUE_ACTION_FAIL":        1,
-		"DUE_ACTION_SKIP":        2,
-		"DUE_ACTION_SUCCEED":     3,
-	}
-)
-
-func (x WaitAction_DueAction) Enum() *WaitAction_DueAction {
-	p := new(WaitAction_DueAction)
-	*p = x
-	return p
-}
-
-func (x WaitAction_DueAction) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (WaitAction_DueAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_flow_proto_enumTypes[7].Descriptor()
-}
-
-func (WaitAction_DueAction) Type() protoreflect.EnumType {
-	return &file_progressor_v1_flow_proto_enumTypes[7]
-}
-
-func (x WaitAction_DueAction) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use WaitAction_DueAction.Descriptor instead.
-func (WaitAction_DueAction) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{7, 1}
-}
-
 // A template describes the steps of a kind of work. Its CEL expressions can use payload, scope,
 // scope_id, run (id, attempt, created_time), steps.ID (status, result, failure) and, in for_each,
 // item and index. Fields marked "template" may contain ${EXPRESSION}. A string that consists of one
@@ -1222,103 +1121,6 @@ func (x *ProcessAction) GetMetadata() *structpb.Struct {
 	return nil
 }
 
-// WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER.
-type WaitAction struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
-	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
-	// template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-	// with process.operate may also do this. If empty, anyone may.
-	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
-	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
-	// The time limit of the wait. 0 means no limit.
-	Due           *durationpb.Duration `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
-	DueAction     WaitAction_DueAction `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
-	DueResult     *structpb.Value      `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WaitAction) Reset() {
-	*x = WaitAction{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WaitAction) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WaitAction) ProtoMessage() {}
-
-func (x *WaitAction) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WaitAction.ProtoReflect.Descriptor instead.
-func (*WaitAction) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *WaitAction) GetKind() WaitAction_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return WaitAction_KIND_UNSPECIFIED
-}
-
-func (x *WaitAction) GetTitle() string {
-	if x != nil {
-		return x.Title
-	}
-	return ""
-}
-
-func (x *WaitAction) GetAssignees() []string {
-	if x != nil {
-		return x.Assignees
-	}
-	return nil
-}
-
-func (x *WaitAction) GetResultSchema() *structpb.Struct {
-	if x != nil {
-		return x.ResultSchema
-	}
-	return nil
-}
-
-func (x *WaitAction) GetDue() *durationpb.Duration {
-	if x != nil {
-		return x.Due
-	}
-	return nil
-}
-
-func (x *WaitAction) GetDueAction() WaitAction_DueAction {
-	if x != nil {
-		return x.DueAction
-	}
-	return WaitAction_DUE_ACTION_UNSPECIFIED
-}
-
-func (x *WaitAction) GetDueResult() *structpb.Value {
-	if x != nil {
-		return x.DueResult
-	}
-	return nil
-}
-
 type DelayAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Until:
@@ -1332,7 +1134,7 @@ type DelayAction struct {
 
 func (x *DelayAction) Reset() {
 	*x = DelayAction{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[8]
+	mi := &file_progressor_v1_flow_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1146,7 @@ func (x *DelayAction) String() string {
 func (*DelayAction) ProtoMessage() {}
 
 func (x *DelayAction) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[8]
+	mi := &file_progressor_v1_flow_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1159,7 @@ func (x *DelayAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelayAction.ProtoReflect.Descriptor instead.
 func (*DelayAction) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DelayAction) GetUntil() isDelayAction_Until {
@@ -1414,7 +1216,7 @@ type RunAction struct {
 
 func (x *RunAction) Reset() {
 	*x = RunAction{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[9]
+	mi := &file_progressor_v1_flow_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1228,7 @@ func (x *RunAction) String() string {
 func (*RunAction) ProtoMessage() {}
 
 func (x *RunAction) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[9]
+	mi := &file_progressor_v1_flow_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1241,7 @@ func (x *RunAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAction.ProtoReflect.Descriptor instead.
 func (*RunAction) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunAction) GetType() string {
@@ -1509,7 +1311,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[10]
+	mi := &file_progressor_v1_flow_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1323,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[10]
+	mi := &file_progressor_v1_flow_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1336,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Run) GetNamespace() string {
@@ -1778,7 +1580,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[11]
+	mi := &file_progressor_v1_flow_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1592,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[11]
+	mi := &file_progressor_v1_flow_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1605,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Step) GetStepId() string {
@@ -1951,7 +1753,7 @@ type StartRunTarget struct {
 
 func (x *StartRunTarget) Reset() {
 	*x = StartRunTarget{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[12]
+	mi := &file_progressor_v1_flow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +1765,7 @@ func (x *StartRunTarget) String() string {
 func (*StartRunTarget) ProtoMessage() {}
 
 func (x *StartRunTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[12]
+	mi := &file_progressor_v1_flow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +1778,7 @@ func (x *StartRunTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunTarget.ProtoReflect.Descriptor instead.
 func (*StartRunTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StartRunTarget) GetType() string {
@@ -2048,7 +1850,7 @@ type OpenWait struct {
 
 func (x *OpenWait) Reset() {
 	*x = OpenWait{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[13]
+	mi := &file_progressor_v1_flow_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +1862,7 @@ func (x *OpenWait) String() string {
 func (*OpenWait) ProtoMessage() {}
 
 func (x *OpenWait) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[13]
+	mi := &file_progressor_v1_flow_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +1875,7 @@ func (x *OpenWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWait.ProtoReflect.Descriptor instead.
 func (*OpenWait) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenWait) GetNamespace() string {
@@ -2206,7 +2008,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[14]
+	mi := &file_progressor_v1_flow_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2020,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[14]
+	mi := &file_progressor_v1_flow_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2033,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobEvent) GetEventId() int64 {
@@ -2345,7 +2147,7 @@ type PutTemplateRequest struct {
 
 func (x *PutTemplateRequest) Reset() {
 	*x = PutTemplateRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[15]
+	mi := &file_progressor_v1_flow_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2159,7 @@ func (x *PutTemplateRequest) String() string {
 func (*PutTemplateRequest) ProtoMessage() {}
 
 func (x *PutTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[15]
+	mi := &file_progressor_v1_flow_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2172,7 @@ func (x *PutTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutTemplateRequest.ProtoReflect.Descriptor instead.
 func (*PutTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PutTemplateRequest) GetTemplate() *Template {
@@ -2404,7 +2206,7 @@ type PutTemplateResponse struct {
 
 func (x *PutTemplateResponse) Reset() {
 	*x = PutTemplateResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[16]
+	mi := &file_progressor_v1_flow_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2218,7 @@ func (x *PutTemplateResponse) String() string {
 func (*PutTemplateResponse) ProtoMessage() {}
 
 func (x *PutTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[16]
+	mi := &file_progressor_v1_flow_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2231,7 @@ func (x *PutTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutTemplateResponse.ProtoReflect.Descriptor instead.
 func (*PutTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PutTemplateResponse) GetTemplate() *Template {
@@ -2457,7 +2259,7 @@ type GetTemplateRequest struct {
 
 func (x *GetTemplateRequest) Reset() {
 	*x = GetTemplateRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[17]
+	mi := &file_progressor_v1_flow_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2271,7 @@ func (x *GetTemplateRequest) String() string {
 func (*GetTemplateRequest) ProtoMessage() {}
 
 func (x *GetTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[17]
+	mi := &file_progressor_v1_flow_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2284,7 @@ func (x *GetTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTemplateRequest.ProtoReflect.Descriptor instead.
 func (*GetTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTemplateRequest) GetNamespace() string {
@@ -2516,7 +2318,7 @@ type GetTemplateResponse struct {
 
 func (x *GetTemplateResponse) Reset() {
 	*x = GetTemplateResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[18]
+	mi := &file_progressor_v1_flow_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2330,7 @@ func (x *GetTemplateResponse) String() string {
 func (*GetTemplateResponse) ProtoMessage() {}
 
 func (x *GetTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[18]
+	mi := &file_progressor_v1_flow_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2343,7 @@ func (x *GetTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTemplateResponse.ProtoReflect.Descriptor instead.
 func (*GetTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTemplateResponse) GetTemplate() *Template {
@@ -2569,7 +2371,7 @@ type ListTemplatesRequest struct {
 
 func (x *ListTemplatesRequest) Reset() {
 	*x = ListTemplatesRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[19]
+	mi := &file_progressor_v1_flow_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2383,7 @@ func (x *ListTemplatesRequest) String() string {
 func (*ListTemplatesRequest) ProtoMessage() {}
 
 func (x *ListTemplatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[19]
+	mi := &file_progressor_v1_flow_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2396,7 @@ func (x *ListTemplatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTemplatesRequest.ProtoReflect.Descriptor instead.
 func (*ListTemplatesRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTemplatesRequest) GetNamespace() string {
@@ -2628,7 +2430,7 @@ type ListTemplatesResponse struct {
 
 func (x *ListTemplatesResponse) Reset() {
 	*x = ListTemplatesResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[20]
+	mi := &file_progressor_v1_flow_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2442,7 @@ func (x *ListTemplatesResponse) String() string {
 func (*ListTemplatesResponse) ProtoMessage() {}
 
 func (x *ListTemplatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[20]
+	mi := &file_progressor_v1_flow_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2455,7 @@ func (x *ListTemplatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTemplatesResponse.ProtoReflect.Descriptor instead.
 func (*ListTemplatesResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTemplatesResponse) GetTemplates() []*Template {
@@ -2680,7 +2482,7 @@ type EnableTemplateRequest struct {
 
 func (x *EnableTemplateRequest) Reset() {
 	*x = EnableTemplateRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[21]
+	mi := &file_progressor_v1_flow_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2494,7 @@ func (x *EnableTemplateRequest) String() string {
 func (*EnableTemplateRequest) ProtoMessage() {}
 
 func (x *EnableTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[21]
+	mi := &file_progressor_v1_flow_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2507,7 @@ func (x *EnableTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableTemplateRequest.ProtoReflect.Descriptor instead.
 func (*EnableTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EnableTemplateRequest) GetNamespace() string {
@@ -2731,7 +2533,7 @@ type EnableTemplateResponse struct {
 
 func (x *EnableTemplateResponse) Reset() {
 	*x = EnableTemplateResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[22]
+	mi := &file_progressor_v1_flow_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2545,7 @@ func (x *EnableTemplateResponse) String() string {
 func (*EnableTemplateResponse) ProtoMessage() {}
 
 func (x *EnableTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[22]
+	mi := &file_progressor_v1_flow_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2558,7 @@ func (x *EnableTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableTemplateResponse.ProtoReflect.Descriptor instead.
 func (*EnableTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnableTemplateResponse) GetTemplate() *Template {
@@ -2776,7 +2578,7 @@ type DisableTemplateRequest struct {
 
 func (x *DisableTemplateRequest) Reset() {
 	*x = DisableTemplateRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[23]
+	mi := &file_progressor_v1_flow_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2590,7 @@ func (x *DisableTemplateRequest) String() string {
 func (*DisableTemplateRequest) ProtoMessage() {}
 
 func (x *DisableTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[23]
+	mi := &file_progressor_v1_flow_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2603,7 @@ func (x *DisableTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableTemplateRequest.ProtoReflect.Descriptor instead.
 func (*DisableTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DisableTemplateRequest) GetNamespace() string {
@@ -2827,7 +2629,7 @@ type DisableTemplateResponse struct {
 
 func (x *DisableTemplateResponse) Reset() {
 	*x = DisableTemplateResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[24]
+	mi := &file_progressor_v1_flow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2641,7 @@ func (x *DisableTemplateResponse) String() string {
 func (*DisableTemplateResponse) ProtoMessage() {}
 
 func (x *DisableTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[24]
+	mi := &file_progressor_v1_flow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2654,7 @@ func (x *DisableTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableTemplateResponse.ProtoReflect.Descriptor instead.
 func (*DisableTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DisableTemplateResponse) GetTemplate() *Template {
@@ -2872,7 +2674,7 @@ type DeleteTemplateRequest struct {
 
 func (x *DeleteTemplateRequest) Reset() {
 	*x = DeleteTemplateRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[25]
+	mi := &file_progressor_v1_flow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +2686,7 @@ func (x *DeleteTemplateRequest) String() string {
 func (*DeleteTemplateRequest) ProtoMessage() {}
 
 func (x *DeleteTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[25]
+	mi := &file_progressor_v1_flow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +2699,7 @@ func (x *DeleteTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTemplateRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteTemplateRequest) GetNamespace() string {
@@ -2922,7 +2724,7 @@ type DeleteTemplateResponse struct {
 
 func (x *DeleteTemplateResponse) Reset() {
 	*x = DeleteTemplateResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[26]
+	mi := &file_progressor_v1_flow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +2736,7 @@ func (x *DeleteTemplateResponse) String() string {
 func (*DeleteTemplateResponse) ProtoMessage() {}
 
 func (x *DeleteTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[26]
+	mi := &file_progressor_v1_flow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +2749,7 @@ func (x *DeleteTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTemplateResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{25}
 }
 
 type StartRunRequest struct {
@@ -2970,7 +2772,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[27]
+	mi := &file_progressor_v1_flow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +2784,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[27]
+	mi := &file_progressor_v1_flow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +2797,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StartRunRequest) GetNamespace() string {
@@ -3085,7 +2887,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[28]
+	mi := &file_progressor_v1_flow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +2899,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[28]
+	mi := &file_progressor_v1_flow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +2912,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StartRunResponse) GetRun() *Run {
@@ -3139,7 +2941,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[29]
+	mi := &file_progressor_v1_flow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +2953,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[29]
+	mi := &file_progressor_v1_flow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +2966,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetRunRequest) GetNamespace() string {
@@ -3197,7 +2999,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[30]
+	mi := &file_progressor_v1_flow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3011,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[30]
+	mi := &file_progressor_v1_flow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3024,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -3248,7 +3050,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[31]
+	mi := &file_progressor_v1_flow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3062,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[31]
+	mi := &file_progressor_v1_flow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3075,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListRunsRequest) GetNamespace() string {
@@ -3321,7 +3123,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[32]
+	mi := &file_progressor_v1_flow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3135,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[32]
+	mi := &file_progressor_v1_flow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3148,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3377,7 +3179,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[33]
+	mi := &file_progressor_v1_flow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3191,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[33]
+	mi := &file_progressor_v1_flow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3204,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{33}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListStepsRequest) GetNamespace() string {
@@ -3450,7 +3252,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[34]
+	mi := &file_progressor_v1_flow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3264,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[34]
+	mi := &file_progressor_v1_flow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3277,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{34}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3507,7 +3309,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[35]
+	mi := &file_progressor_v1_flow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3321,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[35]
+	mi := &file_progressor_v1_flow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3334,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{35}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelRunRequest) GetNamespace() string {
@@ -3572,7 +3374,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[36]
+	mi := &file_progressor_v1_flow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3386,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[36]
+	mi := &file_progressor_v1_flow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3399,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{36}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -3624,7 +3426,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[37]
+	mi := &file_progressor_v1_flow_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3438,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[37]
+	mi := &file_progressor_v1_flow_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3451,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{37}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RetryRunRequest) GetNamespace() string {
@@ -3690,7 +3492,7 @@ type StepInput struct {
 
 func (x *StepInput) Reset() {
 	*x = StepInput{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	mi := &file_progressor_v1_flow_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3504,7 @@ func (x *StepInput) String() string {
 func (*StepInput) ProtoMessage() {}
 
 func (x *StepInput) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[38]
+	mi := &file_progressor_v1_flow_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3517,7 @@ func (x *StepInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepInput.ProtoReflect.Descriptor instead.
 func (*StepInput) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{38}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StepInput) GetStepId() string {
@@ -3741,7 +3543,7 @@ type RetryRunResponse struct {
 
 func (x *RetryRunResponse) Reset() {
 	*x = RetryRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3555,7 @@ func (x *RetryRunResponse) String() string {
 func (*RetryRunResponse) ProtoMessage() {}
 
 func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3568,7 @@ func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunResponse.ProtoReflect.Descriptor instead.
 func (*RetryRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryRunResponse) GetRun() *Run {
@@ -3786,7 +3588,7 @@ type RemoveRunRequest struct {
 
 func (x *RemoveRunRequest) Reset() {
 	*x = RemoveRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3600,7 @@ func (x *RemoveRunRequest) String() string {
 func (*RemoveRunRequest) ProtoMessage() {}
 
 func (x *RemoveRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3613,7 @@ func (x *RemoveRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRunRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoveRunRequest) GetNamespace() string {
@@ -3836,7 +3638,7 @@ type RemoveRunResponse struct {
 
 func (x *RemoveRunResponse) Reset() {
 	*x = RemoveRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +3650,7 @@ func (x *RemoveRunResponse) String() string {
 func (*RemoveRunResponse) ProtoMessage() {}
 
 func (x *RemoveRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +3663,7 @@ func (x *RemoveRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRunResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
 }
 
 type RepeatRunRequest struct {
@@ -3876,7 +3678,7 @@ type RepeatRunRequest struct {
 
 func (x *RepeatRunRequest) Reset() {
 	*x = RepeatRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +3690,7 @@ func (x *RepeatRunRequest) String() string {
 func (*RepeatRunRequest) ProtoMessage() {}
 
 func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +3703,7 @@ func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunRequest.ProtoReflect.Descriptor instead.
 func (*RepeatRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RepeatRunRequest) GetNamespace() string {
@@ -3941,7 +3743,7 @@ type RepeatRunResponse struct {
 
 func (x *RepeatRunResponse) Reset() {
 	*x = RepeatRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +3755,7 @@ func (x *RepeatRunResponse) String() string {
 func (*RepeatRunResponse) ProtoMessage() {}
 
 func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +3768,7 @@ func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunResponse.ProtoReflect.Descriptor instead.
 func (*RepeatRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RepeatRunResponse) GetRun() *Run {
@@ -3991,7 +3793,7 @@ type ListOpenWaitsRequest struct {
 
 func (x *ListOpenWaitsRequest) Reset() {
 	*x = ListOpenWaitsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +3805,7 @@ func (x *ListOpenWaitsRequest) String() string {
 func (*ListOpenWaitsRequest) ProtoMessage() {}
 
 func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +3818,7 @@ func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsRequest.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOpenWaitsRequest) GetNamespace() string {
@@ -4064,7 +3866,7 @@ type ListOpenWaitsResponse struct {
 
 func (x *ListOpenWaitsResponse) Reset() {
 	*x = ListOpenWaitsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +3878,7 @@ func (x *ListOpenWaitsResponse) String() string {
 func (*ListOpenWaitsResponse) ProtoMessage() {}
 
 func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +3891,7 @@ func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsResponse.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListOpenWaitsResponse) GetWaits() []*OpenWait {
@@ -4128,7 +3930,7 @@ type CompleteStepRequest struct {
 
 func (x *CompleteStepRequest) Reset() {
 	*x = CompleteStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +3942,7 @@ func (x *CompleteStepRequest) String() string {
 func (*CompleteStepRequest) ProtoMessage() {}
 
 func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +3955,7 @@ func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepRequest.ProtoReflect.Descriptor instead.
 func (*CompleteStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompleteStepRequest) GetNamespace() string {
@@ -4263,7 +4065,7 @@ type CompleteStepResponse struct {
 
 func (x *CompleteStepResponse) Reset() {
 	*x = CompleteStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4077,7 @@ func (x *CompleteStepResponse) String() string {
 func (*CompleteStepResponse) ProtoMessage() {}
 
 func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4090,7 @@ func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepResponse.ProtoReflect.Descriptor instead.
 func (*CompleteStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompleteStepResponse) GetRun() *Run {
@@ -4317,7 +4119,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4131,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4144,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportStepRequest) GetNamespace() string {
@@ -4410,7 +4212,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4224,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4237,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportStepResponse) GetDirective() *LeaseDirective {
@@ -4459,7 +4261,7 @@ type SkipStepRequest struct {
 
 func (x *SkipStepRequest) Reset() {
 	*x = SkipStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4273,7 @@ func (x *SkipStepRequest) String() string {
 func (*SkipStepRequest) ProtoMessage() {}
 
 func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4286,7 @@ func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepRequest.ProtoReflect.Descriptor instead.
 func (*SkipStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SkipStepRequest) GetNamespace() string {
@@ -4538,7 +4340,7 @@ type SkipStepResponse struct {
 
 func (x *SkipStepResponse) Reset() {
 	*x = SkipStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +4352,7 @@ func (x *SkipStepResponse) String() string {
 func (*SkipStepResponse) ProtoMessage() {}
 
 func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +4365,7 @@ func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepResponse.ProtoReflect.Descriptor instead.
 func (*SkipStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SkipStepResponse) GetRun() *Run {
@@ -4587,7 +4389,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4401,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4414,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListJobEventsRequest) GetNamespace() string {
@@ -4653,7 +4455,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[53]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4467,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[53]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4480,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{53}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -4706,7 +4508,7 @@ type WatchJobEventsRequest struct {
 
 func (x *WatchJobEventsRequest) Reset() {
 	*x = WatchJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[54]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4520,7 @@ func (x *WatchJobEventsRequest) String() string {
 func (*WatchJobEventsRequest) ProtoMessage() {}
 
 func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[54]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +4533,7 @@ func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{54}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchJobEventsRequest) GetNamespace() string {
@@ -4766,7 +4568,7 @@ type WatchJobEventsResponse struct {
 
 func (x *WatchJobEventsResponse) Reset() {
 	*x = WatchJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[55]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4778,7 +4580,7 @@ func (x *WatchJobEventsResponse) String() string {
 func (*WatchJobEventsResponse) ProtoMessage() {}
 
 func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[55]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4791,7 +4593,7 @@ func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{55}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchJobEventsResponse) GetEvent() *JobEvent {
@@ -4812,7 +4614,7 @@ var File_progressor_v1_flow_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
+	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
 	"\bTemplate\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
 	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12\x18\n" +
@@ -4894,29 +4696,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\rProcessAction\x12A\n" +
 	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12\x1d\n" +
 	"\x04args\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
-	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xcc\x04\n" +
-	"\n" +
-	"WaitAction\x12<\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1e.progressor.v1.WaitAction.KindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x1f\n" +
-	"\x05title\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x05title\x121\n" +
-	"\tassignees\x18\x03 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\"\br\x06 \x01(\x80\x80\x01R\tassignees\x12<\n" +
-	"\rresult_schema\x18\x04 \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x12=\n" +
-	"\x03due\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03due\x12L\n" +
-	"\n" +
-	"due_action\x18\x06 \x01(\x0e2#.progressor.v1.WaitAction.DueActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\tdueAction\x125\n" +
-	"\n" +
-	"due_result\x18\a \x01(\v2\x16.google.protobuf.ValueR\tdueResult\"?\n" +
-	"\x04Kind\x12\x14\n" +
-	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rKIND_EXTERNAL\x10\x01\x12\x0e\n" +
-	"\n" +
-	"KIND_HUMAN\x10\x02\"i\n" +
-	"\tDueAction\x12\x1a\n" +
-	"\x16DUE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fDUE_ACTION_FAIL\x10\x01\x12\x13\n" +
-	"\x0fDUE_ACTION_SKIP\x10\x02\x12\x16\n" +
-	"\x12DUE_ACTION_SUCCEED\x10\x03\"\x8b\x01\n" +
+	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x8b\x01\n" +
 	"\vDelayAction\x12I\n" +
 	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00H\x00R\bduration\x12!\n" +
@@ -5297,8 +5077,8 @@ func file_progressor_v1_flow_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_flow_proto_rawDescData
 }
 
-var file_progressor_v1_flow_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_progressor_v1_flow_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_progressor_v1_flow_proto_goTypes = []any{
 	(ScopePolicy)(0),                // 0: progressor.v1.ScopePolicy
 	(StepOrder)(0),                  // 1: progressor.v1.StepOrder
@@ -5306,220 +5086,214 @@ var file_progressor_v1_flow_proto_goTypes = []any{
 	(RunStatus)(0),                  // 3: progressor.v1.RunStatus
 	(StepStatus)(0),                 // 4: progressor.v1.StepStatus
 	(CancelPolicy_Mode)(0),          // 5: progressor.v1.CancelPolicy.Mode
-	(WaitAction_Kind)(0),            // 6: progressor.v1.WaitAction.Kind
-	(WaitAction_DueAction)(0),       // 7: progressor.v1.WaitAction.DueAction
-	(*Template)(nil),                // 8: progressor.v1.Template
-	(*CancelPolicy)(nil),            // 9: progressor.v1.CancelPolicy
-	(*RunRetryPolicy)(nil),          // 10: progressor.v1.RunRetryPolicy
-	(*StepTemplate)(nil),            // 11: progressor.v1.StepTemplate
-	(*ForEach)(nil),                 // 12: progressor.v1.ForEach
-	(*JobAction)(nil),               // 13: progressor.v1.JobAction
-	(*ProcessAction)(nil),           // 14: progressor.v1.ProcessAction
-	(*WaitAction)(nil),              // 15: progressor.v1.WaitAction
-	(*DelayAction)(nil),             // 16: progressor.v1.DelayAction
-	(*RunAction)(nil),               // 17: progressor.v1.RunAction
-	(*Run)(nil),                     // 18: progressor.v1.Run
-	(*Step)(nil),                    // 19: progressor.v1.Step
-	(*StartRunTarget)(nil),          // 20: progressor.v1.StartRunTarget
-	(*OpenWait)(nil),                // 21: progressor.v1.OpenWait
-	(*JobEvent)(nil),                // 22: progressor.v1.JobEvent
-	(*PutTemplateRequest)(nil),      // 23: progressor.v1.PutTemplateRequest
-	(*PutTemplateResponse)(nil),     // 24: progressor.v1.PutTemplateResponse
-	(*GetTemplateRequest)(nil),      // 25: progressor.v1.GetTemplateRequest
-	(*GetTemplateResponse)(nil),     // 26: progressor.v1.GetTemplateResponse
-	(*ListTemplatesRequest)(nil),    // 27: progressor.v1.ListTemplatesRequest
-	(*ListTemplatesResponse)(nil),   // 28: progressor.v1.ListTemplatesResponse
-	(*EnableTemplateRequest)(nil),   // 29: progressor.v1.EnableTemplateRequest
-	(*EnableTemplateResponse)(nil),  // 30: progressor.v1.EnableTemplateResponse
-	(*DisableTemplateRequest)(nil),  // 31: progressor.v1.DisableTemplateRequest
-	(*DisableTemplateResponse)(nil), // 32: progressor.v1.DisableTemplateResponse
-	(*DeleteTemplateRequest)(nil),   // 33: progressor.v1.DeleteTemplateRequest
-	(*DeleteTemplateResponse)(nil),  // 34: progressor.v1.DeleteTemplateResponse
-	(*StartRunRequest)(nil),         // 35: progressor.v1.StartRunRequest
-	(*StartRunResponse)(nil),        // 36: progressor.v1.StartRunResponse
-	(*GetRunRequest)(nil),           // 37: progressor.v1.GetRunRequest
-	(*GetRunResponse)(nil),          // 38: progressor.v1.GetRunResponse
-	(*ListRunsRequest)(nil),         // 39: progressor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 40: progressor.v1.ListRunsResponse
-	(*ListStepsRequest)(nil),        // 41: progressor.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 42: progressor.v1.ListStepsResponse
-	(*CancelRunRequest)(nil),        // 43: progressor.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),       // 44: progressor.v1.CancelRunResponse
-	(*RetryRunRequest)(nil),         // 45: progressor.v1.RetryRunRequest
-	(*StepInput)(nil),               // 46: progressor.v1.StepInput
-	(*RetryRunResponse)(nil),        // 47: progressor.v1.RetryRunResponse
-	(*RemoveRunRequest)(nil),        // 48: progressor.v1.RemoveRunRequest
-	(*RemoveRunResponse)(nil),       // 49: progressor.v1.RemoveRunResponse
-	(*RepeatRunRequest)(nil),        // 50: progressor.v1.RepeatRunRequest
-	(*RepeatRunResponse)(nil),       // 51: progressor.v1.RepeatRunResponse
-	(*ListOpenWaitsRequest)(nil),    // 52: progressor.v1.ListOpenWaitsRequest
-	(*ListOpenWaitsResponse)(nil),   // 53: progressor.v1.ListOpenWaitsResponse
-	(*CompleteStepRequest)(nil),     // 54: progressor.v1.CompleteStepRequest
-	(*CompleteStepResponse)(nil),    // 55: progressor.v1.CompleteStepResponse
-	(*ReportStepRequest)(nil),       // 56: progressor.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),      // 57: progressor.v1.ReportStepResponse
-	(*SkipStepRequest)(nil),         // 58: progressor.v1.SkipStepRequest
-	(*SkipStepResponse)(nil),        // 59: progressor.v1.SkipStepResponse
-	(*ListJobEventsRequest)(nil),    // 60: progressor.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),   // 61: progressor.v1.ListJobEventsResponse
-	(*WatchJobEventsRequest)(nil),   // 62: progressor.v1.WatchJobEventsRequest
-	(*WatchJobEventsResponse)(nil),  // 63: progressor.v1.WatchJobEventsResponse
-	nil,                             // 64: progressor.v1.Step.ItemsByStatusEntry
-	(*structpb.Struct)(nil),         // 65: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 66: google.protobuf.Duration
-	(*structpb.Value)(nil),          // 67: google.protobuf.Value
-	(*timestamppb.Timestamp)(nil),   // 68: google.protobuf.Timestamp
-	(*Backoff)(nil),                 // 69: progressor.v1.Backoff
-	(*JobOptions)(nil),              // 70: progressor.v1.JobOptions
-	(*Progress)(nil),                // 71: progressor.v1.Progress
-	(*Failure)(nil),                 // 72: progressor.v1.Failure
-	(*Cancelled)(nil),               // 73: progressor.v1.Cancelled
-	(*LeaseDirective)(nil),          // 74: progressor.v1.LeaseDirective
+	(*Template)(nil),                // 6: progressor.v1.Template
+	(*CancelPolicy)(nil),            // 7: progressor.v1.CancelPolicy
+	(*RunRetryPolicy)(nil),          // 8: progressor.v1.RunRetryPolicy
+	(*StepTemplate)(nil),            // 9: progressor.v1.StepTemplate
+	(*ForEach)(nil),                 // 10: progressor.v1.ForEach
+	(*JobAction)(nil),               // 11: progressor.v1.JobAction
+	(*ProcessAction)(nil),           // 12: progressor.v1.ProcessAction
+	(*DelayAction)(nil),             // 13: progressor.v1.DelayAction
+	(*RunAction)(nil),               // 14: progressor.v1.RunAction
+	(*Run)(nil),                     // 15: progressor.v1.Run
+	(*Step)(nil),                    // 16: progressor.v1.Step
+	(*StartRunTarget)(nil),          // 17: progressor.v1.StartRunTarget
+	(*OpenWait)(nil),                // 18: progressor.v1.OpenWait
+	(*JobEvent)(nil),                // 19: progressor.v1.JobEvent
+	(*PutTemplateRequest)(nil),      // 20: progressor.v1.PutTemplateRequest
+	(*PutTemplateResponse)(nil),     // 21: progressor.v1.PutTemplateResponse
+	(*GetTemplateRequest)(nil),      // 22: progressor.v1.GetTemplateRequest
+	(*GetTemplateResponse)(nil),     // 23: progressor.v1.GetTemplateResponse
+	(*ListTemplatesRequest)(nil),    // 24: progressor.v1.ListTemplatesRequest
+	(*ListTemplatesResponse)(nil),   // 25: progressor.v1.ListTemplatesResponse
+	(*EnableTemplateRequest)(nil),   // 26: progressor.v1.EnableTemplateRequest
+	(*EnableTemplateResponse)(nil),  // 27: progressor.v1.EnableTemplateResponse
+	(*DisableTemplateRequest)(nil),  // 28: progressor.v1.DisableTemplateRequest
+	(*DisableTemplateResponse)(nil), // 29: progressor.v1.DisableTemplateResponse
+	(*DeleteTemplateRequest)(nil),   // 30: progressor.v1.DeleteTemplateRequest
+	(*DeleteTemplateResponse)(nil),  // 31: progressor.v1.DeleteTemplateResponse
+	(*StartRunRequest)(nil),         // 32: progressor.v1.StartRunRequest
+	(*StartRunResponse)(nil),        // 33: progressor.v1.StartRunResponse
+	(*GetRunRequest)(nil),           // 34: progressor.v1.GetRunRequest
+	(*GetRunResponse)(nil),          // 35: progressor.v1.GetRunResponse
+	(*ListRunsRequest)(nil),         // 36: progressor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 37: progressor.v1.ListRunsResponse
+	(*ListStepsRequest)(nil),        // 38: progressor.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 39: progressor.v1.ListStepsResponse
+	(*CancelRunRequest)(nil),        // 40: progressor.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),       // 41: progressor.v1.CancelRunResponse
+	(*RetryRunRequest)(nil),         // 42: progressor.v1.RetryRunRequest
+	(*StepInput)(nil),               // 43: progressor.v1.StepInput
+	(*RetryRunResponse)(nil),        // 44: progressor.v1.RetryRunResponse
+	(*RemoveRunRequest)(nil),        // 45: progressor.v1.RemoveRunRequest
+	(*RemoveRunResponse)(nil),       // 46: progressor.v1.RemoveRunResponse
+	(*RepeatRunRequest)(nil),        // 47: progressor.v1.RepeatRunRequest
+	(*RepeatRunResponse)(nil),       // 48: progressor.v1.RepeatRunResponse
+	(*ListOpenWaitsRequest)(nil),    // 49: progressor.v1.ListOpenWaitsRequest
+	(*ListOpenWaitsResponse)(nil),   // 50: progressor.v1.ListOpenWaitsResponse
+	(*CompleteStepRequest)(nil),     // 51: progressor.v1.CompleteStepRequest
+	(*CompleteStepResponse)(nil),    // 52: progressor.v1.CompleteStepResponse
+	(*ReportStepRequest)(nil),       // 53: progressor.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),      // 54: progressor.v1.ReportStepResponse
+	(*SkipStepRequest)(nil),         // 55: progressor.v1.SkipStepRequest
+	(*SkipStepResponse)(nil),        // 56: progressor.v1.SkipStepResponse
+	(*ListJobEventsRequest)(nil),    // 57: progressor.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),   // 58: progressor.v1.ListJobEventsResponse
+	(*WatchJobEventsRequest)(nil),   // 59: progressor.v1.WatchJobEventsRequest
+	(*WatchJobEventsResponse)(nil),  // 60: progressor.v1.WatchJobEventsResponse
+	nil,                             // 61: progressor.v1.Step.ItemsByStatusEntry
+	(*structpb.Struct)(nil),         // 62: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 63: google.protobuf.Duration
+	(*structpb.Value)(nil),          // 64: google.protobuf.Value
+	(*timestamppb.Timestamp)(nil),   // 65: google.protobuf.Timestamp
+	(*Backoff)(nil),                 // 66: progressor.v1.Backoff
+	(*WaitAction)(nil),              // 67: progressor.v1.WaitAction
+	(*JobOptions)(nil),              // 68: progressor.v1.JobOptions
+	(*Progress)(nil),                // 69: progressor.v1.Progress
+	(*Failure)(nil),                 // 70: progressor.v1.Failure
+	(WaitAction_Kind)(0),            // 71: progressor.v1.WaitAction.Kind
+	(*Cancelled)(nil),               // 72: progressor.v1.Cancelled
+	(*LeaseDirective)(nil),          // 73: progressor.v1.LeaseDirective
 }
 var file_progressor_v1_flow_proto_depIdxs = []int32{
-	65,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
+	62,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
 	0,   // 1: progressor.v1.Template.concurrency_policy:type_name -> progressor.v1.ScopePolicy
-	66,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
-	9,   // 3: progressor.v1.Template.cancel_policy:type_name -> progressor.v1.CancelPolicy
-	10,  // 4: progressor.v1.Template.retry_policy:type_name -> progressor.v1.RunRetryPolicy
+	63,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
+	7,   // 3: progressor.v1.Template.cancel_policy:type_name -> progressor.v1.CancelPolicy
+	8,   // 4: progressor.v1.Template.retry_policy:type_name -> progressor.v1.RunRetryPolicy
 	1,   // 5: progressor.v1.Template.step_order:type_name -> progressor.v1.StepOrder
-	11,  // 6: progressor.v1.Template.steps:type_name -> progressor.v1.StepTemplate
-	67,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
-	68,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
-	68,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
+	9,   // 6: progressor.v1.Template.steps:type_name -> progressor.v1.StepTemplate
+	64,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
+	65,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
+	65,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
 	5,   // 10: progressor.v1.CancelPolicy.mode:type_name -> progressor.v1.CancelPolicy.Mode
-	66,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
-	69,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
-	66,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
+	63,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
+	66,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
+	63,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
 	2,   // 14: progressor.v1.StepTemplate.join_rule:type_name -> progressor.v1.JoinRule
-	12,  // 15: progressor.v1.StepTemplate.for_each:type_name -> progressor.v1.ForEach
-	67,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
-	13,  // 17: progressor.v1.StepTemplate.job:type_name -> progressor.v1.JobAction
-	14,  // 18: progressor.v1.StepTemplate.process:type_name -> progressor.v1.ProcessAction
-	15,  // 19: progressor.v1.StepTemplate.wait:type_name -> progressor.v1.WaitAction
-	16,  // 20: progressor.v1.StepTemplate.delay:type_name -> progressor.v1.DelayAction
-	17,  // 21: progressor.v1.StepTemplate.run:type_name -> progressor.v1.RunAction
-	13,  // 22: progressor.v1.StepTemplate.compensation:type_name -> progressor.v1.JobAction
-	70,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
-	65,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
-	6,   // 25: progressor.v1.WaitAction.kind:type_name -> progressor.v1.WaitAction.Kind
-	65,  // 26: progressor.v1.WaitAction.result_schema:type_name -> google.protobuf.Struct
-	66,  // 27: progressor.v1.WaitAction.due:type_name -> google.protobuf.Duration
-	7,   // 28: progressor.v1.WaitAction.due_action:type_name -> progressor.v1.WaitAction.DueAction
-	67,  // 29: progressor.v1.WaitAction.due_result:type_name -> google.protobuf.Value
-	66,  // 30: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
-	67,  // 31: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
-	3,   // 32: progressor.v1.Run.status:type_name -> progressor.v1.RunStatus
-	67,  // 33: progressor.v1.Run.payload:type_name -> google.protobuf.Value
-	71,  // 34: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
-	19,  // 35: progressor.v1.Run.steps:type_name -> progressor.v1.Step
-	67,  // 36: progressor.v1.Run.result:type_name -> google.protobuf.Value
-	72,  // 37: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
-	68,  // 38: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
-	68,  // 39: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	68,  // 40: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
-	68,  // 41: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
-	68,  // 42: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
-	68,  // 43: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
-	68,  // 44: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
-	68,  // 45: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
-	65,  // 46: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
-	4,   // 47: progressor.v1.Step.status:type_name -> progressor.v1.StepStatus
-	71,  // 48: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
-	67,  // 49: progressor.v1.Step.input:type_name -> google.protobuf.Value
-	67,  // 50: progressor.v1.Step.result:type_name -> google.protobuf.Value
-	72,  // 51: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
-	68,  // 52: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
-	68,  // 53: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
-	68,  // 54: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
-	4,   // 55: progressor.v1.Step.compensation_status:type_name -> progressor.v1.StepStatus
-	64,  // 56: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
-	67,  // 57: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
-	65,  // 58: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
-	6,   // 59: progressor.v1.OpenWait.kind:type_name -> progressor.v1.WaitAction.Kind
-	65,  // 60: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
-	67,  // 61: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
-	68,  // 62: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
-	68,  // 63: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
-	65,  // 64: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
-	68,  // 65: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
-	8,   // 66: progressor.v1.PutTemplateRequest.template:type_name -> progressor.v1.Template
-	8,   // 67: progressor.v1.PutTemplateResponse.template:type_name -> progressor.v1.Template
-	8,   // 68: progressor.v1.GetTemplateResponse.template:type_name -> progressor.v1.Template
-	8,   // 69: progressor.v1.ListTemplatesResponse.templates:type_name -> progressor.v1.Template
-	8,   // 70: progressor.v1.EnableTemplateResponse.template:type_name -> progressor.v1.Template
-	8,   // 71: progressor.v1.DisableTemplateResponse.template:type_name -> progressor.v1.Template
-	67,  // 72: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
-	68,  // 73: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
-	65,  // 74: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
-	18,  // 75: progressor.v1.StartRunResponse.run:type_name -> progressor.v1.Run
-	66,  // 76: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
-	18,  // 77: progressor.v1.GetRunResponse.run:type_name -> progressor.v1.Run
-	18,  // 78: progressor.v1.ListRunsResponse.runs:type_name -> progressor.v1.Run
-	19,  // 79: progressor.v1.ListStepsResponse.steps:type_name -> progressor.v1.Step
-	18,  // 80: progressor.v1.CancelRunResponse.run:type_name -> progressor.v1.Run
-	46,  // 81: progressor.v1.RetryRunRequest.inputs:type_name -> progressor.v1.StepInput
-	67,  // 82: progressor.v1.StepInput.input:type_name -> google.protobuf.Value
-	18,  // 83: progressor.v1.RetryRunResponse.run:type_name -> progressor.v1.Run
-	67,  // 84: progressor.v1.RepeatRunRequest.payload:type_name -> google.protobuf.Value
-	18,  // 85: progressor.v1.RepeatRunResponse.run:type_name -> progressor.v1.Run
-	21,  // 86: progressor.v1.ListOpenWaitsResponse.waits:type_name -> progressor.v1.OpenWait
-	67,  // 87: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
-	72,  // 88: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
-	73,  // 89: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
-	18,  // 90: progressor.v1.CompleteStepResponse.run:type_name -> progressor.v1.Run
-	71,  // 91: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
-	66,  // 92: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
-	74,  // 93: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
-	67,  // 94: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
-	18,  // 95: progressor.v1.SkipStepResponse.run:type_name -> progressor.v1.Run
-	22,  // 96: progressor.v1.ListJobEventsResponse.events:type_name -> progressor.v1.JobEvent
-	22,  // 97: progressor.v1.WatchJobEventsResponse.event:type_name -> progressor.v1.JobEvent
-	23,  // 98: progressor.v1.FlowService.PutTemplate:input_type -> progressor.v1.PutTemplateRequest
-	25,  // 99: progressor.v1.FlowService.GetTemplate:input_type -> progressor.v1.GetTemplateRequest
-	27,  // 100: progressor.v1.FlowService.ListTemplates:input_type -> progressor.v1.ListTemplatesRequest
-	29,  // 101: progressor.v1.FlowService.EnableTemplate:input_type -> progressor.v1.EnableTemplateRequest
-	31,  // 102: progressor.v1.FlowService.DisableTemplate:input_type -> progressor.v1.DisableTemplateRequest
-	33,  // 103: progressor.v1.FlowService.DeleteTemplate:input_type -> progressor.v1.DeleteTemplateRequest
-	35,  // 104: progressor.v1.FlowService.StartRun:input_type -> progressor.v1.StartRunRequest
-	37,  // 105: progressor.v1.FlowService.GetRun:input_type -> progressor.v1.GetRunRequest
-	39,  // 106: progressor.v1.FlowService.ListRuns:input_type -> progressor.v1.ListRunsRequest
-	41,  // 107: progressor.v1.FlowService.ListSteps:input_type -> progressor.v1.ListStepsRequest
-	43,  // 108: progressor.v1.FlowService.CancelRun:input_type -> progressor.v1.CancelRunRequest
-	45,  // 109: progressor.v1.FlowService.RetryRun:input_type -> progressor.v1.RetryRunRequest
-	50,  // 110: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
-	48,  // 111: progressor.v1.FlowService.RemoveRun:input_type -> progressor.v1.RemoveRunRequest
-	52,  // 112: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
-	54,  // 113: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
-	56,  // 114: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
-	58,  // 115: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
-	60,  // 116: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
-	62,  // 117: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
-	24,  // 118: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
-	26,  // 119: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
-	28,  // 120: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
-	30,  // 121: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
-	32,  // 122: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
-	34,  // 123: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
-	36,  // 124: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
-	38,  // 125: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
-	40,  // 126: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
-	42,  // 127: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
-	44,  // 128: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
-	47,  // 129: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
-	51,  // 130: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
-	49,  // 131: progressor.v1.FlowService.RemoveRun:output_type -> progressor.v1.RemoveRunResponse
-	53,  // 132: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
-	55,  // 133: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
-	57,  // 134: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
-	59,  // 135: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
-	61,  // 136: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
-	63,  // 137: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
-	118, // [118:138] is the sub-list for method output_type
-	98,  // [98:118] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	10,  // 15: progressor.v1.StepTemplate.for_each:type_name -> progressor.v1.ForEach
+	64,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
+	11,  // 17: progressor.v1.StepTemplate.job:type_name -> progressor.v1.JobAction
+	12,  // 18: progressor.v1.StepTemplate.process:type_name -> progressor.v1.ProcessAction
+	67,  // 19: progressor.v1.StepTemplate.wait:type_name -> progressor.v1.WaitAction
+	13,  // 20: progressor.v1.StepTemplate.delay:type_name -> progressor.v1.DelayAction
+	14,  // 21: progressor.v1.StepTemplate.run:type_name -> progressor.v1.RunAction
+	11,  // 22: progressor.v1.StepTemplate.compensation:type_name -> progressor.v1.JobAction
+	68,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
+	62,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
+	63,  // 25: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
+	64,  // 26: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
+	3,   // 27: progressor.v1.Run.status:type_name -> progressor.v1.RunStatus
+	64,  // 28: progressor.v1.Run.payload:type_name -> google.protobuf.Value
+	69,  // 29: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
+	16,  // 30: progressor.v1.Run.steps:type_name -> progressor.v1.Step
+	64,  // 31: progressor.v1.Run.result:type_name -> google.protobuf.Value
+	70,  // 32: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
+	65,  // 33: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
+	65,  // 34: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	65,  // 35: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
+	65,  // 36: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
+	65,  // 37: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
+	65,  // 38: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
+	65,  // 39: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
+	65,  // 40: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
+	62,  // 41: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
+	4,   // 42: progressor.v1.Step.status:type_name -> progressor.v1.StepStatus
+	69,  // 43: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
+	64,  // 44: progressor.v1.Step.input:type_name -> google.protobuf.Value
+	64,  // 45: progressor.v1.Step.result:type_name -> google.protobuf.Value
+	70,  // 46: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
+	65,  // 47: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
+	65,  // 48: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
+	65,  // 49: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
+	4,   // 50: progressor.v1.Step.compensation_status:type_name -> progressor.v1.StepStatus
+	61,  // 51: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
+	64,  // 52: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
+	62,  // 53: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
+	71,  // 54: progressor.v1.OpenWait.kind:type_name -> progressor.v1.WaitAction.Kind
+	62,  // 55: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
+	64,  // 56: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
+	65,  // 57: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
+	65,  // 58: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
+	62,  // 59: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
+	65,  // 60: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
+	6,   // 61: progressor.v1.PutTemplateRequest.template:type_name -> progressor.v1.Template
+	6,   // 62: progressor.v1.PutTemplateResponse.template:type_name -> progressor.v1.Template
+	6,   // 63: progressor.v1.GetTemplateResponse.template:type_name -> progressor.v1.Template
+	6,   // 64: progressor.v1.ListTemplatesResponse.templates:type_name -> progressor.v1.Template
+	6,   // 65: progressor.v1.EnableTemplateResponse.template:type_name -> progressor.v1.Template
+	6,   // 66: progressor.v1.DisableTemplateResponse.template:type_name -> progressor.v1.Template
+	64,  // 67: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
+	65,  // 68: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
+	62,  // 69: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
+	15,  // 70: progressor.v1.StartRunResponse.run:type_name -> progressor.v1.Run
+	63,  // 71: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
+	15,  // 72: progressor.v1.GetRunResponse.run:type_name -> progressor.v1.Run
+	15,  // 73: progressor.v1.ListRunsResponse.runs:type_name -> progressor.v1.Run
+	16,  // 74: progressor.v1.ListStepsResponse.steps:type_name -> progressor.v1.Step
+	15,  // 75: progressor.v1.CancelRunResponse.run:type_name -> progressor.v1.Run
+	43,  // 76: progressor.v1.RetryRunRequest.inputs:type_name -> progressor.v1.StepInput
+	64,  // 77: progressor.v1.StepInput.input:type_name -> google.protobuf.Value
+	15,  // 78: progressor.v1.RetryRunResponse.run:type_name -> progressor.v1.Run
+	64,  // 79: progressor.v1.RepeatRunRequest.payload:type_name -> google.protobuf.Value
+	15,  // 80: progressor.v1.RepeatRunResponse.run:type_name -> progressor.v1.Run
+	18,  // 81: progressor.v1.ListOpenWaitsResponse.waits:type_name -> progressor.v1.OpenWait
+	64,  // 82: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
+	70,  // 83: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
+	72,  // 84: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
+	15,  // 85: progressor.v1.CompleteStepResponse.run:type_name -> progressor.v1.Run
+	69,  // 86: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
+	63,  // 87: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
+	73,  // 88: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
+	64,  // 89: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
+	15,  // 90: progressor.v1.SkipStepResponse.run:type_name -> progressor.v1.Run
+	19,  // 91: progressor.v1.ListJobEventsResponse.events:type_name -> progressor.v1.JobEvent
+	19,  // 92: progressor.v1.WatchJobEventsResponse.event:type_name -> progressor.v1.JobEvent
+	20,  // 93: progressor.v1.FlowService.PutTemplate:input_type -> progressor.v1.PutTemplateRequest
+	22,  // 94: progressor.v1.FlowService.GetTemplate:input_type -> progressor.v1.GetTemplateRequest
+	24,  // 95: progressor.v1.FlowService.ListTemplates:input_type -> progressor.v1.ListTemplatesRequest
+	26,  // 96: progressor.v1.FlowService.EnableTemplate:input_type -> progressor.v1.EnableTemplateRequest
+	28,  // 97: progressor.v1.FlowService.DisableTemplate:input_type -> progressor.v1.DisableTemplateRequest
+	30,  // 98: progressor.v1.FlowService.DeleteTemplate:input_type -> progressor.v1.DeleteTemplateRequest
+	32,  // 99: progressor.v1.FlowService.StartRun:input_type -> progressor.v1.StartRunRequest
+	34,  // 100: progressor.v1.FlowService.GetRun:input_type -> progressor.v1.GetRunRequest
+	36,  // 101: progressor.v1.FlowService.ListRuns:input_type -> progressor.v1.ListRunsRequest
+	38,  // 102: progressor.v1.FlowService.ListSteps:input_type -> progressor.v1.ListStepsRequest
+	40,  // 103: progressor.v1.FlowService.CancelRun:input_type -> progressor.v1.CancelRunRequest
+	42,  // 104: progressor.v1.FlowService.RetryRun:input_type -> progressor.v1.RetryRunRequest
+	47,  // 105: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
+	45,  // 106: progressor.v1.FlowService.RemoveRun:input_type -> progressor.v1.RemoveRunRequest
+	49,  // 107: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
+	51,  // 108: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
+	53,  // 109: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
+	55,  // 110: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
+	57,  // 111: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
+	59,  // 112: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
+	21,  // 113: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
+	23,  // 114: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
+	25,  // 115: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
+	27,  // 116: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
+	29,  // 117: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
+	31,  // 118: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
+	33,  // 119: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
+	35,  // 120: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
+	37,  // 121: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
+	39,  // 122: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
+	41,  // 123: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
+	44,  // 124: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
+	48,  // 125: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
+	46,  // 126: progressor.v1.FlowService.RemoveRun:output_type -> progressor.v1.RemoveRunResponse
+	50,  // 127: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
+	52,  // 128: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
+	54,  // 129: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
+	56,  // 130: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
+	58,  // 131: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
+	60,  // 132: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
+	113, // [113:133] is the sub-list for method output_type
+	93,  // [93:113] is the sub-list for method input_type
+	93,  // [93:93] is the sub-list for extension type_name
+	93,  // [93:93] is the sub-list for extension extendee
+	0,   // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_flow_proto_init() }
@@ -5530,6 +5304,7 @@ func file_progressor_v1_flow_proto_init() {
 	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
+	file_progressor_v1_wait_proto_init()
 	file_progressor_v1_worker_proto_init()
 	file_progressor_v1_flow_proto_msgTypes[0].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[1].OneofWrappers = []any{}
@@ -5540,28 +5315,28 @@ func file_progressor_v1_flow_proto_init() {
 		(*StepTemplate_Delay)(nil),
 		(*StepTemplate_Run)(nil),
 	}
-	file_progressor_v1_flow_proto_msgTypes[8].OneofWrappers = []any{
+	file_progressor_v1_flow_proto_msgTypes[7].OneofWrappers = []any{
 		(*DelayAction_Duration)(nil),
 		(*DelayAction_Time)(nil),
 	}
-	file_progressor_v1_flow_proto_msgTypes[11].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[10].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[12].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[13].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[14].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[15].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[46].OneofWrappers = []any{
+	file_progressor_v1_flow_proto_msgTypes[45].OneofWrappers = []any{
 		(*CompleteStepRequest_Result)(nil),
 		(*CompleteStepRequest_Failure)(nil),
 		(*CompleteStepRequest_Cancelled)(nil),
 	}
-	file_progressor_v1_flow_proto_msgTypes[48].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[50].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[47].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_flow_proto_rawDesc), len(file_progressor_v1_flow_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   57,
+			NumEnums:      6,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1360,7 +1360,8 @@ type StartRunCommand struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// The type of the template. It must be empty if wait is set.
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	// 0 means the newest when the run starts.
 	Version  int32            `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	Scope    string           `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -1370,8 +1371,12 @@ type StartRunCommand struct {
 	// When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
 	// retried and ends again, the parent is not notified again.
 	NotifyParentArgs []byte `protobuf:"bytes,9,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// If it is set, the run has no template. Its only step, "answer", is this wait, and its result is
+	// the answer. The wait has at most 64 KiB. A wait that a template could not have fails the task
+	// with the reason bad_response.
+	Wait          *WaitAction `protobuf:"bytes,10,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartRunCommand) Reset() {
@@ -1467,11 +1472,18 @@ func (x *StartRunCommand) GetNotifyParentArgs() []byte {
 	return nil
 }
 
+func (x *StartRunCommand) GetWait() *WaitAction {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\"\xda\x04\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1583,18 +1595,20 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
 	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12<\n" +
 	"\x12notify_parent_args\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
-	"\x13_notify_parent_args\"\xcc\x03\n" +
+	"\x13_notify_parent_args\"\xfe\x03\n" +
 	"\x0fStartRunCommand\x12A\n" +
 	"\tnamespace\x18\x01 \x01(\tB#\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$\xa8\xbb\x18\x03R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\xa0\x01R\x05runId\x12/\n" +
-	"\x04type\x18\x03 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
+	"\xbaH\ar\x05 \x01(\xa0\x01R\x05runId\x122\n" +
+	"\x04type\x18\x03 \x01(\tB\x1e\xbaH\x1b\xd8\x01\x01r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
 	"\x05scope\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
 	"\bscope_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x120\n" +
 	"\apayload\x18\a \x01(\v2\x16.google.protobuf.ValueR\apayload\x123\n" +
 	"\bmetadata\x18\b \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12<\n" +
-	"\x12notify_parent_args\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
+	"\x12notify_parent_args\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01\x12-\n" +
+	"\x04wait\x18\n" +
+	" \x01(\v2\x19.progressor.v1.WaitActionR\x04waitB\x15\n" +
 	"\x13_notify_parent_args2\\\n" +
 	"\x10ProcessorService\x12H\n" +
 	"\aProcess\x12\x1d.progressor.v1.ProcessRequest\x1a\x1e.progressor.v1.ProcessResponseB\xc2\x01\n" +
@@ -1640,6 +1654,7 @@ var file_progressor_v1_processor_proto_goTypes = []any{
 	(*structpb.Struct)(nil),       // 23: google.protobuf.Struct
 	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 	(*JobOptions)(nil),            // 25: progressor.v1.JobOptions
+	(*WaitAction)(nil),            // 26: progressor.v1.WaitAction
 }
 var file_progressor_v1_processor_proto_depIdxs = []int32{
 	16, // 0: progressor.v1.ProcessRequest.type:type_name -> progressor.v1.TaskType
@@ -1678,13 +1693,14 @@ var file_progressor_v1_processor_proto_depIdxs = []int32{
 	25, // 33: progressor.v1.EnqueueCommand.options:type_name -> progressor.v1.JobOptions
 	19, // 34: progressor.v1.StartRunCommand.payload:type_name -> google.protobuf.Value
 	23, // 35: progressor.v1.StartRunCommand.metadata:type_name -> google.protobuf.Struct
-	0,  // 36: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
-	1,  // 37: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
-	37, // [37:38] is the sub-list for method output_type
-	36, // [36:37] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	26, // 36: progressor.v1.StartRunCommand.wait:type_name -> progressor.v1.WaitAction
+	0,  // 37: progressor.v1.ProcessorService.Process:input_type -> progressor.v1.ProcessRequest
+	1,  // 38: progressor.v1.ProcessorService.Process:output_type -> progressor.v1.ProcessResponse
+	38, // [38:39] is the sub-list for method output_type
+	37, // [37:38] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_processor_proto_init() }
@@ -1695,6 +1711,7 @@ func file_progressor_v1_processor_proto_init() {
 	file_progressor_v1_auth_proto_init()
 	file_progressor_v1_job_options_proto_init()
 	file_progressor_v1_process_proto_init()
+	file_progressor_v1_wait_proto_init()
 	file_progressor_v1_processor_proto_msgTypes[1].OneofWrappers = []any{
 		(*ProcessResponse_Result)(nil),
 		(*ProcessResponse_Rejection)(nil),

@@ -693,6 +693,22 @@ export type UniqueScope =
  | "UNIQUE_SCOPE_ACTIVE"
 /** until it runs; one more job can wait while it runs */
  | "UNIQUE_SCOPE_WAITING";
+export type WaitActionKind = 
+/** EXTERNAL */
+"KIND_UNSPECIFIED"
+/** an external system, which needs the token of the wait */
+ | "KIND_EXTERNAL"
+/** a person who uses the console or the CLI */
+ | "KIND_HUMAN";
+export type WaitActionDueAction = 
+/** FAIL */
+"DUE_ACTION_UNSPECIFIED"
+/** the step is FAILED with reason `timeout` */
+ | "DUE_ACTION_FAIL"
+/** the step is SKIPPED */
+ | "DUE_ACTION_SKIP"
+/** the step is SUCCEEDED with due_result */
+ | "DUE_ACTION_SUCCEED";
 /** WorkerDirective is a command to a worker. */
 export type WorkerDirective = 
 /** CONTINUE */
@@ -776,22 +792,6 @@ export type CancelPolicyMode =
  | "MODE_COOPERATIVE"
 /** leases are revoked, and processes are CANCELLED, at once */
  | "MODE_IMMEDIATE";
-export type WaitActionKind = 
-/** EXTERNAL */
-"KIND_UNSPECIFIED"
-/** an external system, which needs the token of the wait */
- | "KIND_EXTERNAL"
-/** a person who uses the console or the CLI */
- | "KIND_HUMAN";
-export type WaitActionDueAction = 
-/** FAIL */
-"DUE_ACTION_UNSPECIFIED"
-/** the step is FAILED with reason `timeout` */
- | "DUE_ACTION_FAIL"
-/** the step is SKIPPED */
- | "DUE_ACTION_SKIP"
-/** the step is SUCCEEDED with due_result */
- | "DUE_ACTION_SUCCEED";
 /**
  * OverlapAction defines what happens if the previous run (the last one that was started) is still
  * running when a fire time comes.
@@ -2384,6 +2384,24 @@ export interface WorkerGroup {
     /** the job fails if more workers fail */
     maxFailures?: number;
 }
+/** WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER. */
+export interface WaitAction {
+    kind?: WaitActionKind;
+    /** template */
+    title?: string;
+    /**
+     * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+     * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+     * with process.operate may also do this. If empty, anyone may.
+     */
+    assignees?: string[];
+    /** JSON Schema of the result; the console shows a form */
+    resultSchema?: JsonObject;
+    /** The time limit of the wait. 0 means no limit. */
+    due?: Duration;
+    dueAction?: WaitActionDueAction;
+    dueResult?: Json;
+}
 export interface ProcessRequest {
     type?: TaskType;
     args?: Payload;
@@ -2577,6 +2595,7 @@ export interface EnqueueCommand {
 export interface StartRunCommand {
     namespace?: string;
     runId?: string;
+    /** The type of the template. It must be empty if wait is set. */
     type?: string;
     /** 0 means the newest when the run starts. */
     version?: number;
@@ -2589,6 +2608,12 @@ export interface StartRunCommand {
      * retried and ends again, the parent is not notified again.
      */
     notifyParentArgs?: Payload;
+    /**
+     * If it is set, the run has no template. Its only step, "answer", is this wait, and its result is
+     * the answer. The wait has at most 64 KiB. A wait that a template could not have fails the task
+     * with the reason bad_response.
+     */
+    wait?: WaitAction;
 }
 export interface PollRequest {
     namespaces?: string[];
@@ -3018,24 +3043,6 @@ export interface ProcessAction {
     /** default: the input as JSON */
     args?: Payload;
     metadata?: JsonObject;
-}
-/** WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER. */
-export interface WaitAction {
-    kind?: WaitActionKind;
-    /** template */
-    title?: string;
-    /**
-     * Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
-     * template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-     * with process.operate may also do this. If empty, anyone may.
-     */
-    assignees?: string[];
-    /** JSON Schema of the result; the console shows a form */
-    resultSchema?: JsonObject;
-    /** The time limit of the wait. 0 means no limit. */
-    due?: Duration;
-    dueAction?: WaitActionDueAction;
-    dueResult?: Json;
 }
 export interface DelayAction {
     duration?: Duration;

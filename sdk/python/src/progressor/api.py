@@ -366,6 +366,26 @@ UniqueScope = Literal[
     "UNIQUE_SCOPE_WAITING",
 ]
 
+WaitActionKind = Literal[
+    # EXTERNAL
+    "KIND_UNSPECIFIED",
+    # an external system, which needs the token of the wait
+    "KIND_EXTERNAL",
+    # a person who uses the console or the CLI
+    "KIND_HUMAN",
+]
+
+WaitActionDueAction = Literal[
+    # FAIL
+    "DUE_ACTION_UNSPECIFIED",
+    # the step is FAILED with reason `timeout`
+    "DUE_ACTION_FAIL",
+    # the step is SKIPPED
+    "DUE_ACTION_SKIP",
+    # the step is SUCCEEDED with due_result
+    "DUE_ACTION_SUCCEED",
+]
+
 #: WorkerDirective is a command to a worker.
 WorkerDirective = Literal[
     # CONTINUE
@@ -481,26 +501,6 @@ CancelPolicyMode = Literal[
     "MODE_COOPERATIVE",
     # leases are revoked, and processes are CANCELLED, at once
     "MODE_IMMEDIATE",
-]
-
-WaitActionKind = Literal[
-    # EXTERNAL
-    "KIND_UNSPECIFIED",
-    # an external system, which needs the token of the wait
-    "KIND_EXTERNAL",
-    # a person who uses the console or the CLI
-    "KIND_HUMAN",
-]
-
-WaitActionDueAction = Literal[
-    # FAIL
-    "DUE_ACTION_UNSPECIFIED",
-    # the step is FAILED with reason `timeout`
-    "DUE_ACTION_FAIL",
-    # the step is SKIPPED
-    "DUE_ACTION_SKIP",
-    # the step is SUCCEEDED with due_result
-    "DUE_ACTION_SUCCEED",
 ]
 
 #: OverlapAction defines what happens if the previous run (the last one that was started) is still
@@ -2119,6 +2119,23 @@ class WorkerGroup(TypedDict, total=False):
     max_failures: int
 
 
+class WaitAction(TypedDict, total=False):
+    """WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER."""
+    kind: WaitActionKind
+    # template
+    title: str
+    # Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
+    # template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
+    # with process.operate may also do this. If empty, anyone may.
+    assignees: List[str]
+    # JSON Schema of the result; the console shows a form
+    result_schema: JsonObject
+    # The time limit of the wait. 0 means no limit.
+    due: Duration
+    due_action: WaitActionDueAction
+    due_result: Json
+
+
 class ProcessRequest(TypedDict, total=False):
     type: TaskType
     args: Payload
@@ -2303,6 +2320,7 @@ class StartRunCommand(TypedDict, total=False):
     """
     namespace: str
     run_id: str
+    # The type of the template. It must be empty if wait is set.
     type: str
     # 0 means the newest when the run starts.
     version: int
@@ -2313,6 +2331,10 @@ class StartRunCommand(TypedDict, total=False):
     # When the run ends in any way, the parent gets one NOTIFY task with these args. If the run is
     # retried and ends again, the parent is not notified again.
     notify_parent_args: Payload
+    # If it is set, the run has no template. Its only step, "answer", is this wait, and its result is
+    # the answer. The wait has at most 64 KiB. A wait that a template could not have fails the task
+    # with the reason bad_response.
+    wait: WaitAction
 
 
 class PollRequest(TypedDict, total=False):
@@ -2735,23 +2757,6 @@ class ProcessAction(TypedDict, total=False):
     # default: the input as JSON
     args: Payload
     metadata: JsonObject
-
-
-class WaitAction(TypedDict, total=False):
-    """WaitAction waits until a client calls CompleteStep. Until then, the run is WAITING_WORKER."""
-    kind: WaitActionKind
-    # template
-    title: str
-    # Who may complete or report a HUMAN wait, if the engine authenticates clients. Each item is a
-    # template for user:ISSUER#NAME, key:ID, cert:URI, group:NAME, or the name of a group. A client
-    # with process.operate may also do this. If empty, anyone may.
-    assignees: List[str]
-    # JSON Schema of the result; the console shows a form
-    result_schema: JsonObject
-    # The time limit of the wait. 0 means no limit.
-    due: Duration
-    due_action: WaitActionDueAction
-    due_result: Json
 
 
 class DelayAction(TypedDict, total=False):
@@ -4865,6 +4870,7 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "Backoff": {},
     "Unique": {},
     "WorkerGroup": {},
+    "WaitAction": {},
     "ProcessRequest": {"args": "bytes", "process": "Process", "task_id": "int64", "fencing_token": "int64", "context": "bytes", "child": "ChildEnd"},
     "ProcessResponse": {"result": "Result", "rejection": "Rejection", "failure": "Failure"},
     "ChildEnd": {"response": "bytes"},
@@ -4880,7 +4886,7 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "NotifyCommand": {"args": "bytes"},
     "CancelCommand": {},
     "EnqueueCommand": {"options": "JobOptions", "notify_parent_args": "bytes"},
-    "StartRunCommand": {"notify_parent_args": "bytes"},
+    "StartRunCommand": {"notify_parent_args": "bytes", "wait": "WaitAction"},
     "PollRequest": {},
     "PollResponse": {"leases": "Lease"},
     "Lease": {"request": "ProcessRequest", "job": "Job"},
@@ -4919,7 +4925,6 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "ForEach": {},
     "JobAction": {"options": "JobOptions"},
     "ProcessAction": {"args": "bytes"},
-    "WaitAction": {},
     "DelayAction": {},
     "RunAction": {},
     "Run": {"progress": "Progress", "steps": "Step", "failure": "Failure"},

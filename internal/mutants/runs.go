@@ -24,4 +24,21 @@ var runMutants = []mutant{
 		file: "engine/commands.go", old: "return c.StartRun.GetNamespace()", planted: `return ""`,
 		packages: "./engine/flows", run: "TestStartRunCommandIsChecked",
 	},
+	{
+		name: "wait-run-unchecked", breaks: "the wait of a run without a template is checked before it is stored",
+		file: "engine/flows/process_command.go",
+		old:  "if _, err = newWaitTemplate(wait); err != nil {", planted: "if false {",
+		packages: "./engine/flows", run: "TestRunWithAWrongWait",
+	},
+	{
+		name: "human-title-is-a-template", breaks: "the title of a question has no expressions",
+		file: "processor/durable/human.go",
+		old:  `strings.ReplaceAll(text, "${", "$${")`, planted: `strings.Clone(text)`,
+		packages: "./processor/durable", run: "TestHumanAsks",
+	},
+	{
+		name: "human-due-never", breaks: "a question whose due time is past ends",
+		file: "processor/durable/human.go", old: "max(*o.due, time.Millisecond)", planted: "max(*o.due, 0)",
+		packages: "./processor/durable", run: "TestHumanAsks",
+	},
 }

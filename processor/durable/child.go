@@ -20,17 +20,18 @@ type ChildOption interface{ setChild(*childOptions) }
 
 type childOptions struct{ namespace string }
 
-// InOption is the namespace of a child, a job or a run.
+// InOption is the namespace of a child, a job, a run or a question.
 type InOption struct{ namespace string }
 
-// In sets the namespace of a child, a job or a run. For a child or a job, its processor or its
-// workers run it. The default is the namespace of the function, whose processor is the function.
+// In sets the namespace of a child, a job, a run or a question. For a child or a job, its processor
+// or its workers run it. The default is the namespace of the function, whose processor is the
+// function.
 func In(namespace string) InOption { return InOption{namespace} }
 
 func (in InOption) setChild(o *childOptions) { o.namespace = in.namespace }
 
-// Future is a child process that Child has started, a job that Job has enqueued, or a run of a flow
-// that Flow has started. Its end can be a source of First.
+// Future is a child process that Child has started, a job that Job has enqueued, a run of a flow
+// that Flow has started, or a question of Ask. Its end can be a source of First.
 type Future[Out any] struct {
 	branch *branch
 	name   string

@@ -47,6 +47,7 @@ func TestFunctions(t *testing.T) {
 	importing := func(s *service) processor.Processor { return newImport(s.send) }
 	expense := func(s *service) processor.Processor { return newExpense(s.send) }
 	agent := func(s *service) processor.Processor { return newAgent(answerByRule, s.send) }
+	purchase := func(s *service) processor.Processor { return newPurchase(s.send) }
 	subscription := func(s *service) processor.Processor { return newSubscription(s.send) }
 	claim := Expense{Employee: "eve", Amount: 70, Approvers: []string{"ann", "bob"}}
 	decide := func(by string, approve bool) durabletest.Action {
@@ -73,6 +74,13 @@ func TestFunctions(t *testing.T) {
 			"look-up my lost tea, refund my lost tea"},
 		"agent that may not refund": {agent, Question{Text: "my lost tea"}, nil,
 			[]durabletest.Action{durabletest.Call("permit", Permission{})}, "look-up my lost tea"},
+		"purchase that is released": {purchase, Purchase{Item: "desk", Price: 900}, nil,
+			[]durabletest.Action{durabletest.EndChild("release", true)}, "buy desk"},
+		"purchase that is refused": {purchase, Purchase{Item: "desk", Price: 900}, nil,
+			[]durabletest.Action{durabletest.EndChild("release", false)}, ""},
+		"purchase that nobody releases": {purchase, Purchase{Item: "desk", Price: 900}, nil,
+			[]durabletest.Action{durabletest.FailRun("release", durable.ReasonTimeout, "no answer")}, ""},
+		"purchase that is cheap": {purchase, Purchase{Item: "pen", Price: 2}, nil, nil, "buy pen"},
 		"subscription": {subscription, Subscription{Customer: "eve", Plan: "s"}, map[string]int{"charge eve for m": 3},
 			[]durabletest.Action{
 				durabletest.Advance(11*month + day), durabletest.Call("change", Change{Plan: "m"}),

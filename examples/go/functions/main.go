@@ -1,4 +1,4 @@
-// Command functions serves four durable functions, each at its own path. They show how durable
+// Command functions serves five durable functions, each at its own path. They show how durable
 // functions do common things: a batch, an approval by people, an agent that uses tools, and a
 // subscription that lives for years.
 package main
@@ -28,6 +28,7 @@ func main() {
 	functions.Handle("/expense/", http.StripPrefix("/expense", processor.Handler(newExpense(log))))
 	functions.Handle("/agent/", http.StripPrefix("/agent", processor.Handler(newAgent(answerByRule, log))))
 	functions.Handle("/subscription/", http.StripPrefix("/subscription", processor.Handler(newSubscription(log))))
+	functions.Handle("/purchase/", http.StripPrefix("/purchase", processor.Handler(newPurchase(log))))
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -13,8 +13,9 @@ import (
 )
 
 // EndChild completes a child of durable.Child with this response, or a job of durable.Job or a run
-// of durable.Flow with this result. name is its name in the journal, as in "parcel[1]/label". The
-// action fails if the function has not started it.
+// of durable.Flow with this result. It also answers a question of durable.Human or durable.Ask.
+// name is its name in the journal, as in "parcel[1]/label". The action fails if the function has
+// not started it.
 func EndChild(name string, response any) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		text, err := json.Marshal(response)
@@ -30,7 +31,8 @@ func EndChild(name string, response any) Action {
 // FailChild is EndChild for a child or a job that goes to ERROR, with the detail of its process.
 func FailChild(name, detail string) Action { return FailRun(name, "", detail) }
 
-// FailRun is EndChild for a run that fails, with the reason and the message of its failure.
+// FailRun is EndChild for a run that fails, with the reason and the message of its failure. With
+// durable.ReasonTimeout, it ends a question that nobody answers in time.
 func FailRun(name, reason, message string) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		return endChild(ctx, p, name, &progressorv1.ChildEnd{

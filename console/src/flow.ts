@@ -1,8 +1,12 @@
 // Texts about runs, their steps and the steps of templates, shared by the pages of flows.
 import { durationMillis, span } from "./format";
-import { RunStatus, StepOrder, StepStatus, WaitAction_Kind, type Run, type Step, type StepTemplate, type Template } from "./gen/progressor/v1/flow_pb";
+import { RunStatus, StepOrder, StepStatus, type Run, type Step, type StepTemplate, type Template } from "./gen/progressor/v1/flow_pb";
+import { WaitAction_Kind } from "./gen/progressor/v1/wait_pb";
 import { href } from "./router";
 import { plainValue } from "./value";
+
+/** Reports whether a run has a template. A run that a process starts may have a wait instead. */
+export const hasTemplate = (r: Run): boolean => !r.templateType.startsWith("~");
 
 export const runEnded = (r: Run): boolean => [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status);
 export const stepEnded = (s: Step): boolean => s.status !== StepStatus.PENDING && s.status !== StepStatus.RUNNING;

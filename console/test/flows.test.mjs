@@ -188,6 +188,35 @@ spec("A wait is claimed, released and rejected with the keyboard", async (page, 
   assert.deepEqual([ended.steps[0].result, ended.steps[0].workerId], [{ approved: false }, "bob"]);
 });
 
+spec("The question of a process has no template, and is answered with yes or no", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "buyers", processor: { pull: {} } } });
+  const wait = { kind: "KIND_HUMAN", title: "Buy a desk?", resultSchema: { type: "boolean" } };
+  for (const id of ["p-1", "p-2"]) {
+    await engine.post("ProcessService/Start", { namespace: "buyers", processId: id, wait: "WAIT_ACCEPTED" });
+    const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["buyers"], workerId: "host-1", wait: "10s" });
+    await engine.post("WorkerService/Complete", { leaseToken: leases[0].leaseToken, response: { result: { commands: [{ startRun: { runId: `${id}/ask`, wait: { ...wait, title: `${wait.title} ${id}` } } }] } } });
+  }
+  await go("#/waits?ns=buyers");
+  const dialog = page.getByRole("dialog");
+  for (const [id, button, said] of [["p-1", "Approve", "approved"], ["p-2", "Reject", "rejected"]]) {
+    await page.getByRole("button", { name: `Answer Buy a desk? ${id}` }).click();
+    await dialog.getByLabel("Your name").fill("ann");
+    await dialog.getByRole("button", { name: button, exact: true }).click();
+    await page.getByText(`answer of ${id}/ask is ${said}.`).waitFor();
+  }
+  const results = [];
+  for (const id of ["p-1/ask", "p-2/ask"]) results.push((await engine.post("FlowService/GetRun", { namespace: "buyers", runId: id })).run.result);
+  assert.deepEqual(results, [true, false]);
+  await go("#/flows?ns=buyers");
+  const row = page.getByRole("row", { name: /p-1.ask/ });
+  await row.getByText("~wait").waitFor();
+  assert.equal(await row.getByRole("link", { name: "~wait" }).count(), 0);
+  await row.getByRole("link", { name: "p-1/ask" }).click();
+  await page.getByText("a wait without a template, started").waitFor();
+  await page.getByRole("link", { name: /answer.*Succeeded/ }).first().waitFor();
+  assert.equal(await page.getByText("Its template was deleted").count(), 0);
+});
+
 spec("A wait for an external event is failed on the page of its run", async (page, go) => {
   await start("outside", { document: "d", language: "en" }, "external_worker_task");
   await work("outside", { submit: {} });

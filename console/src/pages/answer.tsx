@@ -3,7 +3,8 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { useMemo, useState } from "react";
 import { flows, refresh, useMe } from "../api";
-import { WaitAction_Kind, type OpenWait } from "../gen/progressor/v1/flow_pb";
+import type { OpenWait } from "../gen/progressor/v1/flow_pb";
+import { WaitAction_Kind } from "../gen/progressor/v1/wait_pb";
 import { FailureSchema } from "../gen/progressor/v1/process_pb";
 import { brief, bytesOf, Payload } from "../payload";
 import { JsonForm, startOf, type Filled, type Schema } from "../schema";
@@ -49,17 +50,23 @@ function WaitInput({ w }: { w: OpenWait }) {
 export const nameKey = "progressor.name";
 const decides = /^(approve|approved|accept|accepted|agree|agreed|allow|allowed|confirm|confirmed|ok)$/i;
 
-/** The property that says whether the answer is yes, if the schema has one, and whether it may be false. */
-function decisionOf(schema?: Schema): { name: string; canReject: boolean } | undefined {
+/** The part of an answer that is yes or no: a property, or the answer itself if there is no name. */
+interface Decision {
+  name?: string;
+  canReject: boolean;
+}
+
+function decisionOf(schema?: Schema): Decision | undefined {
+  if (schema?.type === "boolean" || schema?.const === true) return { canReject: !("const" in schema) };
   const properties = isObject(schema?.properties) ? schema.properties : {};
   const yesNo = Object.entries(properties).filter(([, s]) => isObject(s) && (s.type === "boolean" || s.const === true));
   const found = yesNo.find(([name]) => decides.test(name));
   return found && { name: found[0], canReject: !isObject(found[1]) || !("const" in found[1]) };
 }
 
-/** The schema without a property. */
-function without(schema: Schema | undefined, name: string): Schema | undefined {
-  if (!schema) return undefined;
+/** The schema of the rest of an answer. */
+function without(schema: Schema | undefined, { name }: Decision): Schema | undefined {
+  if (!schema || name === undefined) return undefined;
   const properties = Object.fromEntries(Object.entries(isObject(schema.properties) ? schema.properties : {}).filter(([k]) => k !== name));
   return { ...schema, properties, required: Array.isArray(schema.required) ? schema.required.filter((r) => r !== name) : undefined };
 }
@@ -101,7 +108,7 @@ type Outcome = "result" | "failure" | "cancelled";
 
 const says: Record<Outcome, string> = {
   result: "Completes the step with this result. Steps that depend on it continue.",
-  failure: "Fails the step. The template decides whether the run is retried, undone or failed.",
+  failure: "Fails the step. The template decides whether the run is retried, undone or failed. A function that asked this gets an error.",
   cancelled: "Confirms the cancel of the run: no work was done in this step.",
 };
 
@@ -109,7 +116,7 @@ const says: Record<Outcome, string> = {
 export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void }) {
   const schema = w.resultSchema as Schema | undefined;
   const decision = useMemo(() => decisionOf(schema), [schema]);
-  const rest = useMemo(() => (decision ? without(schema, decision.name) : schema), [schema, decision]);
+  const rest = useMemo(() => (decision ? without(schema, decision) : schema), [schema, decision]);
   const begin = useMemo(() => startOf(rest), [rest]);
   const asks = !decision || Object.keys((rest?.properties as object | undefined) ?? {}).length > 0;
   const [outcome, setOutcome] = useState<Outcome>(w.cancelRequested ? "cancelled" : "result");
@@ -123,7 +130,8 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   const send = async (approved?: boolean) => {
     setBusy(true);
     setError(undefined);
-    const json = decision && approved !== undefined ? { ...(isObject(result.json) ? result.json : {}), [decision.name]: approved } : (result.json ?? null);
+    const rest = result.json ?? null;
+    const json = approved === undefined ? rest : decision?.name === undefined ? approved : { ...(isObject(rest) ? rest : {}), [decision.name]: approved };
     try {
       await flows.completeStep({
         namespace: w.namespace,

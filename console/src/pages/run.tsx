@@ -1,8 +1,9 @@
 import { lazy, Suspense, useMemo, useState } from "react";
 import { flows, readOnly, useRead } from "../api";
-import { afterOf, evaluationFailed, kindWords, quoted, runEnded, whyRun } from "../flow";
+import { afterOf, evaluationFailed, hasTemplate, kindWords, quoted, runEnded, whyRun } from "../flow";
 import { exact, millis, plural, span } from "../format";
-import { RunStatus, StepStatus, WaitAction_Kind, type OpenWait, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { RunStatus, StepStatus, type OpenWait, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { WaitAction_Kind } from "../gen/progressor/v1/wait_pb";
 import { methods } from "../may";
 import { useCommands } from "../palette";
 import { bytesOf, Payload } from "../payload";
@@ -137,7 +138,7 @@ export function RunPage({ ns }: { ns: string }) {
   const { data, error } = useRead(["run", ns, id], (o) => flows.getRun({ namespace: ns, runId: id }, o), { every: 3000, age: 2 });
   const r = data?.run;
   const live = r !== undefined && !runEnded(r);
-  const template = useRead(["template", ns, r?.templateType, r?.templateVersion], (o) => flows.getTemplate({ namespace: ns, type: r?.templateType, version: r?.templateVersion }, o), { every: 30000, enabled: r !== undefined });
+  const template = useRead(["template", ns, r?.templateType, r?.templateVersion], (o) => flows.getTemplate({ namespace: ns, type: r?.templateType, version: r?.templateVersion }, o), { every: 30000, enabled: r !== undefined && hasTemplate(r) });
   // The template may have been deleted and stored again. Then this version has other steps.
   const known = template.data?.template;
   const t = known && r?.steps.every((s) => known.steps.some((k) => k.stepId === s.stepId)) ? known : undefined;
@@ -163,7 +164,9 @@ export function RunPage({ ns }: { ns: string }) {
         <h1>
           {r.runId}
           <span className="under">
-            <Status look={lookOfRun(r.status)} /> <a href={href("template", { ns, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">version {r.templateVersion}, started</span> <When at={millis(r.createdTime)} />
+            <Status look={lookOfRun(r.status)} />{" "}
+            {hasTemplate(r) && <a href={href("template", { ns, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a>}{" "}
+            <span className="dim">{hasTemplate(r) ? `version ${r.templateVersion}` : "a wait without a template"}, started</span> <When at={millis(r.createdTime)} />
           </span>
         </h1>
         <div className="actions">
@@ -193,7 +196,7 @@ export function RunPage({ ns }: { ns: string }) {
           </div>
         )}
         {drawn.length > 0 && (
-          <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error) && <Graph steps={drawn} after={after} label={`steps of ${r.runId}`} />}</Suspense>
+          <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error || !hasTemplate(r)) && <Graph steps={drawn} after={after} label={`steps of ${r.runId}`} />}</Suspense>
         )}
         {(template.error || (known && !t)) && <p className="dim">Its template was deleted, so the order of the steps is unknown.</p>}
       </Card>

@@ -4,7 +4,7 @@ import { flows, readOnly, trouble, useRead } from "../api";
 import { fieldsOfAttributes, keysOf, prefixed, quoted, searchAttributes, useSample, type Attributes } from "../attributes";
 import { StatusChips, type ReadStatuses } from "../counts";
 import { FilterBar, quote, type FieldHelp } from "../filter";
-import { runEnded, whyRun } from "../flow";
+import { hasTemplate, runEnded, whyRun } from "../flow";
 import { millis, span } from "../format";
 import { RunSchema, RunStatus, type Run } from "../gen/progressor/v1/flow_pb";
 import { List, metadataColumns, timeText, useChosenColumns, type Column } from "../list";
@@ -85,12 +85,14 @@ function columnsOf(keys: string[]): Column<Run>[] {
     {
       id: "template",
       head: "Template",
-      cell: (r) => (
+      cell: (r) => hasTemplate(r) ? (
         <>
           <a href={href("template", { ns: r.namespace, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">v{r.templateVersion}</span>
         </>
+      ) : (
+        <span className="dim">{r.templateType}</span>
       ),
-      text: (r) => `${r.templateType} v${r.templateVersion}`,
+      text: (r) => (hasTemplate(r) ? `${r.templateType} v${r.templateVersion}` : r.templateType),
     },
     {
       id: "progress",

@@ -10,11 +10,12 @@ import { durationFromMs, timestampFromDate, timestampFromMs } from "@bufbuild/pr
 import { checkAllCalled, client, plain, protocol, errorOf, value } from "./api.js";
 import { ChangeService } from "./gen/progressor/v1/change_pb.js";
 import { CronPolicySchema, CronService, Decision, FireStatus, OverlapAction } from "./gen/progressor/v1/cron_pb.js";
-import { FlowService, JobEventService, RunStatus, StepStatus, WaitAction_Kind } from "./gen/progressor/v1/flow_pb.js";
+import { FlowService, JobEventService, RunStatus, StepStatus } from "./gen/progressor/v1/flow_pb.js";
 import { JobService } from "./gen/progressor/v1/job_pb.js";
 import { ChangeKind, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
 import { ErrorDetail_Reason } from "./gen/progressor/v1/process_pb.js";
 import { SinkState } from "./gen/progressor/v1/sink_pb.js";
+import { WaitAction_Kind } from "./gen/progressor/v1/wait_pb.js";
 import { JobState, LeaseDirective_Directive, WorkerDirective, WorkerService } from "./gen/progressor/v1/worker_pb.js";
 
 const jobs = client(JobService);

@@ -125,7 +125,7 @@ type ApiKey struct {
 	ExpireTime *time.Time
 	// When the key was revoked. NULL if it is valid.
 	RevokedTime *time.Time
-	// When the key was used. It is behind by at most about a minute. NULL if it was not used.
+	// When the key was last used, up to about a minute behind. NULL if it was never used.
 	UsedTime *time.Time
 	// ID of the key that replaces the key. NULL if it was not rotated.
 	ReplacedBy *string
@@ -137,7 +137,7 @@ type Grant struct {
 	Principal string
 	// viewer, support, client, worker, author, admin or root. worker: and the name of a job, or a prefix and *, such as worker:mail-*, is the role of a worker that is limited to these jobs.
 	Role string
-	// Where: the name of a namespace, a prefix and *, such as shop/*, or * for all.
+	// Namespaces in which the client has the role: the name of a namespace, a prefix and *, such as shop/*, or * for all.
 	Namespaces string
 	// Who created the grant: a client, such as key:ID, or a database role.
 	CreatedBy string

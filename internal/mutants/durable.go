@@ -17,12 +17,12 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-allows-goroutines", breaks: "an operation in another goroutine fails",
-		file: "processor/durable/branch.go", old: "case !b.isBelow():", planted: "case b.entry == 0:",
+		file: "processor/durable/branch.go", old: "case !b.own.hasRoot():", planted: "case b.own == nil:",
 		packages: "./processor/durable", run: "TestMisuseInReplay",
 	},
 	{
-		name: "durable-allows-deep-goroutines", breaks: "an operation deep in another goroutine fails",
-		file: "processor/durable/branch.go", old: "return goroutineID() == b.id", planted: "return true",
+		name: "durable-rejects-deep-stacks", breaks: "an operation is allowed however deep the stack is",
+		file: "processor/durable/goroutine.go", old: "n < len(frames)", planted: "n <= len(frames)",
 		packages: "./processor/durable", run: "TestMisuseInReplay",
 	},
 	{
@@ -32,7 +32,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-allows-other-processes", breaks: "an operation with the Ctx of another process fails",
-		file: "processor/durable/branch.go", old: "if goroutineID() != b.id {", planted: "if b.id == \"\" {",
+		file: "processor/durable/goroutine.go", old: "return number == g.number", planted: "return true",
 		packages: "./processor/durable", run: "TestCtxOfAnotherProcess",
 	},
 	{

@@ -27,9 +27,7 @@ type branch struct {
 	scope   string // prefix of all names: empty, or "parcel[1]/"
 	body    func(*branch)
 	names   map[entryKey]int // how often each name was used; guarded by mu of the run
-	id      string           // the number of the goroutine
-	bottom  int              // the depth of the stack at run, in frames
-	entry   uintptr          // the address of run
+	own     *goroutine
 	resume  chan struct{}
 	started bool
 	ended   bool
@@ -52,10 +50,7 @@ func (r *run) newBranch(scope string, body func(*branch)) *branch {
 
 // run is the goroutine of the branch.
 func (b *branch) run() {
-	var frames [maxFrames]uintptr
-	b.bottom = runtime.Callers(1, frames[:])
-	b.entry = runtime.FuncForPC(frames[0]).Entry()
-	b.id = goroutineID()
+	b.own = newGoroutine()
 	completed := false
 	defer func() {
 		if v := recover(); v != nil {
@@ -67,7 +62,7 @@ func (b *branch) run() {
 		b.ended = true
 		b.handBack()
 	}()
-	b.body(b)
+	b.own.run(func() { b.body(b) })
 	completed = true
 }
 
@@ -93,7 +88,7 @@ func (r *run) isOver() bool {
 func (b *branch) enter() {
 	r := b.owner
 	switch {
-	case !b.isBelow():
+	case !b.own.hasRoot():
 		r.misplaced()
 	case r.isOver() || r.failure() != nil:
 		runtime.Goexit()
@@ -102,25 +97,10 @@ func (b *branch) enter() {
 	}
 }
 
-// maxFrames is the number of frames up to which isBelow looks at the stack.
-const maxFrames = 64
-
-// isBelow reports whether its caller runs in the goroutine of a branch, that is, whether the stack
-// begins with run. A replay calls it for each entry, so it uses goroutineID only for deep stacks:
-// goroutineID is much slower, because it formats the whole stack.
-func (b *branch) isBelow() bool {
-	var frames [maxFrames]uintptr
-	n := runtime.Callers(2, frames[:])
-	if n == maxFrames { // there may be more
-		return goroutineID() == b.id
-	}
-	return n > b.bottom && runtime.FuncForPC(frames[n-b.bottom]-1).Entry() == b.entry
-}
-
 // verify ends the goroutine if it is not that of the branch. Operations that change something call
 // it, because enter does not notice the Ctx of another process that runs at the same time.
 func (b *branch) verify() {
-	if goroutineID() != b.id {
+	if !b.own.isCurrent() {
 		b.owner.misplaced()
 	}
 }
@@ -128,9 +108,13 @@ func (b *branch) verify() {
 // misplaced ends the calling goroutine, which uses the Ctx of a branch outside that branch's
 // goroutine.
 func (r *run) misplaced() {
-	id := goroutineID()
+	what := ""
 	r.mu.Lock()
-	what := r.bodies[id]
+	for own, body := range r.bodies {
+		if own.isCurrent() {
+			what = body
+		}
+	}
 	r.mu.Unlock()
 	message := "a durable operation outside the goroutine of its Ctx: " +
 		"call it in the function, or in a branch of Each with the branch's Ctx"

@@ -152,11 +152,3 @@ func caller() string {
 }
 
 const packagePath = "github.com/progressor-engine/progressor/processor/durable"
-
-// goroutineID returns the number of the calling goroutine.
-func goroutineID() string {
-	var text [40]byte
-	s := strings.TrimPrefix(string(text[:runtime.Stack(text[:], false)]), "goroutine ")
-	id, _, _ := strings.Cut(s, " ")
-	return id
-}

@@ -37,9 +37,9 @@ type run struct {
 	signals
 	wg sync.WaitGroup
 
-	mu     sync.Mutex        // guards err, bodies, undos, order, check, and names of the branches
-	err    error             // the first panic or misuse
-	bodies map[string]string // descriptions of the bodies that run, by goroutine
+	mu     sync.Mutex            // guards err, bodies, undos, order, check, and names of the branches
+	err    error                 // the first panic or misuse
+	bodies map[*goroutine]string // descriptions of the bodies that run
 }
 
 // signals are the channels of the driver and the branches.
@@ -57,7 +57,7 @@ type outcome struct {
 
 func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j *journal) *run {
 	r := &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
-		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[string]string{},
+		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[*goroutine]string{},
 		effects: newEffects(), signals: signals{make(chan struct{}), make(chan struct{}), make(chan struct{})}}
 	if j.repaired {
 		r.order = beginOrder{}
@@ -210,7 +210,7 @@ func (r *run) recovered(v any) {
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()
-		id, completed := goroutineID(), false
+		own, completed := newGoroutine(), false
 		defer func() {
 			if v := recover(); v != nil {
 				r.recovered(v)
@@ -219,14 +219,14 @@ func (r *run) body(what string, f func(), done func()) {
 			}
 		}()
 		r.mu.Lock()
-		r.bodies[id] = what
+		r.bodies[own] = what
 		r.mu.Unlock()
 		defer func() {
 			r.mu.Lock()
-			delete(r.bodies, id)
+			delete(r.bodies, own)
 			r.mu.Unlock()
 		}()
-		f()
+		own.run(f)
 		completed = true
 	}()
 }

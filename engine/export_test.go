@@ -127,7 +127,7 @@ func (e *Engine) DoubtClaims() { e.expectLostClaims() }
 func (e *Engine) SetBack() { e.setBack.Store(true) }
 
 // Owns reports whether this node is responsible for a chore.
-func (e *Engine) Owns(chore string) bool { return e.peers.isResponsibleFor(chore) }
+func (e *Engine) Owns(chore string) bool { return e.IsResponsibleFor(chore) }
 
 // KnowsPeers reports whether the node knows n other live nodes.
 func (e *Engine) KnowsPeers(n int) bool {

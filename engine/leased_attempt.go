@@ -9,6 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
@@ -138,6 +139,15 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	if err == nil { // otherwise the lease already has a span, or the worker will repeat the answer
 		endSpan(span, d, saved.Now, nil)
 	}
+	return err
+}
+
+// EndPending ends the attempt of a lease with a result that its worker has stored from SQL, as
+// JSON. l.WorkerToken must be set. The error is process.ErrFenced if the attempt has ended.
+func (e *Engine) EndPending(ctx context.Context, l *storage.Lease, result []byte) error {
+	err := e.EndLease(ctx, l, LeaseAnswer{Response: wire.StoredResult(result)})
+	// The worker has stored events that no watcher on this node has seen.
+	e.watchers.recheck(process.Key{Namespace: l.Claim.Namespace, ProcessID: l.Claim.ProcessID})
 	return err
 }
 

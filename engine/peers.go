@@ -127,6 +127,9 @@ func (p *peers) others() int {
 	return len(p.live)
 }
 
+// IsResponsibleFor reports whether this node does something that one live node does for all nodes.
+func (e *Engine) IsResponsibleFor(chore string) bool { return e.peers.isResponsibleFor(chore) }
+
 // isResponsibleFor reports whether this node does a chore that one node does for all nodes. It uses
 // rendezvous hashing over the live nodes.
 func (p *peers) isResponsibleFor(chore string) bool {

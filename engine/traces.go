@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -64,6 +65,7 @@ type tracedAttempt struct {
 	kind   trace.SpanKind
 	began  time.Time // zero means now
 	worker string
+	token  int64 // fencing token that the worker got; 0 means that of the claim
 }
 
 // begin starts the span of an attempt on this node and adds it to ctx. The span is nil if the
@@ -116,7 +118,8 @@ func (t *traces) span(a tracedAttempt) trace.Span {
 	ctx := context.Background()
 	if a.parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, a.parent)
-		ctx = tracing.WithSpanID(ctx, tracing.AttemptID(a.parent.TraceID(), c.Namespace, c.ProcessID, c.FencingToken))
+		token := cmp.Or(a.token, c.FencingToken)
+		ctx = tracing.WithSpanID(ctx, tracing.AttemptID(a.parent.TraceID(), c.Namespace, c.ProcessID, token))
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(a.kind), trace.WithAttributes(attributes...)}
 	if !a.began.IsZero() {
@@ -158,6 +161,7 @@ func (t *traces) leased(l *storage.Lease) trace.Span {
 	}
 	return t.span(tracedAttempt{
 		claim: &l.Claim, parent: parent, kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID,
+		token: l.WorkerToken,
 	})
 }
 

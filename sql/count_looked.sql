@@ -140,6 +140,9 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'held_message_has_reason',
            (SELECT count(*) FROM messages WHERE held)
     UNION ALL
+    SELECT 'pending_result_fits',
+           (SELECT count(*) FROM leases WHERE pending_result IS NOT NULL)
+    UNION ALL
     SELECT 'changes_numbered',
            (SELECT count(*) FROM changes)
     UNION ALL

@@ -209,6 +209,21 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
+-- ListPendingResults returns the results that workers have stored with the function complete and
+-- with which nodes must end the attempts, oldest first.
+-- name: ListPendingResults :many
+SELECT l.namespace, l.process_id, l.fencing_token, l.salt, l.pending_result,
+       coalesce(l.worker_token, 0)::bigint AS worker_token
+  FROM leases l
+ WHERE l.pending_result IS NOT NULL
+   AND NOT (l.fencing_token = ANY (@known_tokens::bigint[]))
+   AND EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
+ ORDER BY l.fencing_token LIMIT @lim::int;
+
 -- LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
 -- tasks of its process, or if the task waits for a retry or a reply after it. The caller compares
 -- it with a response that may be a duplicate. A released attempt has no failure. For a succeeded

@@ -247,7 +247,8 @@ inserted_leases AS (
          fencing_token = excluded.fencing_token, worker_id = excluded.worker_id,
          salt = excluded.salt, leased_time = excluded.leased_time, beat_time = NULL,
          expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
-         heartbeat_interval = excluded.heartbeat_interval),
+         heartbeat_interval = excluded.heartbeat_interval, pending_result = NULL,
+         worker_token = NULL),
 inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
   SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1,

@@ -202,7 +202,7 @@ SELECT coalesce(place.job_id, l.process_id)::text AS process_id, attempt.task_id
    AND l.worker_id = @worker_id
  ORDER BY l.leased_time, l.process_id LIMIT @lim::int;
 
--- LeasesOf returns at most lim leases of workers.
+-- LeasesOf returns at most lim leases of workers, except leases with a pending result.
 -- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt
   FROM ROWS FROM (unnest(@owners::text[]), unnest(@worker_ids::text[])) AS item(owner, worker_id)
@@ -211,6 +211,7 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt
     ON holder.namespace = l.namespace
    AND holder.worker_id = l.worker_id
  WHERE coalesce(holder.owner, '') = item.owner
+   AND l.pending_result IS NULL
    AND EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace

@@ -71,7 +71,7 @@ func newBookings(t *testing.T) (*bench, *pgx.Conn) {
 	b := newBench(t)
 	b.record("EVENT")
 	b.exec("CREATE TABLE public.bookings (name text)")
-	app := b.role("USAGE ON SCHEMA progressor", "EXECUTE ON FUNCTION progressor.checkpoint",
+	app := b.role("USAGE ON SCHEMA progressor", "EXECUTE ON FUNCTION progressor.checkpoint, progressor.complete",
 		"INSERT ON public.bookings")
 	return b, app
 }

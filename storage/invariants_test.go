@@ -153,6 +153,7 @@ var planted = []struct{ invariant, process, sql string }{
 			attention_time = NULL WHERE process_id = $1`},
 	{"held_message_has_reason", "gone",
 		`INSERT INTO messages (namespace, process_id, kind, held) VALUES ('shop', $1, 'notify', true)`},
+	{"pending_result_fits", "from SQL", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"changes_numbered", "", `DELETE FROM changes WHERE process_id = 'idle' || $1::text AND event_id = 1`},
 	{"changes_numbered", "",
 		`INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, 1, now() FROM change_heads
@@ -179,6 +180,7 @@ func (b *bench) fillDatabase() {
 	b.process("idle", events("a", "b"))
 	b.process("timers", timer(time.Hour), named(time.Hour, "n"))
 	b.checkpoint(end(b.fired("fired"), "", events("a")))
+	b.exec("SELECT complete($1, 0)", leaseToken(b.leasedTimer("from SQL"), salt))
 	b.process("calls")
 	b.claim("calls", keyed("k", "x"))
 	b.call("calls")

@@ -16,6 +16,9 @@ type Lease struct {
 	Heartbeat time.Duration
 	Timeout   time.Duration // timeout of the attempt
 	Progress  []byte        // JSON that an earlier attempt of the job reported, or nil; only set by Poll
+	// WorkerToken is the fencing token that the worker got, if the SQL function complete has
+	// replaced it since. Otherwise it is 0.
+	WorkerToken int64
 }
 
 // ReleaseTimers moves due tasks of these namespaces to the wait queue of the workers. It returns

@@ -156,6 +156,20 @@ func RejectionJSON(r *progressorv1.Rejection) ([]byte, error) {
 	return protojson.Marshal(CleanRejection(r))
 }
 
+// StoredResult returns the response with a result that is stored as JSON. If the JSON is not valid,
+// it returns a permanent failure.
+func StoredResult(text []byte) *progressorv1.ProcessResponse {
+	var result progressorv1.Result
+	if err := protojson.Unmarshal(text, &result); err != nil {
+		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{
+				Reason: process.ReasonBadResponse, Message: "stored result: " + err.Error(), NonRetryable: true,
+			},
+		}}
+	}
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &result}}
+}
+
 // Plain returns s as PostgreSQL accepts it: valid UTF-8 without NUL.
 func Plain(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")

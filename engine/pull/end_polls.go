@@ -77,7 +77,7 @@ func (s *Server) nodeID() string { return strconv.FormatInt(s.store.NodeID(), 10
 
 // Hears implements engine.Workers.
 func (s *Server) Hears() map[string]func(payload string) {
-	return map[string]func(string){pollChannel: s.onPollNotice}
+	return map[string]func(string){pollChannel: s.onPollNotice, resultChannel: s.pending.wake}
 }
 
 // onPollNotice ends the polls of the worker in a notice of another node. It ignores notices of this

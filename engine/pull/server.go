@@ -20,6 +20,7 @@ type Server struct {
 	scan    time.Duration // the scan interval of the node
 	pulls   *pulls
 	workers *workers
+	pending *pendingResults
 	leased  leased
 	polling chan struct{} // has one entry per poll that is using the database
 	runners *warm.Goroutines
@@ -33,7 +34,7 @@ func New(e *engine.Engine) *Server {
 		engine: e, store: cfg.Store, log: cfg.Logger, scan: cfg.ScanInterval, leased: newLeased(),
 		polling: make(chan struct{}, pollsAtOnce), runners: warm.New(),
 	}
-	s.pulls, s.workers = newPulls(s), newWorkers(s)
+	s.pulls, s.workers, s.pending = newPulls(s), newWorkers(s), newPendingResults(s)
 	e.Serve(s)
 	return s
 }
@@ -43,6 +44,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.pulls.Run(ctx) })
 	group.Go(func() error { return s.workers.Run(ctx) })
+	if !s.engine.RequestsOnly() {
+		group.Go(func() error { return s.pending.Run(ctx) })
+	}
 	return group.Wait()
 }
 

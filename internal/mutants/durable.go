@@ -1,6 +1,6 @@
 package main
 
-const sqlCheckpoint = "migrations/00155_checkpoint.sql"
+const sqlComplete = "migrations/00159_complete.sql"
 
 // durableMutants repeat effects, lose calls or overlook misuse of durable functions.
 var durableMutants = []mutant{
@@ -238,29 +238,29 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "sql-checkpoint-unfenced", breaks: "SQL stores no checkpoint of an ended attempt",
-		file: sqlCheckpoint, old: "     AND r.fencing_token = l.fencing_token\n", planted: "",
+		file: sqlComplete, old: "     AND attempt.fencing_token = lease.fencing_token\n", planted: "",
 		packages: "./storage", run: "TestCheckpointFromSQL",
 	},
 	{
 		name: "sql-checkpoint-reads-too-early", breaks: "an attempt does not end while SQL stores its checkpoint",
-		file: sqlCheckpoint, old: "     FOR UPDATE;", planted: ";",
+		file: sqlComplete, old: "= leased_process_id\n     FOR UPDATE;", planted: "= leased_process_id;",
 		packages: "./storage", run: "TestCheckpointFromSQLWaits|TestCheckpointFromSQLThatStaysOpen",
 	},
 	{
 		name:   "sql-checkpoint-follows-any-event",
 		breaks: "SQL stores a checkpoint only after the events that its caller knows",
-		file:   sqlCheckpoint, old: "WHEN stored IS DISTINCT FROM checkpoint.last_event_id", planted: "WHEN false",
+		file:   sqlComplete, old: "WHEN stored IS DISTINCT FROM store_for_lease.last_event_id", planted: "WHEN false",
 		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
 	},
 	{
 		name: "sql-checkpoint-without-secret", breaks: "SQL stores a checkpoint only for a caller with the lease token",
-		file: sqlCheckpoint, old: "     AND l.salt = token_salt;", planted: ";",
+		file: sqlComplete, old: "     AND lease.salt = token_salt;", planted: ";",
 		packages: "./storage", run: "TestCheckpointFromSQLIsRefused",
 	},
 	{
 		name: "sql-checkpoint-unrecorded", breaks: "a checkpoint from SQL is recorded as a change",
-		file: sqlCheckpoint, old: "last_event_id = stored + cardinality(checkpoint.events)\n",
-		planted:  "last_event_id = stored\n",
+		file: sqlComplete, old: "         last_event_id = new_last_event_id\n",
+		planted:  "         last_event_id = stored\n",
 		packages: "./storage", run: "TestCheckpointFromSQL$",
 	},
 	{

@@ -61,4 +61,48 @@ var txMutants = []mutant{
 		file: "processor/durable/durablevet/scan.go", old: "roles[3] = roleStep", planted: "roles[3] = roleUnknown",
 		packages: "./processor/durable/durablevet", run: "TestTraps",
 	},
+	{
+		name: "sql-complete-keeps-token", breaks: "after complete, the worker and the collector cannot end the attempt",
+		file: sqlComplete, old: "new_token := nextval('fencing_tokens');",
+		planted:  "new_token := lease.leased_fencing_token;",
+		packages: "./storage", run: "TestCompleteFromSQL",
+	},
+	{
+		name: "pending-result-is-a-zombie", breaks: "a lease with a pending result does not expire",
+		file: zombies, old: " WHERE l.pending_result IS NULL\n   AND (CASE", planted: " WHERE (CASE",
+		packages: "./storage", run: "TestCompleteFromSQL$",
+	},
+	{
+		name: "pending-result-is-released", breaks: "a stopped worker releases no attempt that it has ended from SQL",
+		file: "sql/workers.sql", old: "   AND l.pending_result IS NULL\n", planted: "",
+		packages: "./storage", run: "TestCompleteFromSQL$",
+	},
+	{
+		name: "pending-result-of-earlier-lease", breaks: "a new lease has no result of an earlier one",
+		file: "sql/poll.sql", old: ", pending_result = NULL", planted: "",
+		packages: "./storage", run: "TestPendingResultOfEndedProcess",
+	},
+	{
+		name: "pending-result-left-to-dead-node", breaks: "another node ends the attempt if a node is dead",
+		file: "engine/pull/pending_results.go", old: "!(pass && late)", planted: "!(pass && late && false)",
+		packages: "./engine", run: "TestResultsFromSQLOfADeadNode",
+	},
+	{
+		name: "pending-result-without-notice", breaks: "a node stores the result of an attempt at once",
+		file: sqlComplete, old: "  PERFORM send_notice('progressor_results');\n", planted: "",
+		packages: "./engine", run: "TestResultsFromSQL$",
+	},
+	{
+		name:   "pending-result-has-another-span",
+		breaks: "the spans of a worker that ends its attempt from SQL have a parent",
+		file:   "engine/pull/pending_results.go", old: "		l.WorkerToken = r.WorkerToken\n", planted: "",
+		packages: "./engine", run: "TestSpanOfAResultFromSQL",
+	},
+	{
+		name: "watcher-misses-result-from-sql", breaks: "a watcher gets the events of an attempt that ends from SQL",
+		file:     "engine/leased_attempt.go",
+		old:      "e.watchers.recheck(process.Key{Namespace: l.Claim.Namespace, ProcessID: l.Claim.ProcessID})",
+		planted:  "_ = 0",
+		packages: "./engine", run: "TestResultsFromSQL$",
+	},
 }

@@ -102,6 +102,34 @@ func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Bea
 	return all, err
 }
 
+// PendingResult is a result that a worker has stored in its lease with the SQL function complete.
+type PendingResult struct {
+	Token       LeaseToken // since the result was stored
+	WorkerToken int64      // fencing token before that
+	Result      []byte     // JSON of the message Result
+}
+
+// PendingResults returns at most limit pending results, the oldest first, except those of leases
+// with the known fencing tokens.
+func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit int) ([]PendingResult, error) {
+	if known == nil {
+		known = []int64{} // a comparison with NULL would exclude all rows
+	}
+	rows, err := storage.Query(ctx, s.RunSoon, "list pending results", dbsqlc.New().ListPendingResults,
+		dbsqlc.ListPendingResultsParams{KnownTokens: known, Lim: int32(limit)})
+	pending := make([]PendingResult, len(rows))
+	for n, r := range rows {
+		pending[n] = PendingResult{
+			Token: LeaseToken{
+				Key:          process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID},
+				FencingToken: r.FencingToken, Salt: r.Salt,
+			},
+			WorkerToken: r.WorkerToken, Result: r.PendingResult,
+		}
+	}
+	return pending, err
+}
+
 // LeaseAnswered returns the stored result of the attempt of an ended lease, or process.ErrFenced if
 // there is none.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {

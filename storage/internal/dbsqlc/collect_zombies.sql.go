@@ -360,11 +360,12 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
                                                           * interval '1 microsecond'
                                                  ELSE interval '0'
                                                END AS overdue) state
- WHERE CASE
-         WHEN l.worker_id IS NULL THEN state.node_dead
-         ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval
-       END
-    OR state.overdue AND (r.node_id = $2::bigint OR state.node_dead)
+ WHERE l.pending_result IS NULL
+   AND (CASE
+          WHEN l.worker_id IS NULL THEN state.node_dead
+          ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval
+        END
+        OR state.overdue AND (r.node_id = $2::bigint OR state.node_dead))
  LIMIT $3::int
 `
 
@@ -483,7 +484,8 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                AND j.namespace = r.namespace
                AND j.process_id = r.process_id
              LIMIT 1) job ON true
-         WHERE CASE
+         WHERE l.pending_result IS NULL
+           AND CASE
                  WHEN l.worker_id IS NOT NULL
                    THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
                  ELSE n.node_id IS NULL

@@ -237,6 +237,22 @@ WITH found AS (
    WHERE s.waits_for = 'members'
      AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
   UNION ALL
+  -- pending_result_fits: only the function complete stores the result of an attempt in its lease,
+  -- and a later lease of the process does not have it.
+  SELECT 'pending_result_fits', l.namespace, l.process_id,
+         format('task %s, a %s of a process of kind "%s", has a result in its lease', r.task_id,
+                r.task_type, p.kind)
+    FROM leases l
+    JOIN running r
+      ON r.namespace = l.namespace
+     AND r.process_id = l.process_id
+     AND r.fencing_token = l.fencing_token
+    JOIN processes p
+      ON p.namespace = l.namespace
+     AND p.process_id = l.process_id
+   WHERE l.pending_result IS NOT NULL
+     AND (p.kind <> '' OR r.task_type NOT IN ('TIMEOUT', 'CANCEL'))
+  UNION ALL
   -- group_runs_with_members: a group that waits for its members runs if and only if a worker has a
   -- member, or a member has succeeded.
   SELECT 'group_runs_with_members', s.namespace, s.process_id,
@@ -267,7 +283,8 @@ type FindKindViolationsRow struct {
 	Detail    string
 }
 
-// FindKindViolations is FindViolations for jobs, groups, keys of constraints and job events.
+// FindKindViolations is FindViolations for jobs, groups, keys of constraints, job events and
+// leases.
 func (q *Queries) FindKindViolations(ctx context.Context, db DBTX, lim int32) ([]FindKindViolationsRow, error) {
 	rows, err := db.Query(ctx, findKindViolations, lim)
 	if err != nil {

@@ -279,6 +279,63 @@ func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredP
 	return i, err
 }
 
+const listPendingResults = `-- name: ListPendingResults :many
+SELECT l.namespace, l.process_id, l.fencing_token, l.salt, l.pending_result,
+       coalesce(l.worker_token, 0)::bigint AS worker_token
+  FROM leases l
+ WHERE l.pending_result IS NOT NULL
+   AND NOT (l.fencing_token = ANY ($1::bigint[]))
+   AND EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
+ ORDER BY l.fencing_token LIMIT $2::int
+`
+
+type ListPendingResultsParams struct {
+	KnownTokens []int64
+	Lim         int32
+}
+
+type ListPendingResultsRow struct {
+	Namespace     string
+	ProcessID     string
+	FencingToken  int64
+	Salt          []byte
+	PendingResult json.RawMessage
+	WorkerToken   int64
+}
+
+// ListPendingResults returns the results that workers have stored with the function complete and
+// with which nodes must end the attempts, oldest first.
+func (q *Queries) ListPendingResults(ctx context.Context, db DBTX, arg ListPendingResultsParams) ([]ListPendingResultsRow, error) {
+	rows, err := db.Query(ctx, listPendingResults, arg.KnownTokens, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListPendingResultsRow
+	for rows.Next() {
+		var i ListPendingResultsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.FencingToken,
+			&i.Salt,
+			&i.PendingResult,
+			&i.WorkerToken,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readHolders = `-- name: ReadHolders :many
 SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),

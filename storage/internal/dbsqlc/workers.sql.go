@@ -183,6 +183,7 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt
     ON holder.namespace = l.namespace
    AND holder.worker_id = l.worker_id
  WHERE coalesce(holder.owner, '') = item.owner
+   AND l.pending_result IS NULL
    AND EXISTS (
      SELECT 1 FROM running r
       WHERE r.namespace = l.namespace
@@ -204,7 +205,7 @@ type LeasesOfRow struct {
 	Salt         []byte
 }
 
-// LeasesOf returns at most lim leases of workers.
+// LeasesOf returns at most lim leases of workers, except leases with a pending result.
 func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := db.Query(ctx, leasesOf, arg.Owners, arg.WorkerIds, arg.Lim)
 	if err != nil {

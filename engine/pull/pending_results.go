@@ -1,0 +1,155 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/pull"
+)
+
+const (
+	// resultChannel is the NOTIFY channel of the SQL function complete.
+	resultChannel = "progressor_results"
+	// resultGap is the minimum time between two reads of pending results. One read covers all
+	// notices before it.
+	resultGap = 10 * time.Millisecond
+	// maxPending is the maximum number of pending results that a node stores at the same time.
+	maxPending = 256
+)
+
+// pendingResults ends the attempts whose results workers have stored with the SQL function
+// complete. One live node is responsible for each result. If it does not end the attempt between
+// two passes of another node, that node also tries. Only one of them succeeds, because the result
+// is stored under the fencing token of the lease.
+type pendingResults struct {
+	server *Server
+	woken  chan struct{}
+	left   map[int64]struct{} // fencing tokens that the last pass left to other nodes; used only by Run
+
+	mu     sync.Mutex
+	ending map[int64]struct{} // fencing tokens of the attempts that this node ends now
+	full   bool               // the last read may have omitted results
+}
+
+func newPendingResults(s *Server) *pendingResults {
+	return &pendingResults{server: s, woken: make(chan struct{}, 1), ending: map[int64]struct{}{}}
+}
+
+// wake makes Run read the pending results soon. It does not block.
+func (p *pendingResults) wake(string) {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run ends attempts until ctx is cancelled. Then it waits for the results that are being stored.
+func (p *pendingResults) Run(ctx context.Context) error {
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	passes := time.NewTicker(p.server.scan)
+	defer passes.Stop()
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-gap.C:
+		}
+		pass := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.woken:
+		case <-passes.C:
+			pass = true
+		}
+		if err := p.endAll(ctx, &ends, pass); err != nil && ctx.Err() == nil {
+			p.server.log.Warn("cannot read the pending results of workers", "error", err)
+		}
+		gap.Reset(resultGap)
+	}
+}
+
+// endAll begins to end the attempts for which this node is responsible. A pass also ends those that
+// the pass before left to other nodes.
+func (p *pendingResults) endAll(ctx context.Context, ends *sync.WaitGroup, pass bool) error {
+	known := p.known()
+	room := maxPending - len(known)
+	if room == 0 {
+		return nil // the ends wake Run, because the last read was full
+	}
+	limit, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	results, err := pull.PendingResults(limit, p.server.store, known, room)
+	if err != nil {
+		return err
+	}
+	p.setFull(len(results) == room)
+	left := map[int64]struct{}{}
+	for _, r := range results {
+		token := r.Token.FencingToken
+		_, late := p.left[token]
+		if !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) && !(pass && late) {
+			left[token] = struct{}{}
+			continue
+		}
+		p.begin(token)
+		ends.Add(1)
+		p.server.runners.Go(func() {
+			defer ends.Done()
+			p.end(ctx, r)
+		})
+	}
+	if pass {
+		p.left = left
+	}
+	return nil
+}
+
+// end ends one attempt. If this fails, a later pass tries again.
+func (p *pendingResults) end(ctx context.Context, r pull.PendingResult) {
+	s := p.server
+	l, err := pull.ReadLease(ctx, s.store, r.Token)
+	if err == nil {
+		l.WorkerToken = r.WorkerToken
+		err = s.engine.EndPending(ctx, &l, r.Result)
+	}
+	if err != nil && !errors.Is(err, process.ErrFenced) && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "cannot store the pending result of a worker", "namespace", r.Token.Key.Namespace,
+			"process_id", r.Token.Key.ProcessID, "error", err)
+	}
+	p.mu.Lock()
+	delete(p.ending, r.Token.FencingToken)
+	more := p.full && err == nil
+	p.mu.Unlock()
+	if more {
+		p.wake("")
+	}
+}
+
+func (p *pendingResults) begin(token int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending[token] = struct{}{}
+}
+
+// known returns the fencing tokens of the attempts that this node ends now.
+func (p *pendingResults) known() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.ending))
+}
+
+func (p *pendingResults) setFull(full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.full = full
+}

@@ -97,12 +97,16 @@ func TestResultsFromSQL(t *testing.T) {
 	}
 
 	l = n.leasedTimer(t, "timer")
+	w = n.watching("timer", 0)
+	w.wants(t, "RUNNING 0")
 	rows.complete(t, l, "timer", new("0s"))
+	w.wants(t, "1") // although the status has not changed
 	l = n.leasedTask(t, "timer")
 	if r := l.GetRequest(); r.GetType() != timeoutTask || r.GetAttempt() != 1 || payloads(r.GetProcess()) != "done" {
 		t.Errorf("the next task: %v", r)
 	}
 	rows.complete(t, l, "wait", nil)
+	w.wants(t, "2")
 	eventually(t, "the process waits", func() bool { return rows.count(t, "SELECT count(*) FROM running") == 0 })
 	if _, err := n.CancelProcess(t.Context(), engine.CancelParams{Key: key("timer")}); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	ended := make(chan error, 10)
-	var began atomic.Int32 // the node releases the task, without counting the attempt
+	var began atomic.Int32 // counted here, because a released task does not count the attempt
 	held := func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if began.Add(1) > 1 {
 			return processor.Echo().Process(ctx, r)

@@ -9,7 +9,7 @@ const spec = specs(() => ({ engine, browser }));
 const run = async (runId) => (await engine.post("FlowService/GetRun", { namespace: "parcels", runId })).run;
 const startRun = (runId, type, payload) => engine.post("FlowService/StartRun", { namespace: "parcels", runId, type, payload });
 
-/** Does a task in at most `most` clicks, beginning at the overview of a namespace. Fields are clicked before they are filled in. */
+/** Checks that a task takes at most `most` clicks, starting at the overview of a namespace. Fields are clicked before they are filled in. */
 const within = (most, name, ns, task) =>
   spec(`${name} in at most ${most} clicks`, async (page, go) => {
     let clicks = 0;

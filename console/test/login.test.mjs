@@ -67,7 +67,7 @@ test("A user logs in, sees only what the role allows, and logs out", async () =>
     assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === "Lax" && cookie.path === "/", JSON.stringify(cookie));
     assert.equal(await page.evaluate(() => document.cookie + JSON.stringify([localStorage, sessionStorage]).match(/pgl_.*/)), "null");
 
-    // The role support operates processes, but starts none and changes no settings.
+    // A user with the role support can operate processes, but cannot start them or change settings.
     await page.getByRole("button", { name: "Act on all matches…" }).waitFor();
     assert.equal(await page.getByRole("button", { name: "Start…" }).count(), 0);
     await page.goto(engine.url + "/#/namespaces");

@@ -88,8 +88,8 @@ type backfill struct {
 	From    time.Time          `json:"from"`
 	To      time.Time          `json:"to"`
 	Overlap cron.OverlapAction `json:"overlap,omitempty"`
-	// Concurrency is the maximum number of its runs at the same time. If it is 0, Overlap and the
-	// policies decide each fire time immediately.
+	// Concurrency is the maximum number of concurrent runs. If it is 0, Overlap and the policies
+	// decide each fire time immediately.
 	Concurrency int32 `json:"concurrency,omitempty"`
 }
 
@@ -106,7 +106,8 @@ func (s *state) backfillSlots() int {
 	return slots
 }
 
-// canBackfill reports whether there is a backfill that does not wait for the end of its runs.
+// canBackfill reports whether the oldest backfill can continue, because it need not wait for its
+// runs to end.
 func (s *state) canBackfill() bool {
 	return len(s.Backfills) > 0 && (!s.Backfills[0].inOrder() || s.backfillSlots() > 0)
 }

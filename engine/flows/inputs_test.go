@@ -58,8 +58,8 @@ func TestRetryWithInputs(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: first SUCCEEDED 3 bad SUCCEEDED 3 sub SUCCEEDED")
 }
 
-// TestRetryRefusesInputs checks that a retry sets no input that would have no effect, that the
-// error names the field, and that the run stays as it is.
+// TestRetryRefusesInputs checks that a retry cannot set an input without an effect, that the error
+// names the field, and that the run stays as it is.
 func TestRetryRefusesInputs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -142,7 +142,7 @@ func (a *sharedResponse) isAvailable() bool {
 }
 
 // read reads a response when the rate limit allows its cost. A cost of 0 means that the cost is
-// already paid.
+// already reserved.
 func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cost int, read reading) {
 	defer close(a.done)
 	defer func() {
@@ -163,7 +163,7 @@ func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cos
 	limited, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
 	if a.response, a.err = read(limited); a.err == nil {
-		// Both are created on first use and safe for concurrent use.
+		// Create both now: connect creates them on first use, which is not safe for concurrent use.
 		a.response.Header()
 		a.response.Trailer()
 	}

@@ -34,7 +34,7 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Decisions|Late|Jitter",
 	},
 	{
-		name: "cron-pause-always-caught-up", breaks: "the fire times of a pause run only if the resume asks for it",
+		name: "cron-pause-always-caught-up", breaks: "the fire times of a pause run only if the resume asks for them",
 		file: "engine/crons/requests.go", old: "SkipMissed: !r.GetCatchUp()", planted: "SkipMissed: r.GetCatchUp()",
 		packages: "./engine/crons", run: "PauseAndResume",
 	},
@@ -176,7 +176,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "ListNext",
 	},
 	{
-		name: "cron-next-by-timer", breaks: "the crons that fire next are in the order of their fire times",
+		name: "cron-next-by-timer", breaks: "the crons that fire next are listed in the order of their fire times",
 		file:     "sql/next_crons.sql",
 		old:      "     ORDER BY head.next, p.namespace, p.process_id LIMIT @lim::int) summed",
 		planted:  "     ORDER BY p.process_id, head.next, p.namespace LIMIT @lim::int) summed",

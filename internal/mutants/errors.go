@@ -89,13 +89,13 @@ var errorMutants = []mutant{
 		packages: "./engine/flows", run: "TestRetryWithInputs",
 	},
 	{
-		name: "retry-inputs-of-done-steps", breaks: "a retry sets no input of a step that does not run again",
+		name: "retry-inputs-of-done-steps", breaks: "a retry cannot set the input of a step that does not run again",
 		file: "engine/flows/inputs.go", old: "case status != flow.Pending && status != flow.Failed &&",
 		planted:  "case status == flow.Running && status != flow.Failed &&",
 		packages: "./engine/flows", run: "TestRetryRefusesInputs",
 	},
 	{
-		name: "retry-inputs-without-effect", breaks: "a retry sets no input that the process of a step ignores",
+		name: "retry-inputs-without-effect", breaks: "a retry cannot set an input that the process of a step ignores",
 		file: "engine/flows/inputs.go", old: "case s.Source.GetProcess().GetArgs() != nil:", planted: "case false:",
 		packages: "./engine/flows", run: "TestRetryRefusesInputs",
 	},

@@ -83,7 +83,7 @@ func versionIn(text string) int {
 	return version
 }
 
-// Version returns the major version of the PostgreSQL in binDir, such as 15.
+// Version returns the major version of the PostgreSQL server in binDir, such as 15.
 func Version(ctx context.Context, binDir string) (int, error) {
 	return commandVersion(ctx, exec.Command(filepath.Join(binDir, "postgres"), "--version"))
 }

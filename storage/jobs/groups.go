@@ -25,7 +25,7 @@ type Group struct {
 	Cancelling   bool
 	CancelReason string
 	Options      []byte
-	Places       []Place // in order of creation; set after they were read
+	Places       []Place // in order of creation; set by groupCheck.read
 }
 
 // Place is the slot of a member.

@@ -18,7 +18,7 @@ export type Timestamp = string;
 export interface CallOptions {
   /** Ends the request. The promise is rejected with the reason of the signal. */
   signal?: AbortSignal;
-  /** Milliseconds, for the request and its repetitions. The default is that of the client. */
+  /** Milliseconds for the request, including its retries. The default is that of the client. */
   timeout?: number;
   /** The maximum number of times that the request is sent. The default is that of the client. */
   maxAttempts?: number;

@@ -13,7 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EndFlags are the flags to wait for the end of a job or a run. The command sets the variable what.
+// EndFlags are the flags to wait for the end of a job or a run. Each command sets the variable
+// ${what} to "job" or "run".
 type EndFlags struct {
 	Wait        bool          `help:"Wait for the end of the ${what}, on a terminal with its progress. Ctrl-C ends the wait, not the ${what}."`
 	WaitTimeout time.Duration `placeholder:"DURATION" help:"Maximum duration of --wait. Default: until the end."`

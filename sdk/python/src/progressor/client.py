@@ -24,17 +24,17 @@ from ._version import VERSION
 from .errors import ProgressorError, error_of, message_of
 
 TIMEOUT_MARGIN = 0.5  # how much longer a request waits for a response that reports its outcome
-LONGEST = 2_000_000.0  # seconds; sockets and the engine have limits for the time that a request takes
+LONGEST = 2_000_000.0  # seconds; sockets and the engine limit the timeout of a request
 IDLE_TIME = 30  # seconds that an unused connection is kept
 TOKEN_FILE_TIME = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Retry:
-    """How requests are sent again after "unavailable", an overloaded engine or a broken connection.
+    """How requests are retried if the engine is unavailable or overloaded, or a connection breaks.
 
-    The wait before attempt n is random between half of and the whole of min(initial * 2^(n-2),
-    max), in seconds. max_attempts includes the first attempt. The default takes about 9 s.
+    The wait before attempt n is a random time from 50% to 100% of min(initial * 2^(n-2), max)
+    seconds. max_attempts includes the first attempt. The default takes about 9 s.
     """
 
     max_attempts: int = 10
@@ -59,10 +59,11 @@ class Client:
     :param token: sent as Authorization: Bearer. A function is called for each request, and must not
         block for a long time. If it raises an error, the request fails with the code "unauthenticated".
     :param token_file: a file with the token. It is read again every 10 s.
-    :param timeout: seconds, for a request and its repetitions.
-    :param auto_keys: False: requests without an idempotency key get none.
+    :param timeout: seconds for a request, including its retries.
+    :param auto_keys: if False, the client does not add idempotency keys.
     :param payloads: "bytes" does not decode the bytes of processes, for payloads that are not JSON.
-    :param tls: authorities or a client certificate. The default trusts those of the system.
+    :param tls: an SSL context with CA certificates or a client certificate. The default trusts the
+        CA certificates of the system.
     """
 
     def __init__(

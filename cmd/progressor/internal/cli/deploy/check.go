@@ -23,7 +23,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A process whose task runs is read again, because what it waits for is only known afterwards.
+// A process with a running task is read again: what it waits for is known only after the task ends.
 const (
 	maxReads  = 10
 	readPause = 100 * time.Millisecond
@@ -269,7 +269,7 @@ func isJournal(p *progressorv1.Process) (ok bool, err error) {
 		}
 		return false, &unsureError{errHidden}
 	}
-	if !json.Valid(first) { // it may be encoded by a codec, which the build has
+	if !json.Valid(first) { // the build may have a codec that decodes it
 		return true, &unsureError{errEncoded}
 	}
 	return explain.IsFunction(first), nil

@@ -123,9 +123,9 @@ func TestDeleteNamespaceRefused(t *testing.T) {
 	n.started(t, "q")
 	var used *process.NamespaceInUseError
 	for name, want := range map[string]string{
-		"ns": `namespace "ns" is not deleted: it has 2 processes RUNNING, 1 waiting tasks: ` +
+		"ns": `namespace "ns" was not deleted: it has 2 processes RUNNING, 1 waiting tasks: ` +
 			`remove them first, or delete it with its data (with_data)`,
-		"filed": `namespace "filed" is not deleted: it is in the configuration file of this node`,
+		"filed": `namespace "filed" was not deleted: it is in the configuration file of this node`,
 	} {
 		if _, err := n.DeleteNamespace(t.Context(),
 			&progressorv1.DeleteNamespaceRequest{Namespace: name}); !errors.As(err, &used) ||

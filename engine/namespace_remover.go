@@ -110,7 +110,7 @@ func (r *namespaceRemover) keep(ctx context.Context, ns *namespace) (kept bool, 
 	if err != nil || len(held) == 0 {
 		return false, err
 	}
-	e.log.Warn("the namespace is not deleted: requests have stored data before all nodes knew",
+	e.log.Warn("the namespace was not deleted: requests stored data before all nodes knew of the deletion",
 		"namespace", ns.name, "data", listCounts(held))
 	if err := e.store.CancelDeletion(ctx, ns.name); err != nil {
 		return false, err

@@ -207,7 +207,7 @@ func refusal(r *request, p storage.Prepared) error {
 		return fmt.Errorf("key %q of %s: %w", r.call.IdempotencyKey, key, process.ErrIdempotencyMismatch)
 	case storage.Overloaded:
 		return &process.OverloadError{
-			Bound: fmt.Sprintf("the requests that wait in the process have reached max_waiting of the namespace, %d",
+			Bound: fmt.Sprintf("the process has reached max_waiting of its namespace: %d requests are waiting",
 				max(1, r.call.MaxWaiting)),
 		}
 	case storage.Repairing:

@@ -12,7 +12,7 @@ var ErrLocked error = lockedError{}
 type lockedError struct{}
 
 func (lockedError) Error() string {
-	return "another session has locked the process for too long: nothing was stored; try again after a while"
+	return "another session has locked the process for too long: nothing was stored"
 }
 
 func (lockedError) Is(target error) bool { return target == ErrUnavailable }
@@ -29,7 +29,7 @@ var (
 	ErrLoginNotFound       = errors.New("login not found")
 	ErrProcessExists       = errors.New("process already exists")
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
-	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
+	ErrOverloaded          = errors.New("overloaded: nothing was stored")
 	ErrWaitTimeout         = errors.New("the wait timed out; the task continues")
 	ErrUnavailable         = errors.New("database is not available: it is unknown whether the request was stored; " +
 		"repeat it with the same idempotency key")
@@ -47,7 +47,7 @@ var (
 	ErrStaleVersion       = errors.New("the expected version is not the newest: read the newest version and retry")
 	ErrNamespacePaused    = errors.New("the namespace is paused: resume it first")
 	ErrNamespaceDeleting  = errors.New("the namespace is being deleted")
-	ErrStaleEtag          = errors.New("the etag is not the newest: read the object again and retry")
+	ErrStaleEtag          = errors.New("the etag is out of date: read the object again and retry")
 	ErrFenced             = errors.New("the attempt is over: it was replaced, or its task has ended")
 )
 
@@ -57,7 +57,7 @@ type OverloadError struct {
 }
 
 func (e *OverloadError) Error() string {
-	return "overloaded (" + e.Bound + "): nothing was stored; try again after a while"
+	return "overloaded (" + e.Bound + "): nothing was stored"
 }
 
 // Is reports whether target is ErrOverloaded.
@@ -85,14 +85,14 @@ func (e *WrongStatusError) Error() string {
 	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
 }
 
-// NamespaceInUseError reports why a namespace is not deleted.
+// NamespaceInUseError reports why a namespace was not deleted.
 type NamespaceInUseError struct {
 	Namespace string
 	Reason    string
 }
 
 func (e *NamespaceInUseError) Error() string {
-	return fmt.Sprintf("namespace %q is not deleted: %s", e.Namespace, e.Reason)
+	return fmt.Sprintf("namespace %q was not deleted: %s", e.Namespace, e.Reason)
 }
 
 // InvalidError reports invalid input. Field is the path of the field in the API.
@@ -119,8 +119,8 @@ func (e *DeniedError) Error() string { return e.Field + ": " + e.Message }
 type KeyReplacedError struct{ KeyID, By string }
 
 func (e *KeyReplacedError) Error() string {
-	return "key " + e.KeyID + " was already rotated, and the key " + e.By +
-		" replaces it: rotate that one, or create a key with the same name"
+	return "key " + e.KeyID + " was already rotated and is replaced by key " + e.By +
+		": rotate that key, or create a key with the same name"
 }
 
 // InvalidPageToken returns the error of a page token that no response contained.

@@ -70,7 +70,7 @@ func TestAccessService(t *testing.T) {
 		clitest.WantLines(t, s.with(token).OK(t, "whoami"), "client billing\nworker:a *")
 	}
 	_, err = access.RotateKey(ctx, &progressorv1.RotateKeyRequest{KeyId: id})
-	wantCode(t, err, connect.CodeFailedPrecondition, "the key "+newID+" replaces it")
+	wantCode(t, err, connect.CodeFailedPrecondition, "is replaced by key "+newID)
 	revoked, err := access.RevokeKey(ctx, &progressorv1.RevokeKeyRequest{KeyId: id})
 	if err != nil || revoked.GetKey().GetState() != progressorv1.KeyState_KEY_STATE_REVOKED {
 		t.Errorf("%v, %v", revoked, err)

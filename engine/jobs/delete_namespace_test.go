@@ -45,7 +45,7 @@ func TestDeleteNamespaceWithPausedNames(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.pauses(t, "pull", "mail", "the mail server is down")
 	request := &progressorv1.DeleteNamespaceRequest{Namespace: "pull"}
-	const want = `namespace "pull" is not deleted: it has 1 paused job names: remove them first, ` +
+	const want = `namespace "pull" was not deleted: it has 1 paused job names: remove them first, ` +
 		"or delete it with its data (with_data)"
 	if _, err := n.DeleteNamespace(t.Context(), request); err == nil || err.Error() != want {
 		t.Errorf("%v", err)

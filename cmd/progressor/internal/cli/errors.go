@@ -230,7 +230,7 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		}
 		return fmt.Sprintf("progressor await %s --task %d", args, d.GetTaskId())
 	case progressorv1.ErrorDetail_REASON_OVERLOADED:
-		return "try again after a while: nothing was stored"
+		return "try again after a while"
 	case progressorv1.ErrorDetail_REASON_UNAVAILABLE:
 		return "try again, with the same --idempotency-key if you used one"
 	case progressorv1.ErrorDetail_REASON_UNSPECIFIED:

@@ -128,7 +128,7 @@ func (c *namespaceDeleteCmd) wait(a *cli.App) error {
 			return err
 		case deletion == nil:
 			return &cli.CodedError{
-				Err:  fmt.Errorf("namespace %s is not deleted: requests have stored data in the meantime", c.NS),
+				Err:  fmt.Errorf("namespace %s was not deleted: requests stored data in the meantime", c.NS),
 				Code: cli.ExitConflict, Next: "progressor namespace delete " + output.ShellWord(c.NS) + " --with-data",
 			}
 		}

@@ -117,7 +117,7 @@ func TestDaysAgainstEachDay(t *testing.T) {
 		s, err := Compile(Spec{Expressions: []string{n.text()},
 			Timezone: rapid.SampledFrom(drawnZones).Draw(t, "zone")})
 		if err != nil {
-			if !strings.Contains(err.Error(), "no month that it names has such a day") {
+			if !strings.Contains(err.Error(), "none of its months has such a day") {
 				t.Fatal(err)
 			}
 			return

@@ -128,7 +128,7 @@ func Compile(spec Spec) (*Schedule, error) {
 		}
 	}
 	if _, ok := s.next(s.from, s.to); !ok {
-		return nil, invalid("spec.end_time", "must be after a fire time of the cron: there is none from %s on",
+		return nil, invalid("spec.end_time", "must be later: the cron has no fire time from %s until then",
 			text(time.Unix(s.from, 0)))
 	}
 	return s, nil
@@ -227,7 +227,7 @@ func (s *Schedule) add(x Expression, not []fields) error {
 		return nil
 	}
 	if _, ok := (&pattern{fields: x.fields}).next(&month{}, 0, horizon); !ok {
-		return errors.New("never fires: no month that it names has such a day")
+		return errors.New("never fires: none of its months has such a day")
 	}
 	if _, ok := c.pattern.next(&month{}, 0, horizon); !ok {
 		return errors.New("never fires: exclude_expressions exclude all of its times")

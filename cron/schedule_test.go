@@ -147,9 +147,9 @@ func TestInvalidSpecs(t *testing.T) {
 	}{
 		{Spec{}, "spec.expressions: is required: write at least one expression, such as 30 9 * * MON-FRI"},
 		{Spec{Expressions: list("0 0 30 2 *")},
-			"spec.expressions[0]: never fires: no month that it names has such a day"},
+			"spec.expressions[0]: never fires: none of its months has such a day"},
 		{Spec{Expressions: list("@daily", "0 0 31W 6 *")},
-			"spec.expressions[1]: never fires: no month that it names has such a day"},
+			"spec.expressions[1]: never fires: none of its months has such a day"},
 		{Spec{Expressions: list("*/2 * * * *"), Exclude: list("*/4 * * * *", "2-58/4 * * * *")},
 			"spec.expressions[0]: never fires: exclude_expressions exclude all of its times"},
 		{Spec{Expressions: list("* * * * * *"), Exclude: list("*/2 * * * * *", "1-59/2 * * * * *")},
@@ -161,9 +161,9 @@ func TestInvalidSpecs(t *testing.T) {
 			"spec.expressions[0]: never fires: the clock of Europe/Berlin skips its times, and " +
 				"daylight_saving.gap is SKIP"},
 		{Spec{Expressions: list("@yearly"), Start: at("2024-01-02"), End: at("2024-12-31")},
-			"spec.end_time: must be after a fire time of the cron: there is none from 2024-01-02T00:00:00Z on"},
+			"spec.end_time: must be later: the cron has no fire time from 2024-01-02T00:00:00Z until then"},
 		{Spec{Expressions: list("@daily"), Start: at("2024-01-02"), End: at("2023-12-31")},
-			"spec.end_time: must be after a fire time of the cron: there is none from 2024-01-02T00:00:00Z on"},
+			"spec.end_time: must be later: the cron has no fire time from 2024-01-02T00:00:00Z until then"},
 		{Spec{Expressions: list("@daily"), Timezone: "Local"},
 			`spec.timezone: time zone "Local" depends on the node: write an IANA name such as Europe/Berlin`},
 		{Spec{Expressions: list("@daily"), Timezone: "+02:00"},

@@ -284,9 +284,10 @@ func (d *decider) missedBy(fire, newest time.Time) string {
 	case d.Policy.Misfire == MisfireFireNow:
 		return "a newer fire time that is due replaces it"
 	case d.Policy.Misfire == MisfireCatchUpLimited:
-		return fmt.Sprintf("only the newest %d due fire times are caught up", d.Policy.CatchUpLimit)
+		return fmt.Sprintf("only the newest %d due fire times run", d.Policy.CatchUpLimit)
 	case fire.Equal(newest):
-		return fmt.Sprintf("%s late, at most %s", d.late(fire), d.Policy.MisfireThreshold)
+		return fmt.Sprintf("%s late, which exceeds the misfire threshold of %s", d.late(fire),
+			d.Policy.MisfireThreshold)
 	}
 	return "only the newest due fire time runs"
 }

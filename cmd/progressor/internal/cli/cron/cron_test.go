@@ -194,7 +194,7 @@ func TestCronRefusals(t *testing.T) {
 		"--misfire|catch_up_limited": "--catchup-limit: must be 1 to 100000", "--max-attempts=-1": "--max-attempts: ",
 		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: must be a time",
 		"--method|PUT": "require --http",
-		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: must be after a fire time",
+		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: must be later:",
 		"--file|/does/not/exist": "no such file",
 		"--process-metadata|[]":  "--process-metadata: must be a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
 	} {

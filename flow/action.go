@@ -83,7 +83,7 @@ func (c *compiler) wait(s *Step, w *progressorv1.WaitAction) {
 	}
 	switch {
 	case !succeed && w.GetDueResult() != nil:
-		c.add(s.path("wait.due_result"), "is only allowed with due_action: SUCCEED")
+		c.add(s.path("wait.due_result"), "is allowed only with due_action: SUCCEED")
 	case succeed && s.answer != nil:
 		for _, p := range s.answer.check("due_result", w.GetDueResult()) {
 			where := strings.TrimPrefix(p.Path, "due_result")

@@ -126,7 +126,7 @@ func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
 		}
 		// An empty list would let anyone answer.
 		if len(names) == 0 {
-			return nil, a.failed("is empty, so that anyone could answer")
+			return nil, a.failed("is empty, which would let anyone answer")
 		}
 		for _, name := range names {
 			if name == "" {

@@ -114,20 +114,20 @@ func TestErrors(t *testing.T) {
 		{`"${steps.c.result.url}"`,
 			"steps[3].input: `steps.c.result.url`: steps.c.result is null and has no field \"url\""},
 		{`"Dear ${payload.user.none}"`,
-			"steps[3].input: `payload.user.none`: is null, which has no text: provide one, as in ${EXPR != null ? " +
-				"EXPR : 'none'}"},
+			"steps[3].input: `payload.user.none`: is null, which has no text: provide a default, as in " +
+				"${EXPR != null ? EXPR : 'none'}"},
 		{`"${payload.user.email + 'x'}"`, "steps[3].input: `payload.user.email + 'x'`: there is no field \"email\""},
 		{`"${payload.user.id + 1}"`,
-			"no such overload: an operator, a function or a field is used with a value of another type (numbers in " +
+			"no such overload: an operator, a function or a field is used with a value of the wrong type (numbers in " +
 				"JSON are doubles: 1.0, not 1; null has no fields)"},
 		{`"${payload.list[9]}"`, "steps[3].input: `payload.list[9]`: index out of bounds: 9"},
 		{`"${1 / (index - 4)}"`, "steps[3].input: `1 / (index - 4)`: division by zero"},
-		{`"${1.0 / 0.0}"`, "steps[3].input: `1.0 / 0.0`: is +Inf, a number that JSON does not have"},
+		{`"${1.0 / 0.0}"`, "steps[3].input: `1.0 / 0.0`: is +Inf, which JSON cannot represent"},
 		{`"${dyn({1: 2})}"`,
 			"steps[3].input: `dyn({1: 2})`: has the key 1 of type int, but the keys of a JSON object are strings: " +
 				"write string(…) around it"},
 		{`"${dyn({'a b': [type(1)]})}"`,
-			"steps[3].input: `dyn({'a b': [type(1)]})`: [\"a b\"]: [0]: is of type type, which JSON does not have"},
+			"steps[3].input: `dyn({'a b': [type(1)]})`: [\"a b\"]: [0]: is of type type, which JSON cannot represent"},
 		{`"${timestamp(payload.yes)}"`, "steps[3].input: `timestamp(payload.yes)`: "},
 		{`"${[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, ` +
 			`[1,2,3,4,5,6,7,8,9].all(d, a + b + c + d > 0))))}"`, "costs more than"},
@@ -359,7 +359,7 @@ func TestWaits(t *testing.T) {
 		}
 	}
 	for assignee, want := range map[string]string{
-		"${payload.empty}": "steps[0].wait.assignees[0]: `payload.empty`: is empty, so that anyone could answer",
+		"${payload.empty}": "steps[0].wait.assignees[0]: `payload.empty`: is empty, which would let anyone answer",
 		"${payload.list}":  "contains a number; an assignee must be a string", "${payload.price}": "contains a number",
 		"${payload.nobody}": "there is no field", "${payload.user.none}": "contains null",
 		"${payload.yes.substring}": "is a string and has no field",
@@ -404,11 +404,12 @@ func TestTargets(t *testing.T) {
 	}
 	bad := &progressorv1.StartRunTarget{Type: "Report", Version: -1,
 		PayloadTemplate: value(t, `{"a": "${payload.x}", "b": "${steps.a.result}", "c": "${fire_time"}`)}
-	want := "type: \"Report\" must be 1 to 128 of a-z, 0-9, _, . and -\nversion: must be greater than or equal to 0\n" +
-		"payload_template.a: `payload.x`: line 1, column 1: there is no payload here; use cron_id, fire_time, " +
+	want := "type: \"Report\" must be 1 to 128 characters of a-z, 0-9, _, . and -\n" +
+		"version: must be greater than or equal to 0\n" +
+		"payload_template.a: `payload.x`: line 1, column 1: payload is not available here; use cron_id, fire_time, " +
 		"attempt\n" +
-		"payload_template.b: `steps.a.result`: line 1, column 1: there is no steps here; use cron_id, fire_time, " +
-		"attempt\npayload_template.c: ${fire_time: has ${ without }: close it, or write $${ for the text ${"
+		"payload_template.b: `steps.a.result`: line 1, column 1: steps is not available here; use cron_id, " +
+		"fire_time, attempt\npayload_template.c: ${fire_time: has ${ without }: close it, or write $${ for the text ${"
 	if _, problems := flow.CompileTarget(bad); lines(problems) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", lines(problems), want)
 	}

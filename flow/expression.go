@@ -249,10 +249,11 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 	for _, issue := range issues.Errors()[:min(len(issues.Errors()), most)] {
 		message := issue.Message
 		if m := undeclared.FindStringSubmatch(message); m != nil {
-			message = fmt.Sprintf("there is no %s here; use %s", m[1], strings.Join(at.names(), ", "))
+			message = fmt.Sprintf("%s is not available here; use %s", m[1], strings.Join(at.names(), ", "))
 			if m[1] == "item" || m[1] == "index" {
 				message = fmt.Sprintf(
-					"there is no %s here: it exists only in expressions that for_each evaluates for each item", m[1])
+					"%s is not available here: it exists only in expressions that for_each evaluates for each item",
+					m[1])
 			}
 		}
 		if strings.Contains(message, "recursion") {
@@ -431,7 +432,7 @@ func notJSON(t *cel.Type) string {
 			return notJSON(p[1])
 		}
 	case cel.TypeKind:
-		return "is a type, which JSON does not have: write string(…) around it, or remove type()"
+		return "is a type, which JSON cannot represent: write string(…) around it, or remove type()"
 	}
 	return ""
 }
@@ -469,7 +470,7 @@ func evalMessage(err error) string {
 		return fmt.Sprintf("costs more than the limit of %d units, or of %d if it is evaluated for each item", maxCost,
 			maxItemCost)
 	case strings.Contains(text, "no such overload"):
-		return text + ": an operator, a function or a field is used with a value of another type (numbers in JSON " +
+		return text + ": an operator, a function or a field is used with a value of the wrong type (numbers in JSON " +
 			"are doubles: 1.0, not 1; null has no fields)"
 	}
 	return text

@@ -87,7 +87,7 @@ func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
 		return structpb.NewBoolValue(bool(v)), nil
 	case types.Double:
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("is %v, a number that JSON does not have", float64(v))
+			return nil, fmt.Errorf("is %v, which JSON cannot represent", float64(v))
 		}
 		return structpb.NewNumberValue(float64(v)), nil
 	case types.Int:
@@ -108,7 +108,7 @@ func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
 	case traits.Lister:
 		return c.list(v, depth)
 	}
-	return nil, fmt.Errorf("is %s, which JSON does not have", typeOf(v))
+	return nil, fmt.Errorf("is %s, which JSON cannot represent", typeOf(v))
 }
 
 func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error) {
@@ -146,7 +146,7 @@ func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 }
 
 // errNullText rejects null within a text, to prevent texts such as "Dear null".
-var errNullText = errors.New("is null, which has no text: provide one, as in ${EXPR != null ? EXPR : 'none'}")
+var errNullText = errors.New("is null, which has no text: provide a default, as in ${EXPR != null ? EXPR : 'none'}")
 
 // text converts the result of an expression within a text.
 func (c *conversion) text(result any) (string, error) {

@@ -165,7 +165,7 @@ func TestPayloads(t *testing.T) {
 		`{"user": {"id": "x", "name": "y"}, "n": 10.5}`:          "payload.n: must be of type integer (got number)",
 		`{"user": {"id": "x", "name": "y"}, "n": 10}`:            "payload.n: must be at most 9 (got 10)",
 		`{"user": {"id": "x", "name": "y"}, "tags": ["a", "bb", "bb", 4, "long"]}`: "payload.tags: must have at most " +
-			"3 items (got 5)\npayload.tags: must have different items (items 1 and 2 are equal)\n" +
+			"3 items (got 5)\npayload.tags: must have unique items (items 1 and 2 are equal)\n" +
 			"payload.tags[0]: must have at least 2 characters (got 1)\n" +
 			"payload.tags[3]: must be of type string (got number)\n" +
 			"payload.tags[4]: must have at most 3 characters (got 4)",

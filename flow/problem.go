@@ -98,9 +98,9 @@ func (p *problems) contract(m proto.Message) {
 
 // named maps the patterns of names to descriptions for messages.
 var named = map[string]string{
-	"^[a-z0-9_.-]{1,128}$": "must be 1 to 128 of a-z, 0-9, _, . and -",
-	"^[a-z0-9_]{1,64}$":    "must be 1 to 64 of a-z, 0-9 and _",
-	"^[a-zA-Z0-9._/-]+$":   "must be 1 to 128 of a-z, A-Z, 0-9, ., _, / and -",
+	"^[a-z0-9_.-]{1,128}$": "must be 1 to 128 characters of a-z, 0-9, _, . and -",
+	"^[a-z0-9_]{1,64}$":    "must be 1 to 64 characters of a-z, 0-9 and _",
+	"^[a-zA-Z0-9._/-]+$":   "must be 1 to 128 characters of a-z, A-Z, 0-9, ., _, / and -",
 }
 
 func violation(v *protovalidate.Violation) string {

@@ -96,10 +96,10 @@ func (z *schemaSize) add(c *compiler, path string, s *structpb.Struct) bool {
 	z.patterns += patterns(structpb.NewStructValue(s))
 	switch {
 	case z.bytes > process.MaxSchemaBytes:
-		c.add(path, "makes the schemas of the template larger than %d bytes together", process.MaxSchemaBytes)
+		c.add(path, "makes the schemas of the template larger than %d bytes in total", process.MaxSchemaBytes)
 		return false
 	case z.patterns > process.MaxPatterns:
-		c.add(path, "makes the template have more than %d patterns in its schemas together", process.MaxPatterns)
+		c.add(path, "makes the schemas of the template contain more than %d patterns in total", process.MaxPatterns)
 		return false
 	}
 	return true
@@ -254,7 +254,7 @@ func (f *flattening) words(k jsonschema.ErrorKind) string {
 	case *kind.Pattern:
 		return fmt.Sprintf("%s must match the pattern %s", shortened(strconv.Quote(k.Got)), k.Want)
 	case *kind.UniqueItems:
-		return fmt.Sprintf("must have different items (items %d and %d are equal)", k.Duplicates[0], k.Duplicates[1])
+		return fmt.Sprintf("must have unique items (items %d and %d are equal)", k.Duplicates[0], k.Duplicates[1])
 	case *kind.FalseSchema:
 		return "must not be set"
 	}

@@ -213,7 +213,7 @@ func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NumberValue:
 		if ok = !math.IsNaN(kind.NumberValue) && !math.IsInf(kind.NumberValue, 0); !ok {
-			c.add(path, "is %v, a number that JSON does not have", kind.NumberValue)
+			c.add(path, "is %v, which JSON cannot represent", kind.NumberValue)
 		}
 	case *structpb.Value_ListValue:
 		for i, item := range kind.ListValue.GetValues() {

@@ -83,7 +83,7 @@ func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.Inval
 	case proto.Size(c.GetWait()) > process.MaxWaitBytes:
 		return tooLarge(field+".wait", proto.Size(c.GetWait()), process.MaxWaitBytes)
 	case c.GetWait() == nil && !templatePattern.MatchString(c.GetType()):
-		return invalid(field+".type", "must be 1 to 128 of a-z, 0-9, _, . and -")
+		return invalid(field+".type", "must be 1 to 128 characters of a-z, 0-9, _, . and -")
 	case c.GetVersion() < 0:
 		return invalid(field+".version", "must be at least 0 (got %d)", c.GetVersion())
 	}

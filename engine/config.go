@@ -144,6 +144,6 @@ func (c *Config) processorOf(
 		return nil, nil
 	}
 	return nil, &process.InvalidError{
-		Field: "namespace.processor", Message: "one of connect, pull and builtin is required",
+		Field: "namespace.processor", Message: "is required: set one of connect, pull and builtin",
 	}
 }

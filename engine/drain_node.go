@@ -16,7 +16,9 @@ import (
 func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor) (*progressorv1.Node, error) {
 	id, err := strconv.ParseInt(nodeID, 10, 64)
 	if err != nil {
-		return nil, &process.InvalidError{Field: "node_id", Message: "must be a node ID as in ListNodes"}
+		return nil, &process.InvalidError{
+			Field: "node_id", Message: "must be the ID of a node, as returned by ListNodes",
+		}
 	}
 	row, err := e.store.DrainNode(ctx, id, by)
 	if err != nil {

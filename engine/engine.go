@@ -199,7 +199,7 @@ func (e *Engine) awaitIdle(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-e.active.idle():
-		e.log.Info("drained: no task is running on this node, it can be stopped")
+		e.log.Info("drained: no task is running on this node; it can be stopped")
 	}
 }
 
@@ -236,7 +236,7 @@ func (e *Engine) drain() {
 	select {
 	case <-stored:
 	case <-time.After(storeTimeout):
-		e.log.Warn("tasks not released, because the database does not answer; they become zombies", "tasks",
+		e.log.Warn("tasks not released, because the database does not respond; they become zombies", "tasks",
 			e.attempts.count())
 	}
 }

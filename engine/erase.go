@@ -137,7 +137,7 @@ func (e *Engine) erasedSets(
 		}
 		if n += len(level); n > erasure.MaxChildren {
 			return nil, &process.InvalidError{Field: "children", TooLarge: true, Message: fmt.Sprintf(
-				"at most %d processes are erased with a run: erase those of its steps first",
+				"a run can be erased with at most %d processes: erase the processes of its steps first",
 				erasure.MaxChildren)}
 		}
 		levels = append(levels, level)

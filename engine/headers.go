@@ -34,7 +34,8 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	if size > process.MaxHeadersBytes {
 		return &process.InvalidError{
 			Field: fieldHeaders, TooLarge: true,
-			Message: fmt.Sprintf("names and values must have at most %d bytes (got %d)", process.MaxHeadersBytes, size),
+			Message: fmt.Sprintf("names and values must have at most %d bytes in total (got %d)",
+				process.MaxHeadersBytes, size),
 		}
 	}
 	return secrets.CheckHeaders(fieldHeaders, p.GetHeaders())
@@ -99,7 +100,7 @@ func (e *Engine) namespaceConfig(
 
 // errReplaced reports that a namespace was changed after it was compared.
 var errReplaced error = &process.InvalidError{
-	Field: "namespace", Message: "it was changed by other requests at the same time: try again",
+	Field: "namespace", Message: "was changed by other requests at the same time: try again",
 }
 
 // declareTries limits how often DeclareNamespace compares a namespace that changes concurrently.

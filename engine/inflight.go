@@ -103,8 +103,7 @@ func (e *Engine) admit(s *share) error {
 	if held, most := s.used.Add(1), maxShareOf(limit, free); held > most {
 		e.leave(s)
 		return e.refused("namespace_in_flight",
-			"the node has %d requests of %s in flight, the limit of its share of max_in_flight is %d", held-1, s.holder,
-			most)
+			"the node has %d requests of %s in flight, and their share of max_in_flight is %d", held-1, s.holder, most)
 	}
 	return nil
 }
@@ -120,7 +119,7 @@ func (e *Engine) admitWaiting(s *share) error {
 	if held, most := s.used.Add(1), maxShareOf(limit, free); held > most {
 		e.leave(s)
 		return e.refused("namespace_awaits",
-			"the node has %d requests of %s, the limit of their share of max_in_flight is %d", held-1, s.holder, most)
+			"the node has %d requests of %s, and their share of max_in_flight is %d", held-1, s.holder, most)
 	}
 	return nil
 }

@@ -211,7 +211,7 @@ func refusal(r *request, p storage.Prepared) error {
 				max(1, r.call.MaxWaiting)),
 		}
 	case storage.Repairing:
-		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is running"}
+		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair is running"}
 	case storage.Unsettled:
 		return &process.OverloadError{
 			Bound: "tasks that waited in the process when it failed are still being cancelled",

@@ -188,7 +188,7 @@ func TestAccessServiceRejects(t *testing.T) {
 	wantCode(t, add("alice"), connect.CodeInvalidArgument, "grant.principal: must be key:ID")
 	wantCode(t, add("key:abc"), connect.CodeNotFound, `there is no valid key "abc"`)
 	_, err = root.RevokeKey(ctx, &progressorv1.RevokeKeyRequest{KeyId: "A B"})
-	wantCode(t, err, connect.CodeInvalidArgument, "key_id: must have 1 to 32 of the small letters")
+	wantCode(t, err, connect.CodeInvalidArgument, "key_id: must be 1 to 32 characters of a-z and 0-9")
 	for _, token := range []string{"!", "eA"} { // eA is "x" in Base64
 		_, err = root.ListGrants(ctx, &progressorv1.ListGrantsRequest{PageToken: token})
 		wantCode(t, err, connect.CodeInvalidArgument, "page_token")

@@ -54,8 +54,8 @@ func TestErrorsOfCommandLines(t *testing.T) {
 		"progressor: --address: must be a URL, such as http://127.0.0.1:8080 or https://engine.example.com (got ftp://x)\n": {"get", "demo", "o-1", "--address", "ftp://x"},
 		"engine.example.com (got http://)\n":                             {"job", "enqueue", "mail", "x", "--address", "http://"},
 		"line 4: target.http: cannot be set together with start_process": {"cron", "create", "demo", "c", "-f", two},
-		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to " +
-			"Z, digits": {"config", "check", "-c", config},
+		"config.yaml: line 5: namespaces[1].namespace: must contain only a-z, A-Z, 0-9, ., _, / " +
+			"and -": {"config", "check", "-c", config},
 		"run retry: --wait-timeout requires --wait":      {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
 		"--wait-timeout: must be more than 0s (got -5s)": {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
 		"--builtin NAME, --pull":                         {"namespace", "put", "foo"},

@@ -235,7 +235,7 @@ func checkPut(r *progressorv1.PutProcessRequest) error {
 	for i, t := range r.GetTimers() {
 		if names[t.GetName()] {
 			return &process.InvalidError{Field: "timers[" + strconv.Itoa(i) + "].name",
-				Message: fmt.Sprintf("must not name a second timer %q", t.GetName())}
+				Message: fmt.Sprintf("must be unique: %q is also the name of an earlier timer", t.GetName())}
 		}
 		names[t.GetName()] = true
 	}

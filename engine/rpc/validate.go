@@ -105,7 +105,7 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 	case rule == "string.pattern" && patternWords[violation.RuleValue.String()] != "":
 		message = patternWords[violation.RuleValue.String()]
 	case message == "":
-		message = "breaks the rule " + rule
+		message = "violates the rule " + rule
 	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
 		message = "must be one of " + enumNames(violation.FieldDescriptor.Enum())
 	case rule == "enum.in" || rule == "enum.not_in":
@@ -133,12 +133,12 @@ func isNotPositive(violation *protovalidate.Violation) bool {
 var patternWords = map[string]string{
 	"^([a-zA-Z0-9._/-]{0,127}[*]|[a-zA-Z0-9._/-]{1,128})$": "must be the name of a namespace, or a prefix and *, " +
 		"such as shop/*",
-	"^[a-zA-Z0-9._-]+$":    "must have only letters from a to z and A to Z, digits and . _ -, such as audit",
-	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
+	"^[a-zA-Z0-9._-]+$":    "must contain only a-z, A-Z, 0-9, ., _ and -, such as audit",
+	"^[a-zA-Z0-9._/-]+$":   "must contain only a-z, A-Z, 0-9, ., _, / and -, such as shop/orders",
 	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",
-	"^[a-z0-9]{1,32}$":     "must have 1 to 32 of the small letters a to z and digits, such as k3v9q2m1x7ab",
-	"^[a-z0-9_]{1,64}$":    "must have 1 to 64 of the small letters a to z, digits and _, such as charge_card",
-	"^[a-z0-9_.-]{1,128}$": "must have 1 to 128 of the small letters a to z, digits and _ . -, such as order.ship",
+	"^[a-z0-9]{1,32}$":     "must be 1 to 32 characters of a-z and 0-9, such as k3v9q2m1x7ab",
+	"^[a-z0-9_]{1,64}$":    "must be 1 to 64 characters of a-z, 0-9 and _, such as charge_card",
+	"^[a-z0-9_.-]{1,128}$": "must be 1 to 128 characters of a-z, 0-9, _, . and -, such as order.ship",
 }
 
 // choices returns the fields of the oneof of a violation.

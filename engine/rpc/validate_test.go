@@ -349,8 +349,8 @@ func TestPatternsHaveWords(t *testing.T) {
 		t.Errorf("only %d patterns found", seen)
 	}
 	err := CheckRules(&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "a:b"}})
-	if want := "namespace.namespace: must have only letters from a to z and A to Z, digits and . _ / -, such as " +
-		"shop/orders"; err == nil || err.Error() != want {
+	const want = "namespace.namespace: must contain only a-z, A-Z, 0-9, ., _, / and -, such as shop/orders"
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -174,7 +174,7 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 		a.Acknowledged = &message
 	default:
 		return a, &process.InvalidError{
-			Field: "answer", Message: "one of response, job_result and cancelled is required",
+			Field: "answer", Message: "is required: set one of response, job_result and cancelled",
 		}
 	}
 	return a, nil

@@ -214,7 +214,7 @@ func (t *task) update(o *command) error {
 	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
 		return processor.Reject(rejectedStatus,
 			"the kind and the namespace of its target cannot change while the cron has runs: "+
-				"pause it and wait for them")
+				"pause it and wait for its runs to end")
 	}
 	// The runs that this tick starts are sent with the new definition, so their rows must refer to
 	// runs of the new target.

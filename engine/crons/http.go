@@ -59,7 +59,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	to, err := url.Parse(t.GetUrl())
 	switch {
 	case err != nil:
-		return invalid(field+"url", "not a URL: %s", errors.Unwrap(err))
+		return invalid(field+"url", "must be a URL: %s", errors.Unwrap(err))
 	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
 		return invalid(field+"url", "must be http://HOST/PATH or https://HOST/PATH")
 	case to.User != nil:
@@ -142,7 +142,7 @@ func (c *Crons) request(
 		if stalled, ok := errors.AsType[*bodyError](err); ok {
 			return &outcome{cron.Timeout, stalled.stalledFor(limit)}, nil
 		}
-		return &outcome{cron.Timeout, "no answer within " + durations.Exact(limit.Round(time.Millisecond))}, nil
+		return &outcome{cron.Timeout, "no response within " + durations.Exact(limit.Round(time.Millisecond))}, nil
 	}
 	if cut, ok := errors.AsType[*bodyError](err); ok {
 		o := failed("%s", cut)

@@ -174,7 +174,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 	case *progressorv1.CronTarget_Http:
 		return checkHTTP(target.Http)
 	}
-	return invalid("cron.target", "is required: say what to start, such as start_process")
+	return invalid("cron.target", "is required: set what to start, such as start_process")
 }
 
 // maxFlowRunID is the maximum length of the ID of a flow run.

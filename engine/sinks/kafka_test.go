@@ -88,7 +88,7 @@ func TestKafkaSettings(t *testing.T) {
 		"sink.kafka.brokers[0]: must be host:port": func(k *progressorv1.KafkaTarget) {
 			k.Brokers, k.Sasl = []string{"nowhere"}, nil
 		},
-		"sink.kafka.topic: the placeholders are {namespace} and {kind}": func(k *progressorv1.KafkaTarget) {
+		"sink.kafka.topic: must have no placeholders except {namespace} and {kind}": func(k *progressorv1.KafkaTarget) {
 			k.Topic = "changes.{type}"
 		},
 		"sink.kafka.tls.ca_pem: must be certificates in PEM": func(k *progressorv1.KafkaTarget) {

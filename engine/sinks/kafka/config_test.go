@@ -42,12 +42,12 @@ func TestConfigErrors(t *testing.T) {
 		`brokers[0]: must be host:port (got "a:0")`:        brokers("a:0"),
 		`brokers[0]: must be host:port (got "http://a:1")`: brokers("http://a:1"),
 
-		"topic: must not be empty":                            topic(""),
-		"topic: the placeholders are {namespace} and {kind}":  topic("a{process}"),
-		"topic: must contain only letters, digits, '.', '_',": topic("a{kind"),
-		`and placeholders (got "a/b")`:                        topic("a/b"),
-		"topic: must not be . or ..":                          topic(".."),
-		"topic: must have at most 249 characters (got 250)":   topic(strings.Repeat("x", 250)),
+		"topic: must not be empty":                                       topic(""),
+		"topic: must have no placeholders except {namespace} and {kind}": topic("a{process}"),
+		"topic: must contain only letters, digits, '.', '_',":            topic("a{kind"),
+		`and placeholders (got "a/b")`:                                   topic("a/b"),
+		"topic: must not be . or ..":                                     topic(".."),
+		"topic: must have at most 249 characters (got 250)":              topic(strings.Repeat("x", 250)),
 
 		"sasl.user: must not be empty": login(kafka.Plain, ""),
 		`sasl.mechanism: must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (got "GSSAPI")`: login("GSSAPI", "u"),

@@ -21,11 +21,11 @@ var (
 // checkTopic checks the name of a topic with placeholders.
 func checkTopic(topic string) error {
 	if topic == "" {
-		return errors.New("must not be empty; an example is progressor.{namespace}")
+		return errors.New("must not be empty: set a name such as progressor.{namespace}")
 	}
 	for _, p := range placeholder.FindAllString(topic, -1) {
 		if p != "{namespace}" && p != "{kind}" {
-			return fmt.Errorf("the placeholders are {namespace} and {kind} (got %s)", p)
+			return fmt.Errorf("must have no placeholders except {namespace} and {kind} (got %s)", p)
 		}
 	}
 	switch name := placeholder.ReplaceAllString(topic, "x"); {

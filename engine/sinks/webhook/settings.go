@@ -73,7 +73,7 @@ func checkURL(text string) error {
 	to, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return invalid("url", "not a URL: %s", errors.Unwrap(err))
+		return invalid("url", "must be a URL: %s", errors.Unwrap(err))
 	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
 		return invalid("url", "must be http://HOST/PATH or https://HOST/PATH")
 	case to.User != nil:

@@ -390,7 +390,7 @@ func TestWrongSecrets(t *testing.T) {
 		args, value, want string
 	}{
 		{"token", "x", "--namespaces"},
-		{"a/b --namespaces *", "x", "<name>: must have 1 to 64 of the characters"},
+		{"a/b --namespaces *", "x", "<name>: must be 1 to 64 characters of a-z"},
 		{"token --namespaces *b", "x", `--namespaces: must be NAME, PREFIX* or *, such as shop/* (got "*b")`},
 		{"token --namespaces *", "", "--value-file: must have 1 to 8192 bytes (got 0)"},
 		{"token --namespaces *", "hunter2-a\nhunter2-b\n", "--value-file: must not contain control characters"},

@@ -76,7 +76,7 @@ func CheckValue(value string) error {
 	}
 	for _, found := range reference.FindAllStringSubmatch(value, -1) {
 		if !name.MatchString(found[1]) {
-			return unusable("a reference must be ${secret:NAME}, where NAME has 1 to 64 of the characters a-z, A-Z, " +
+			return unusable("a reference must be ${secret:NAME}, where NAME is 1 to 64 characters of a-z, A-Z, " +
 				"0-9, _, . and -")
 		}
 	}

@@ -360,7 +360,7 @@ func (v *Vault) SealSecret(ctx context.Context, at storage.SecretKey, value stri
 	switch {
 	case !name.MatchString(at.Name):
 		return "", &process.InvalidError{
-			Field: "name", Message: "must have 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -",
+			Field: "name", Message: "must be 1 to 64 characters of a-z, A-Z, 0-9, _, . and -",
 		}
 	case !process.ValidPattern(at.Namespaces):
 		return "", &process.InvalidError{

@@ -298,8 +298,8 @@ func TestReferences(t *testing.T) {
 	}
 	for value, want := range map[string]string{
 		"${secret:key":                  "a reference must end with }",
-		"${secret:}":                    "where NAME has 1 to 64",
-		"${secret:a b}":                 "where NAME has 1 to 64",
+		"${secret:}":                    "where NAME is 1 to 64 characters",
+		"${secret:a b}":                 "where NAME is 1 to 64 characters",
 		"${secret:a}${secret:b":         "a reference must end with }",
 		"x ${sealed:database:AAAA}":     "must not contain ${sealed:",
 		"${secret:key}":                 "",

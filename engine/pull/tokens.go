@@ -66,7 +66,7 @@ func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []
 		if first, twice := seen[l]; twice {
 			return &process.InvalidError{
 				Field:   fmt.Sprintf("%s[%d].lease_token", field, n),
-				Message: fmt.Sprintf("same lease as %s[%d]", field, first),
+				Message: fmt.Sprintf("is the same lease as %s[%d]", field, first),
 			}
 		}
 		seen[l] = n

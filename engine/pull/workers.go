@@ -340,7 +340,7 @@ func (s *Server) StopWorker(
 	}
 	if r.GetGrace() != nil {
 		if order != pull.WorkerStop {
-			return nil, &process.InvalidError{Field: "grace", Message: "only allowed with the directive STOP"}
+			return nil, &process.InvalidError{Field: "grace", Message: "is allowed only with the directive STOP"}
 		}
 		grace = r.GetGrace().AsDuration()
 	}

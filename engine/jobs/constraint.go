@@ -238,7 +238,9 @@ func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
 	s := jobs.Constraint{Name: c.GetName(), Match: c.GetMatch(), Key: c.GetKey(), MaxRunning: c.GetMaxRunning()}
 	switch {
 	case strings.Contains(s.Name, "=") || wire.Plain(s.Name) != s.Name:
-		return s, &process.InvalidError{Field: "constraint.name", Message: "must be UTF-8 text without = and NUL"}
+		return s, &process.InvalidError{
+			Field: "constraint.name", Message: "must be UTF-8 text without the characters = and NUL",
+		}
 	case s.MaxRunning == 0 && c.GetRate() == nil:
 		return s, &process.InvalidError{
 			Field:   "constraint.max_running",

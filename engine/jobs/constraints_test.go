@@ -377,7 +377,7 @@ func TestConstraintIsChecked(t *testing.T) {
 			"its value is of type string, but must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key",
 			"its value is of type list(string)"},
-		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "without ="},
+		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "characters = and"},
 		{&progressorv1.Constraint{Name: "c", Match: "true"}, "constraint.max_running", "limits nothing"},
 	} {
 		c.constraint.Namespace = "pull"

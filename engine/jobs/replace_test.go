@@ -202,11 +202,11 @@ func TestUpdateArgs(t *testing.T) {
 	for want, err := range map[string]error{
 		"args: must not be set without args in update_mask":           update("j", "x", "priority"),
 		"args: cannot change: the job's unique key":                   update("u", "x", "args"),
-		"options: value is required":                                  update("j", "x", "args", "priority"),
+		"options: is required":                                        update("j", "x", "args", "priority"),
 		"args: cannot change: the step r/s sets the args of this job": update("~job/r/s", "x", "args"),
 		"args: must have at most 1048576 bytes of JSON (got 1048579)": update("j", strings.Repeat("x", 1<<20+1),
 			"args"),
-		"update_mask: \"unique\" cannot change: valid fields are args and": update("j", "x", "unique"),
+		"update_mask: \"unique\" cannot change: valid fields are args, ": update("j", "x", "unique"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

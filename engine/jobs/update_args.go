@@ -19,14 +19,14 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	paths := r.GetUpdateMask().GetPaths()
 	if len(paths) == 0 {
 		return &process.InvalidError{
-			Field: "update_mask", Message: fmt.Sprintf("must name at least one field: args or one of %v", updatable),
+			Field: "update_mask", Message: "must name at least one of " + updatablePaths(),
 		}
 	}
 	for _, path := range paths {
 		if path != argsPath && !slices.Contains(updatable, protoreflect.Name(path)) {
 			return &process.InvalidError{
 				Field:   "update_mask",
-				Message: fmt.Sprintf("%q cannot change: valid fields are args and %v", path, updatable),
+				Message: fmt.Sprintf("%q cannot change: valid fields are %s", path, updatablePaths()),
 			}
 		}
 	}
@@ -35,7 +35,7 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	case r.GetArgs() != nil && !named:
 		return &process.InvalidError{Field: "args", Message: "must not be set without args in update_mask"}
 	case r.GetOptions() == nil && (!named || len(paths) > 1):
-		return &process.InvalidError{Field: "options", Message: "value is required"}
+		return &process.InvalidError{Field: "options", Message: "is required"}
 	}
 	if name, ok := process.StepJob(r.GetJobId()); ok && named {
 		return &process.InvalidError{
@@ -43,6 +43,15 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 		}
 	}
 	return nil
+}
+
+// updatablePaths returns the valid paths of an update mask, for messages.
+func updatablePaths() string {
+	paths := argsPath
+	for _, name := range updatable {
+		paths += ", " + string(name)
+	}
+	return paths
 }
 
 // updatedArgs returns the args that an update stores for a job.

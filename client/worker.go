@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -176,6 +177,7 @@ func (w *Worker) processorOf(l *progressorv1.Lease) processor.Processor {
 		return w.rest
 	}
 	return processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		return nil, processor.Fail(processor.ReasonNotHandled, "this worker handles only jobs named %v", w.names())
+		return nil, processor.Fail(processor.ReasonNotHandled, "this worker handles only jobs named %s",
+			strings.Join(w.names(), ", "))
 	})
 }

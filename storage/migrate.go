@@ -108,8 +108,8 @@ func (m Migration) checkBase(ctx context.Context) error {
 	if newest >= migrations.Base {
 		return nil
 	}
-	return fmt.Errorf("the database has schema version %d, and this program migrates from version %d: "+
-		"first run `progressor migrate up` of a program of that version", newest, migrations.Base)
+	return fmt.Errorf("the database has schema version %d, but this program can migrate only version %d and newer: "+
+		"first run `progressor migrate up` with a program of version %[2]d", newest, migrations.Base)
 }
 
 // blockedInterval is the interval at which to look for the session that an index build waits for.

@@ -89,7 +89,7 @@ func TestMigrateBeforeBase(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED")
 	b.exec("DELETE FROM goose_db_version WHERE version_id >= $1", migrations.Base)
 	err = storage.Migrate(t.Context(), b.dsn)
-	want := fmt.Sprintf("the database has schema version %d, and this program migrates from version %d",
+	want := fmt.Sprintf("the database has schema version %d, but this program can migrate only version %d",
 		migrations.Base-1, migrations.Base)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("migrate a database older than the base: %v, want %q", err, want)

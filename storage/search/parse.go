@@ -36,7 +36,7 @@ func Parse(text string) (Filter, error) { return parse(text, processes) }
 func parse(text string, about *table) (Filter, error) {
 	p := &parser{table: about, text: text}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return Filter{}, p.errorf(0, "the filter is not UTF-8 text without NUL")
+		return Filter{}, p.errorf(0, "the filter must be UTF-8 text without the character NUL")
 	}
 	if p.skip(); p.ended() {
 		return Filter{}, nil
@@ -237,7 +237,7 @@ func (p *parser) simple() (node, error) {
 
 func (p *parser) restriction() (node, error) {
 	if p.terms++; p.terms > maxTerms {
-		return nil, p.errorf(p.at, "a filter has at most %d comparisons", maxTerms)
+		return nil, p.errorf(p.at, "a filter may have at most %d comparisons", maxTerms)
 	}
 	began := p.at
 	name, path, err := p.field()

@@ -31,7 +31,7 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 	checkConfiguration(t, sinksOfFile, "0 crons, 0 templates, 2 sinks", map[string]string{
 		`change.type == "failed"|change.typo`: "line 6: sinks[0].filter: line 1, column 7: undefined field 'typo'",
 		"https://example|ftp://example":       "line 8: sinks[0].webhook.url: ",
-		"whsec_c2VjcmV0|whsec_c2":             "sinks[0].webhook.secrets[0]: must be whsec_ and 24 to 64 bytes",
+		"whsec_c2VjcmV0|whsec_c2":             "sinks[0].webhook.secrets[0]: must be whsec_ followed by 24 to 64 bytes",
 		"kafka:9092|kafka":                    "sinks[1].kafka.brokers[0]: must be host:port",
 		"mechanism: PLAIN|mechanism: NONE":    "sinks[1].kafka.sasl.mechanism: ",
 		"sink_id: audit|sink_id: stream":      "sinks[1]: sink stream of namespace demo is defined twice",

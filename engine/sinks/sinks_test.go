@@ -55,7 +55,7 @@ func TestPutRefuses(t *testing.T) {
 		"sink.webhook.url: must not contain a fragment": func(m *progressorv1.Sink) {
 			m.GetWebhook().Url = "http://127.0.0.1/#a"
 		},
-		"sink.webhook.secrets[1]: must be whsec_ and 24 to 64 bytes in base64": func(m *progressorv1.Sink) {
+		"sink.webhook.secrets[1]: must be whsec_ followed by 24 to 64 bytes in base64": func(m *progressorv1.Sink) {
 			m.GetWebhook().Secrets = []string{secret, "whsec_dG9vIHNob3J0"}
 		},
 		"sink.webhook.secrets[0]: must be whsec_": func(m *progressorv1.Sink) {

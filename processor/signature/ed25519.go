@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The prefixes of keys of Ed25519, and the version of their signatures.
+// The prefixes of Ed25519 keys, and the version of their signatures.
 const (
 	privatePrefix     = "whsk_"
 	publicPrefix      = "whpk_"
@@ -36,14 +36,14 @@ func parsePrivate(text string) (Key, error) {
 			return Key{private: private, public: public}, nil
 		}
 	}
-	return Key{}, fmt.Errorf("must be %s and a private key of Ed25519 in base64, such as the output of echo "+
+	return Key{}, fmt.Errorf("must be %s followed by an Ed25519 private key in base64, such as the output of echo "+
 		"%s$(openssl genpkey -algorithm ed25519 -outform DER | tail -c 32 | base64)", privatePrefix, privatePrefix)
 }
 
 func parsePublic(text string) (Key, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, publicPrefix))
 	if err != nil || len(raw) != ed25519.PublicKeySize {
-		return Key{}, fmt.Errorf("must be %s and a public key of Ed25519 in base64", publicPrefix)
+		return Key{}, fmt.Errorf("must be %s followed by an Ed25519 public key in base64", publicPrefix)
 	}
 	return Key{public: raw}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/signature"
 )
 
-// Keys of Ed25519. The first one, and its signature, are an example of Standard Webhooks.
+// Ed25519 keys. The first one, and its signature, are an example of Standard Webhooks.
 const (
 	private  = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg=="
 	public   = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="

@@ -39,7 +39,7 @@ const (
 // prevents a recorded request from being sent again later.
 const Tolerance = 5 * time.Minute
 
-// Key is a key that sender and receiver share, or a private or public key of Ed25519. Its String
+// Key is a key that sender and receiver share, or an Ed25519 private or public key. Its String
 // and Format methods do not reveal it.
 type Key struct {
 	bytes   []byte             // shared
@@ -54,7 +54,7 @@ func (Key) String() string { return "signature.Key" }
 func (k Key) GoString() string { return k.String() }
 
 // ParseKey returns the key of a text such as the output of echo whsec_$(openssl rand -base64 32),
-// or the private or public key of Ed25519 in a text that begins with whsk_ or whpk_. The error does
+// or the Ed25519 private or public key in a text that begins with whsk_ or whpk_. The error does
 // not contain the text.
 func ParseKey(text string) (Key, error) {
 	switch {
@@ -65,9 +65,9 @@ func ParseKey(text string) (Key, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, secretPrefix))
 	if err != nil || !strings.HasPrefix(text, secretPrefix) || len(key) < minKeyBytes || len(key) > maxKeyBytes {
-		return Key{}, fmt.Errorf("must be %s and %d to %d bytes in base64, such as the output of echo "+
-			"%s$(openssl rand -base64 32), or %s and a private key of Ed25519", secretPrefix, minKeyBytes, maxKeyBytes,
-			secretPrefix, privatePrefix)
+		return Key{}, fmt.Errorf("must be %s followed by %d to %d bytes in base64, such as the output of echo "+
+			"%s$(openssl rand -base64 32), or %s followed by an Ed25519 private key", secretPrefix, minKeyBytes,
+			maxKeyBytes, secretPrefix, privatePrefix)
 	}
 	return Key{bytes: key}, nil
 }

@@ -23,7 +23,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Op
 
     The engine can sign its requests to processors, to HTTP targets of crons and to webhooks.
     headers contains the names in lower case, or ignores their case. body is the body as bytes,
-    unchanged. A key begins with whsec_, or with whpk_ if it is a public key of Ed25519. Public keys
+    unchanged. A key begins with whsec_, or with whpk_ if it is an Ed25519 public key. Public keys
     need the package cryptography, because the standard library has no Ed25519. To replace a key,
     pass the old and the new one.
     """
@@ -53,7 +53,7 @@ def _signed_by(key: str, text: str, content: bytes) -> bool:
         return _signed_by_public(key[5:], text, content)
     secret = base64.b64decode(key[6:] if key.startswith("whsec_") else key, validate=True)
     if not key.startswith("whsec_") or len(secret) < 24:
-        raise ValueError("a key must be whsec_ and 24 bytes or more in base64")
+        raise ValueError("a key must be whsec_ followed by 24 or more bytes in base64")
     mine = "v1," + base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode()
     return hmac.compare_digest(mine.encode(), text.encode())
 
@@ -63,7 +63,7 @@ def _signed_by_public(key: str, text: str, content: bytes) -> bool:
         raise RuntimeError("a key that begins with whpk_ needs the package cryptography: pip install cryptography")
     raw = base64.b64decode(key, validate=True)
     if len(raw) != 32:
-        raise ValueError("a key must be whpk_ and a public key of Ed25519 in base64")
+        raise ValueError("a key must be whpk_ followed by an Ed25519 public key in base64")
     if not text.startswith("v1a,"):
         return False
     try:

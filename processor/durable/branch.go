@@ -150,7 +150,8 @@ func (b *branch) name(kind, name string) string {
 	}
 	b.owner.mu.Unlock()
 	if len(full) > maxFullName {
-		b.owner.misuse("the name %q is too long with its scope: %d bytes, at most %d", name, len(full), maxFullName)
+		b.owner.misuse("the name %q is too long with its scope: %d bytes, at most %d are allowed", name, len(full),
+			maxFullName)
 	}
 	return full
 }

@@ -83,12 +83,12 @@ func TestCheckCases(t *testing.T) {
 			after: func(ctx durable.Ctx) (string, error) {
 				return durable.Child[string](ctx, "c", 1, durable.In("b")).Get()
 			},
-			want: "changed child c: was started in the namespace a, and not in b" + place,
+			want: "changed child c: was started in the namespace a, not in b" + place,
 		},
 		"a child becomes a job": {
 			before: func(ctx durable.Ctx) (string, error) { return durable.Child[string](ctx, "c", 1).Get() },
 			after:  func(ctx durable.Ctx) (string, error) { return durable.Job[string](ctx, "c", 1).Get() },
-			want:   "changed child c: was started as a child, and is a job now" + place,
+			want:   "changed child c: was started as a child, but is now a job" + place,
 		},
 		"the function no longer waits": {
 			before: func(ctx durable.Ctx) (string, error) { durable.Calls[int, int](ctx, "go").Next(); return "", nil },

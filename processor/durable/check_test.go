@@ -140,12 +140,12 @@ func TestCheck(t *testing.T) {
 				"perhaps renamed to hold\nnew step hold: the next task runs it" + place},
 		"a step is moved": {build: build{moved: true}},
 		"a timer is changed": {build: build{after: 2 * time.Hour}, both: true,
-			waits: "changed timer late: was set to 1h, and not to 2h" + place},
+			waits: "changed timer late: was set to 1h, not to 2h" + place},
 		"a timer is renamed": {build: build{wait: "rest"},
 			waits: "orphan timer pause: is pending, and will have no effect, perhaps renamed to rest\n" +
 				"new timer rest: the next task sets it" + place},
 		"an undo is removed": {build: build{undone: true}, both: true,
-			waits: "changed step reserve: has no Undo any more: if the function fails, it ends in ERROR" + place},
+			waits: "changed step reserve: no longer has an Undo: if the function fails, it ends in ERROR" + place},
 		"the function fails": {build: build{fail: errors.New("no")}, both: true,
 			waits: "error the function returns an error here, and no longer waits: error: no"},
 	} {

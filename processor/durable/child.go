@@ -180,9 +180,9 @@ func (b *branch) recordedChild(e *entry, namespace, kind string) childKey {
 	namespace = cmp.Or(namespace, b.owner.request.GetProcess().GetNamespace())
 	switch {
 	case child.kind() != kind:
-		b.owner.check.differs(kindChild, e.Name, "was started as a %s, and is a %s now", child.kind(), kind)
+		b.owner.check.differs(kindChild, e.Name, "was started as a %s, but is now a %s", child.kind(), kind)
 	case child.Namespace != namespace:
-		b.owner.check.differs(kindChild, e.Name, "was started in the namespace %s, and not in %s", child.Namespace,
+		b.owner.check.differs(kindChild, e.Name, "was started in the namespace %s, not in %s", child.Namespace,
 			namespace)
 	}
 	return child

@@ -61,7 +61,7 @@ func TestMisuse(t *testing.T) {
 			_, _ = durable.Each(ctx, "a", []int{1}, nothing, durable.Limit(0))
 		}, "Limit of a"},
 		"duration": {func(ctx durable.Ctx) { durable.Sleep(ctx, "a", 200*365*24*time.Hour) },
-			"timer a: at most 36500 days"},
+			"timer a: must be at most 36500 days"},
 		"timers": {func(ctx durable.Ctx) {
 			for range 81 {
 				durable.After(ctx, "a", time.Hour)

@@ -94,7 +94,7 @@ func runStep[T any](ctx Ctx, name string, opts []StepOption, setBody func(step *
 		b.owner.misuse("the undo of step %s takes a type that differs from the one that the step returns", full)
 	}
 	if o.tries < 1 || o.wait < 0 {
-		b.owner.misuse("Retry of step %s: at least 1 try and a wait of 0 or more", full)
+		b.owner.misuse("Retry of step %s: must have at least 1 try and a wait of 0 or more", full)
 	}
 	decoded := func(text json.RawMessage) T {
 		value := decode[T](b, "the value of step "+full, text)
@@ -119,7 +119,7 @@ func runStep[T any](ctx Ctx, name string, opts []StepOption, setBody func(step *
 	}
 	value := decoded(e.Value)
 	if b.owner.check != nil && e.Undo && undo.f == nil && !e.Skipped && !b.owner.journal.has(kindUndo, full) {
-		b.owner.check.differs(kindStep, full, "has no Undo any more: if the function fails, it ends in ERROR")
+		b.owner.check.differs(kindStep, full, "no longer has an Undo: if the function fails, it ends in ERROR")
 	}
 	return value, nil
 }
@@ -231,7 +231,7 @@ func (r *run) stepEnded(step *stepRun, value any, err error) {
 		if step.settle != nil {
 			return // the next task finds its result in the table
 		}
-		err = processor.Fail(ReasonBadValue, "the values of the steps of one task have more than %d bytes together",
+		err = processor.Fail(ReasonBadValue, "the values of the steps of one task have more than %d bytes in total",
 			maxStepBytes).NonRetryable()
 	}
 	if err == nil {

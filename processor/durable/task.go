@@ -57,7 +57,8 @@ func (t *task) start() (*progressorv1.ProcessResponse, error) {
 		return nil, err
 	}
 	if n := len(t.request.GetArgs()); n > maxValueBytes {
-		return nil, processor.Reject(processor.ReasonBadArgs, "the args have %d bytes, at most %d", n, maxValueBytes)
+		return nil, processor.Reject(processor.ReasonBadArgs, "the args have %d bytes, at most %d are allowed", n,
+			maxValueBytes)
 	}
 	t.journal.origin = t.request.GetTaskId()
 	t.addStart(t.request.GetArgs())

@@ -24,7 +24,7 @@ func After(ctx Ctx, name string, d time.Duration) *Timer {
 	b := ctx.branch
 	t := &Timer{branch: b, name: b.name(kindTimer, name)}
 	if d > process.MaxDuration {
-		b.owner.misuse("timer %s: at most %d days", t.name, process.MaxDuration/(24*time.Hour))
+		b.owner.misuse("timer %s: must be at most %d days", t.name, process.MaxDuration/(24*time.Hour))
 	}
 	if e, ok := b.owner.journal.find(kindTimer, t.name); ok {
 		b.compareTimer(e, d)
@@ -47,7 +47,7 @@ func (b *branch) compareTimer(e *entry, d time.Duration) {
 	var seconds float64
 	_ = json.Unmarshal(e.Value, &seconds) // this package has written it
 	if before := time.Duration(seconds * float64(time.Second)); (before - d).Abs() > time.Microsecond {
-		b.owner.check.differs(kindTimer, e.Name, "was set to %s, and not to %s",
+		b.owner.check.differs(kindTimer, e.Name, "was set to %s, not to %s",
 			durations.Exact(before), durations.Exact(d))
 	}
 }

@@ -127,7 +127,7 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 	}
 	explained, err := n.ExplainProcess(t.Context(), key("p"))
 	said := explained.GetWaitsForDetail()
-	if size := proto.Size(explained); err != nil || !strings.Contains(said, "failed its attempt 1") ||
+	if size := proto.Size(explained); err != nil || !strings.Contains(said, "failed in attempt 1") ||
 		!strings.Contains(said, "mmm") || size > 5000 {
 		t.Errorf("%d bytes: %.200s, %v", size, said, err)
 	}

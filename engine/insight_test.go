@@ -85,7 +85,7 @@ func TestExplainProcess(t *testing.T) {
 	eventually(t, "the task will be retried", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1
 	})
-	n.explains(t, "retried", forTime, "failed its attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
+	n.explains(t, "retried", forTime, "failed in attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
 	taskError(t, (<-n.calling("broken", "fail")).err)
 	e := n.explains(t, "broken", forOperator, "(CALL) failed permanently", "progressor repair ns broken --simple")
 	if last := e.GetSpans()[len(e.GetSpans())-1]; last.GetWhat() != "operator" || last.GetToTime() != nil {

@@ -170,7 +170,7 @@ func (s State) group(e *Explanation) {
 		}
 	}
 	e.Detail += "."
-	s.cancelling(e, "its workers were asked, too")
+	s.cancelling(e, "its workers were also asked")
 }
 
 func has(n int) string { return plural(n, "has", "have") }

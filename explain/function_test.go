@@ -163,7 +163,7 @@ func TestFunctions(t *testing.T) {
 			state(functionOf(step, reserve, `{"k":"repair","n":"order","v":{}}`, failure),
 				waiting(retried(timer(8, 130), 1, 30, "down", "undo of step reserve: down"))), process.WaitsForTime,
 			at(130),
-			[]string{`The function "order" (task 8, TIMEOUT) failed its attempt 1 of 5 (down: undo of step reserve: ` +
+			[]string{`The function "order" (task 8, TIMEOUT) failed in attempt 1 of 5 (down: undo of step reserve: ` +
 				`down). The function "order" undoes its steps: "reserve", "hold".`}},
 		{"only a part of the journal", state(func(s *explain.State) {
 			s.Function = explain.ReadJournal([]explain.Event{{5, []byte(`{"k":"start","n":"order"}`)},

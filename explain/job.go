@@ -90,7 +90,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 			word(s.Process.Namespace))
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
-		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) +
+		e.Detail = sentence(fmt.Sprintf("Job %q failed in attempt %d (%s)", j.Name, head.Attempt, head.failure())) +
 			" " + j.attemptsUsed()
 		e.Next = fmt.Sprintf("Attempt %d %s.", head.Attempt+1, s.at(head.Scheduled))
 		e.Unblock = s.howToRunSooner()

@@ -165,7 +165,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 			"Nothing until it is resumed.", shows
 	case p.WaitsFor == process.WaitsForTime && p.Attempt > 0:
 		return process.WaitsForTime,
-			sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)),
+			sentence(fmt.Sprintf("%s failed in attempt %d (%s)", begin, p.Attempt, p.Failure)),
 			fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Wait for that time."
 	case p.WaitsFor == process.WaitsForConstraint:
 		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name),

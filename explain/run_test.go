@@ -55,7 +55,7 @@ func TestRuns(t *testing.T) {
 			open(explain.Step{Index: -1, Process: job, Status: process.StatusInit, WaitsFor: process.WaitsForTime,
 				Attempt: 2, Scheduled: at(130), Failure: "busy: come again."}),
 			process.WaitsForTime, at(130),
-			[]string{"Step approve failed its attempt 2 (busy: come again.).", "Attempt 3 at"}},
+			[]string{"Step approve failed in attempt 2 (busy: come again.).", "Attempt 3 at"}},
 		"a job that has failed": {open(explain.Step{Index: -1, Process: job, Status: process.StatusError}),
 			process.WaitsForOperator, time.Time{}, []string{"Step approve has failed."}},
 		"a job that is suspended": {open(explain.Step{Index: -1, Process: job, Status: process.StatusSuspended}),

@@ -278,7 +278,7 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 			failure += ": " + head.Message
 		}
 		e.Detail = sentence(
-			fmt.Sprintf("%s failed its attempt %d of %d (%s)", head.name(), head.Attempt,
+			fmt.Sprintf("%s failed in attempt %d of %d (%s)", head.name(), head.Attempt,
 				max(s.Namespace.MaxAttempts, head.Attempt), failure))
 		e.Next = fmt.Sprintf("Attempt %d of %s %s.", head.Attempt+1, lower(head.name()), s.at(head.Scheduled))
 		e.Unblock = "Wait for that time. Calls are accepted meanwhile."

@@ -143,7 +143,7 @@ func TestWaits(t *testing.T) {
 				group(2, 0, explain.Member{State: "available"}, explain.Member{State: "available"})),
 			process.WaitsForPlace, at(130),
 			[]string{"must succeed on 2 workers: 0 have; 2 slots wait for a worker, and no worker polls namespace " +
-				"shop. It was asked to end: its workers were asked, too."}},
+				"shop. It was asked to end: its workers were also asked."}},
 		{"a fire time", state(waiting(timer(2, 130)),
 			cronOf(explain.Cron{Next: at(130), Running: []string{"nightly/1"}})), process.WaitsForTime, at(130),
 			[]string{"Cron nightly waits for its next fire time. 1 run is active: nightly/1.",

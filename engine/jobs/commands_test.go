@@ -474,7 +474,7 @@ func TestJobIsExplained(t *testing.T) {
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed its attempt 2 (broken: as asked). `+
+	explain(`Job "work" failed in attempt 2 (broken: as asked). `+
 		`It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
 	shows("RETRYABLE time 2 1 w2 as asked")
 	n.exec(t, "UPDATE schedule SET scheduled_time = now()")

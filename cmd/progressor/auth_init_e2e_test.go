@@ -54,7 +54,7 @@ func TestAuthInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ args, contains string }{
-		{"auth init --dir " + dir, "has the name operator already: use its token, or run progressor key create"},
+		{"auth init --dir " + dir, "already has the name operator: use its token, or run progressor key create"},
 		{"auth init --name other --dir " + dir, token + ": the file exists: use its token, or remove it"},
 		{"auth init --name other --dir " + t.TempDir(), "the database has secrets of another master key"},
 		{"auth init --name= --dir " + dir, "--name: must have 1 to 256 bytes (got 0)"},

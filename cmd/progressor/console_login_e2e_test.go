@@ -138,7 +138,7 @@ func TestWrongConsoleLogins(t *testing.T) {
 		{"--auth.console.idle 4m", "--auth.console.idle: must be at least 5m0s"},
 		{"--auth.oidc.client-id c", "--auth.oidc.issuer: is required with"},
 		{"--auth.oidc.client-secret-file /none", "--auth.oidc.issuer: is required with"},
-		{"--auth.oidc.file /none --auth.oidc.client-id c", "--auth.oidc.file: must be used without"},
+		{"--auth.oidc.file /none --auth.oidc.client-id c", "--auth.oidc.file: cannot be used with"},
 		{login + "--console off", "--auth.oidc.client-id: is not used with --console off"},
 		{login + "--auth.oidc.client-secret-file /none", "--auth.oidc.client-secret-file: open /none"},
 		{login + "--auth.oidc.scopes profile", "--auth.oidc.scopes: must have"},

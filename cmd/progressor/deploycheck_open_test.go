@@ -168,7 +168,7 @@ func TestDeployCheckOfALargeHistory(t *testing.T) {
 		}
 		clitest.WantLines(t, r.Stdout+r.Stderr, texts...)
 	}
-	const reason = "its history is too large: it has 10,001 events, at most 10,000 and 8 MiB can be read"
+	const reason = "its history is too large to read: it has 10,001 events (limits: 10,000 events and 8 MiB)"
 	check(cli.ExitTaskFailed, []string{
 		"f-small  RUNNING  new step x", "f-large  RUNNING  " + reason,
 		"1 open process checked: 0 same, 1 affected (new 1); 1 skipped, which are not durable functions; 1 not checked",

@@ -129,7 +129,7 @@ func TestWrongIssuers(t *testing.T) {
 		{"--auth.oidc.audience a", "", "--auth.oidc.issuer: is required with --auth.oidc.audience"},
 		{"--auth.oidc.ca-file /none", "", "--auth.oidc.issuer: is required with"},
 		{"--auth.oidc.file /none", "", "--auth.oidc.file: open /none"},
-		{issuer, "issuers: []", "--auth.oidc.file: must be used without --auth.oidc.issuer"},
+		{issuer, "issuers: []", "--auth.oidc.file: cannot be used with --auth.oidc.issuer"},
 		{"", "issuers: []", "issuers: must have 1 to 16 elements (got 0)"},
 		{"", "", "issuers: must have 1 to 16 elements (got 0)"},
 		{"", "issuers: [{url: a}]", "field url not found"},

@@ -16,7 +16,7 @@ import (
 // EndFlags are the flags to wait for the end of a job or a run. Each command sets the variable
 // ${what} to "job" or "run".
 type EndFlags struct {
-	Wait        bool          `help:"Wait for the end of the ${what}, on a terminal with its progress. Ctrl-C ends the wait, not the ${what}."`
+	Wait        bool          `help:"Wait for the end of the ${what}. On a terminal, show its progress. Ctrl-C ends the wait, not the ${what}."`
 	WaitTimeout time.Duration `placeholder:"DURATION" help:"Maximum duration of --wait. Default: until the end."`
 }
 
@@ -59,7 +59,7 @@ func InterruptedWait(ctx context.Context, what, namespace, id string, limit time
 
 // WaitFlags are the flags of requests that run a task.
 type WaitFlags struct {
-	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key returns the first response. Default: a random key for all tries of this command."`
+	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key returns the first response. Default: one random key for all attempts of this command."`
 	Accepted       bool          `help:"Return when the task is stored, without waiting for its response."`
 	Timeout        time.Duration `placeholder:"DURATION" help:"How long to wait for the response; the task continues after that. Default: the step timeout of the namespace."`
 	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`

@@ -216,7 +216,7 @@ func (k *checks) askLarge(ctx context.Context, id string) (*progressorv1.Process
 		return resp.GetProcess(), nil, unsure
 	}
 	return resp.GetProcess(), nil, &uncheckedError{fmt.Sprintf(
-		"its history is too large: it has %s events, at most %s and %d MiB can be read",
+		"its history is too large to read: it has %s events (limits: %s events and %d MiB)",
 		output.Thousands(resp.GetProcess().GetLastEventId()-max(1, resp.GetProcess().GetFirstEventId())+1),
 		output.Thousands(process.MaxHistoryEvents), process.MaxHistoryBytes>>20)}
 }

@@ -223,7 +223,7 @@ type flowRetryCmd struct {
 	flowArgs
 	cli.ClientFlags
 	NewestVersion bool     `help:"Continue with the newest version of the template."`
-	Input         []string `sep:"none" placeholder:"STEP=JSON|STEP=@FILE" help:"Another input for a step that runs again. Repeat it for more steps."`
+	Input         []string `sep:"none" placeholder:"STEP=JSON|STEP=@FILE" help:"New input for a step that runs again; can be repeated."`
 	cli.EndFlags  `set:"what=run"`
 }
 

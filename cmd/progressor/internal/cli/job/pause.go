@@ -24,7 +24,7 @@ type jobPauseCmd struct {
 
 func (jobPauseCmd) Help() string {
 	return `Pause pauses the jobs of one name: no worker and no processor gets them until they are resumed.
-Running attempts continue, and jobs can still be enqueued. If the name is paused already, its reason
+Running attempts continue, and jobs can still be enqueued. If the name is already paused, its reason
 changes.
 
     progressor job pause demo send_mail --reason 'the mail server is down'

@@ -48,8 +48,8 @@ type bulkStartCmd struct {
 	DryRun         bool    `help:"Count the matching processes, show the oldest, and change nothing."`
 	Rate           float64 `placeholder:"N" help:"Processes per second, 0.001 to 10000. Default: 100."`
 	Reason         string  `placeholder:"TEXT" help:"Reason, stored with the bulk and with each suspended or cancelled process."`
-	Wait           bool    `help:"Wait for the end, on a terminal with a progress bar. Ctrl-C ends the wait, not the bulk."`
-	IdempotencyKey string  `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second bulk. Default: a random key for all tries of this command."`
+	Wait           bool    `help:"Wait for the end. On a terminal, show a progress bar. Ctrl-C ends the wait, not the bulk."`
+	IdempotencyKey string  `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key does not start a second bulk. Default: one random key for all attempts of this command."`
 }
 
 func (bulkStartCmd) Help() string {

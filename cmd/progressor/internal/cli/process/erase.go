@@ -59,9 +59,9 @@ func (c *eraseCmd) check() error {
 	case c.Replay == "" && (c.NS == "" || c.ID == ""):
 		return cli.UsageError(errors.New("set a namespace and an ID, or --replay"))
 	case c.Replay != "" && (c.NS != "" || c.Record != "" || c.Children):
-		return cli.UsageError(errors.New("--replay: must be used without a namespace, --record and --children"))
+		return cli.UsageError(errors.New("--replay: cannot be used with a namespace, --record or --children"))
 	case c.DryRun && c.Record != "":
-		return cli.UsageError(errors.New("--record: must be used without --dry-run"))
+		return cli.UsageError(errors.New("--record: cannot be used with --dry-run"))
 	}
 	return nil
 }

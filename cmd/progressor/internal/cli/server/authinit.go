@@ -66,7 +66,7 @@ func (c *authInitCmd) Run(a *cli.App) error {
 			return err
 		}
 		if len(same) > 0 {
-			return fmt.Errorf("the key %s has the name %s already: use its token, or run progressor key create",
+			return fmt.Errorf("the key %s already has the name %s: use its token, or run progressor key create",
 				same[0].KeyID, c.Name)
 		}
 		if _, err := os.Lstat(made.TokenFile); err == nil {

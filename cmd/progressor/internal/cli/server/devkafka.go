@@ -9,7 +9,7 @@ import (
 
 // devKafkaFlags configure the Kafka broker of dev.
 type devKafkaFlags struct {
-	Run    bool   `name:"kafka" setting:"" help:"Also run a Kafka broker to try sinks. It keeps its messages in memory and creates missing topics."`
+	Run    bool   `name:"kafka" setting:"" help:"Also run a Kafka broker to try out sinks. It keeps its messages in memory and creates missing topics."`
 	Listen string `name:"kafka-listen" default:"127.0.0.1:9092" placeholder:"ADDR" setting:"" help:"Address of the Kafka broker. Default: ${default}."`
 }
 

@@ -135,7 +135,7 @@ func printToken(a *cli.App, o cli.OutputFlag, id, token string) error {
 	if o.JSON() {
 		return output.PrintJSON(a.Stdout, createdKey{id, token})
 	}
-	fmt.Fprintln(a.Stderr, "The token is shown only now:")
+	fmt.Fprintln(a.Stderr, "The token is shown only once:")
 	_, err := fmt.Fprintln(a.Stdout, token)
 	return err
 }

@@ -60,8 +60,8 @@ func (f oidcFlags) configs() ([]oidc.Config, error) {
 	others := f.Audience != "" || f.CAFile != "" || f.ClientID != "" || f.ClientSecretFile != ""
 	switch {
 	case f.File != "" && (f.Issuer != "" || others):
-		return nil, errors.New("--auth.oidc.file: must be used without --auth.oidc.issuer, --auth.oidc.audience, " +
-			"--auth.oidc.ca-file, --auth.oidc.client-id and --auth.oidc.client-secret-file: set them in the file")
+		return nil, errors.New("--auth.oidc.file: cannot be used with --auth.oidc.issuer, --auth.oidc.audience, " +
+			"--auth.oidc.ca-file, --auth.oidc.client-id or --auth.oidc.client-secret-file: set them in the file")
 	case f.File != "":
 		return f.read()
 	case f.Issuer == "" && others:

@@ -36,7 +36,7 @@ const (
 type tracingFlags struct {
 	Endpoint string  `placeholder:"URL" setting:"" help:"Export OpenTelemetry traces with OTLP to this collector, such as http://127.0.0.1:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT; without it, tracing is off."`
 	Protocol string  `default:"auto" enum:"auto,http,grpc" placeholder:"PROTOCOL" setting:"" help:"Protocol: http (OTLP over HTTP, usually port 4318), grpc (4317), or auto: OTEL_EXPORTER_OTLP_PROTOCOL, or http. Default: ${default}."`
-	Ratio    float64 `default:"1" placeholder:"RATIO" setting:"" help:"Fraction of requests without a trace that start one, 0 to 1. For other requests, the caller decides. Default: ${default}."`
+	Ratio    float64 `default:"1" placeholder:"RATIO" setting:"" help:"Fraction of the requests without a trace context for which the engine starts a trace, 0 to 1. For other requests, the caller decides. Default: ${default}."`
 }
 
 func (f tracingFlags) check() error {

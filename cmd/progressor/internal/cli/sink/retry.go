@@ -29,7 +29,7 @@ type sinkRetryCmd struct {
 	From    string  `placeholder:"TIME|DURATION" help:"Only those that failed since this time, such as 2026-11-26T10:00:00Z or -2h."`
 	To      string  `placeholder:"TIME|DURATION" help:"Only those that failed before this time."`
 	DryRun  bool    `help:"Show the selected dead letters, and change nothing."`
-	Wait    bool    `help:"Wait until each was delivered or has failed, on a terminal with a progress bar. Ctrl-C ends the wait, not the retry."`
+	Wait    bool    `help:"Wait until each was delivered or has failed. On a terminal, show a progress bar. Ctrl-C ends the wait, not the retry."`
 }
 
 func (sinkRetryCmd) Help() string {

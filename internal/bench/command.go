@@ -98,9 +98,10 @@ get cannot each keep 80% of what one gets alone. The peak is measured with the l
 --clients.
 
 Attacks starts progressor serve on all addresses of this machine, with authentication and default
-settings, attacks it as a tenant or a stranger, and measures what another tenant keeps of its rate.
-It fails if the engine uses more than 512 MiB, if the other tenant keeps less than 80% of its rate
-(calls and jobs at 40% of the peak), if /livez takes more than 5 s, or if no metric shows the attack.
+settings, attacks it as a tenant or a stranger, and measures what share of its rate another tenant
+keeps. It fails if the engine uses more than 512 MiB, if the other tenant keeps less than 80% of its
+rate (calls and jobs at 40% of the peak), if /livez takes more than 5 s, or if no metric shows the
+attack.
 
 Auth measures the calls of rpc in turn without and with authentication by an API key, at two ports of
 one engine. The ratio is that of the calls/s.`
@@ -149,7 +150,7 @@ func (c *Command) check() error {
 	}
 	if c.DSN != "" {
 		if _, err := pgx.ParseConfig(c.DSN); err != nil {
-			return errors.New("--dsn: not a connection string") // the cause quotes parts of it
+			return errors.New("--dsn: must be a connection string") // the cause quotes parts of it
 		}
 	}
 	counts := map[string][]int{

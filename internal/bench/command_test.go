@@ -78,7 +78,7 @@ func TestCheckRefuses(t *testing.T) {
 		"--neighbor-queue=0":        "--neighbor-queue",
 		"--attacks=noisy":           `unknown attack "noisy"`,
 		"--attack-size=0":           "--attack-size",
-		"--dsn=host=x port=secret1": "--dsn: not a connection string",
+		"--dsn=host=x port=secret1": "--dsn: must be a connection string",
 		"--flat-database=x":         "--flat-database requires --dsn",
 	} {
 		err := parse(t, flags).check()

@@ -97,7 +97,7 @@ first='auth.oidc.issuers[0].issuer=https://a,auth.oidc.issuers[0].audience=a'
 second='auth.oidc.issuers[1].issuer=https://b,auth.oidc.issuers[1].audience=b'
 rejects 'auth.oidc: is not used with auth.mode none' auth.mode=none "$issuer" "$audience"
 rejects 'auth.oidc: is not used with auth.mode none' auth.mode=none "$first"
-rejects 'auth.oidc.issuers: is used without auth.oidc.issuer' "$issuer" "$audience" "$first"
+rejects 'auth.oidc.issuers: cannot be used with auth.oidc.issuer' "$issuer" "$audience" "$first"
 rejects 'auth.oidc.audience: is required' "$issuer"
 rejects 'auth.oidc.issuer: is required' "$audience"
 rejects 'auth.oidc.issuers[1].group_prefix: is required' "$first" "$second" \

@@ -48,7 +48,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (or $oidc.issuer $oidc.issuers) (eq .Values.auth.mode "none") -}}
 {{- fail "auth.oidc: is not used with auth.mode none" -}}
 {{- else if and $oidc.issuers (or $oidc.issuer $oidc.audience) -}}
-{{- fail "auth.oidc.issuers: is used without auth.oidc.issuer and auth.oidc.audience: set them in its elements" -}}
+{{- fail "auth.oidc.issuers: cannot be used with auth.oidc.issuer or auth.oidc.audience: set them in its elements" -}}
 {{- else if and $oidc.issuer (not $oidc.audience) -}}
 {{- fail "auth.oidc.audience: is required with auth.oidc.issuer" -}}
 {{- else if and $oidc.audience (not (or $oidc.issuer $oidc.issuers)) -}}

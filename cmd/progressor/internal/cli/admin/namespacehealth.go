@@ -17,9 +17,9 @@ type namespaceHealthCmd struct {
 
 func (namespaceHealthCmd) Help() string {
 	return `Health shows whether the tasks of namespaces run, and if not, why and what to do. OK: they run.
-DEGRADED: they run, but wait long, fail, or do not run on every node. DOWN: none starts. The exit
-code is 1 if a namespace is DOWN. For a single namespace, the engine also opens a connection to its
-processor.
+DEGRADED: they run, but wait for a long time, fail, or do not run on every node. DOWN: none starts.
+The exit code is 1 if a namespace is DOWN. For a single namespace, the engine also opens a
+connection to its processor.
 
     progressor namespace health
     progressor namespace health demo

@@ -349,9 +349,8 @@ type fireArgs struct {
 type cronCancelCmd struct{ fireArgs }
 
 func (cronCancelCmd) Help() string {
-	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow
-run does. A fire that waits is removed from the queue and never starts. The output is its row of the
-ledger.
+	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A
+queued fire is removed from the queue and never starts. The output is its row of the ledger.
 
     progressor cron cancel demo nightly 2026-11-21T02:00:00Z --reason 'wrong data'`
 }

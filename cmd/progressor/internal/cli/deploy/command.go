@@ -58,7 +58,7 @@ could not be checked, for example because its history is too large to be read.
 
 With --cmd, the program gets a port in the environment variable PORT, and the address in
 PROGRESSOR_CHECK_ADDRESS. Because of the latter, processor.Serve and client.Worker.Run serve only
-checks: a worker polls nothing. A program with its own HTTP server must listen on PORT.
+checks: a worker does not poll. A program with its own HTTP server must listen on PORT.
 
     progressor deploy check orders --cmd ./orders-new
     progressor deploy check orders --url http://127.0.0.1:9105/order

@@ -275,7 +275,8 @@ type flowRepeatCmd struct {
 
 func (flowRepeatCmd) Help() string {
 	return `Repeat starts a new run with the payload, scope and metadata of another run, and the newest version
-of its template. With --payload, it has another payload. It fails if the template is not repeatable.
+of its template. With --payload, the new run has this payload. The command fails if the template is
+not repeatable.
 
     progressor run repeat demo task-1
     progressor run repeat demo task-1 --payload '{"target": "y"}'
@@ -311,8 +312,8 @@ type flowRemoveCmd struct {
 
 func (flowRemoveCmd) Help() string {
 	return `Remove deletes a run that has ended, with its steps and jobs. This cannot be undone. A run that has
-not ended is rejected: end it with cancel, or with cancel --force. The processes and runs that its
-steps started are kept.
+not ended cannot be removed: end it with cancel, or with cancel --force. The processes and runs that
+its steps started are kept.
 
     progressor run remove demo task-1`
 }

@@ -26,7 +26,7 @@ type templatePutCmd struct {
 
 	cli.ClientFlags
 	File     []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or the output of get -o json; can be repeated."`
-	Expected *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version or, with 0, unless the template is new. For a single template."`
+	Expected *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version or, with 0, unless the template is new. Valid only for a single template."`
 	DryRun   bool     `help:"Only let the engine check the templates; store nothing."`
 }
 

@@ -43,8 +43,8 @@ type constraintPutCmd struct {
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put creates or replaces a limit for jobs. The limit applies at once, and also to waiting jobs. Running
-jobs count.
+	return `Put creates or replaces a limit for jobs. The limit applies at once, including to waiting jobs.
+Running jobs count toward it.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10
     progressor constraint put demo partner --match '"partner" in job.tags' --rate 100/1m --burst 5

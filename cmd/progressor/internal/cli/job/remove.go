@@ -14,7 +14,7 @@ type jobRemoveCmd struct {
 
 func (jobRemoveCmd) Help() string {
 	return `Remove deletes a job that has ended, with its result and failures. Its events stay. A job that has
-not ended is refused: cancel it first.
+not ended cannot be removed: cancel it first.
 
     progressor job remove echo mail-1
     progressor job cancel echo mail-2

@@ -61,9 +61,9 @@ does not allow the action are skipped.
 With --args, --skip-step, --set-step or --rewind, the processor of each process repairs it, as with
 progressor repair. A repair that is rejected or fails is a failure of the bulk.
 
-With --kind job or run, the filter is a filter of progressor job list or run list. The actions are
-retry, cancel and remove. Only ended jobs and runs can be removed. Without --kind, jobs, runs, crons
-and bulks are never included.
+With --kind job or run, the filter has the syntax of progressor job list or run list. The actions
+are retry, cancel and remove. Only ended jobs and runs can be removed. Without --kind, jobs, runs,
+crons and bulks are never included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait

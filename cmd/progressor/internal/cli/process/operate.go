@@ -98,7 +98,7 @@ type removeCmd struct {
 
 func (removeCmd) Help() string {
 	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone. The
-output of get -o json can be put again, as RUNNING or in ERROR.
+output of get -o json can be imported again with put, as RUNNING or ERROR.
 
     progressor get demo order-1 -o json > order-1.json
     progressor remove demo order-1

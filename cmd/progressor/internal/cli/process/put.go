@@ -26,8 +26,8 @@ type putCmd struct {
 
 func (putCmd) Help() string {
 	return `Put imports a process with its history and timers, without calling the processor. Flags add to the
-values of the file or replace them. A process is put as RUNNING or in ERROR; if the file has another
-status, set --status.
+values of the file or replace them. The process is imported as RUNNING or ERROR; if the file has
+another status, set --status.
 
     progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"state":"reserved","total":100}' --timer 1h
     progressor get demo order-1 -o json | progressor put demo order-1-copy -f - --status running`

@@ -10,7 +10,7 @@ import (
 type stepRepairFlags struct {
 	SkipStep []string `sep:"none" placeholder:"STEP" help:"In a durable function, let a step count as done, without a value. It must not have completed."`
 	SetStep  []string `sep:"none" placeholder:"STEP=JSON" help:"In a durable function, let a step count as done, with this value."`
-	Rewind   []string `sep:"none" placeholder:"NAME" help:"In a durable function, run a step, or an operation such as timer:NAME, again, and what came after it."`
+	Rewind   []string `sep:"none" placeholder:"NAME" help:"In a durable function, run a step, or an operation such as timer:NAME, and everything after it again."`
 }
 
 // stepArgs returns the args of a repair by step, or nil if no flag is set. They are described in

@@ -150,7 +150,7 @@ def _read_token(read: Callable[[], str]) -> str:
     try:
         token = read()
         if not isinstance(token, str) or not re.fullmatch("[!-~]*", token):
-            raise ValueError("it must be a text of printable ASCII characters")
+            raise ValueError("it must be a string of printable ASCII characters")
     except Exception as error:
         raise ProgressorError("unauthenticated", f"there is no token: {message_of(error)}") from error
     return token

@@ -20,7 +20,7 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 	checkConfiguration(t, cronsOfFile, "2 crons, 0 templates, 0 sinks", map[string]string{
 		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ",
 		"overlap_action: " +
-			"skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
+			"skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; use one of`,
 		"@every 90s|0 25 * * *": "line 11: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 12: crons[1].target.http.url: ",
 		"cron_id: nightly|cron_id: ping":           "line 9: crons[1]: cron ping of namespace demo is defined twice",
 		"cron_id: nightly|paused: false":           "crons[0].cron_id is missing",

@@ -38,7 +38,7 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 		"sink_id: audit|max_lag: 1h":          "line 4: sinks[0].sink_id is missing",
 		"sink_id: audit|sink_id: a b":         "line 5: sinks[0].sink_id: ",
 		"filter:|filters:":                    "line 6: sinks[0].filters: unknown field",
-		"sinks:|sink:":                        "unknown key sink; known: ",
+		"sinks:|sink:":                        "unknown key sink; use one of ",
 	})
 }
 

@@ -81,8 +81,8 @@ func TestBadConfiguration(t *testing.T) {
 		want string
 	}{
 		{"unknown key", "db: {max_con: 4}", nil,
-			"line 1: unknown key db.max_con; known: db.dsn, db.lanes, db.max_conns, db.migrate"},
-		{"unknown group", "\nbd: {dsn: x}", nil, "line 2: unknown key bd; known: "},
+			"line 1: unknown key db.max_con; use one of db.dsn, db.lanes, db.max_conns, db.migrate"},
+		{"unknown group", "\nbd: {dsn: x}", nil, "line 2: unknown key bd; use one of "},
 		{"a client's key", "output: json", nil, "unknown key output"},
 		{"set twice", "db: {max_conns: 1, max-conns: 2}", nil, "db.max_conns is set twice"},
 		{"list for a value", "listen: [a]", nil, "line 1: listen: must be a single value"},
@@ -112,7 +112,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil,
 			"line 3: namespaces[0].retry_policy.attempts: unknown field"},
 		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil,
-			`unknown value "some"; known: FULL, NONE, LAST`},
+			`unknown value "some"; use one of FULL, NONE, LAST`},
 		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil,
 			"namespaces[0].step_timeout: must be a duration with a unit"},
 		{"number", "namespaces: [{namespace: a, max_running: many}]", nil,
@@ -128,7 +128,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"defaults of a name", "\ndefaults: {namespace: a}", nil,
 			"line 2: defaults.namespace: each namespace has its own"},
 		{"defaults that pause", "defaults: {paused: true}", nil, "line 1: defaults.paused: each namespace has its own"},
-		{"unknown default", "defaults:\n  step: 3s", nil, "line 2: defaults.step: unknown field; known: "},
+		{"unknown default", "defaults:\n  step: 3s", nil, "line 2: defaults.step: unknown field; use one of "},
 		{"list of defaults", "defaults: [a]", nil, "line 1: defaults: must have the fields of a Namespace"},
 		{"default of the wrong type", "defaults: {max_running: many}", nil,
 			`defaults.max_running: must be a number (got "many")`},

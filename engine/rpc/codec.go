@@ -122,7 +122,7 @@ func withKnownValues(text string, m proto.Message) string {
 			}
 		}
 	}
-	return text + "; known: " + strings.Join(names, ", ")
+	return text + "; use one of " + strings.Join(names, ", ")
 }
 
 // findEnums collects the types of all enum fields with a name in a message and its nested messages.

@@ -35,7 +35,7 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		{"unknown nested field", "Call", `{"namespace":"n","processId":"p","range":{"limt":1}}`,
 			`unknown field \"limt\"`},
 		{"unknown enum name", "Call", `{"namespace":"n","processId":"p","wait":"WAIT_FOREVER"}`,
-			`invalid value for enum field wait: \"WAIT_FOREVER\"; known: WAIT_COMPLETED, WAIT_ACCEPTED`},
+			`invalid value for enum field wait: \"WAIT_FOREVER\"; use one of WAIT_COMPLETED, WAIT_ACCEPTED`},
 		{"unknown enum number", "Call", `{"namespace":"n","processId":"p","wait":77}`,
 			`wait: must be one of WAIT_UNSPECIFIED, WAIT_COMPLETED, WAIT_ACCEPTED`},
 		{"field twice", "Call", `{"namespace":"n","namespace":"m","processId":"p"}`, `duplicate field \"namespace\"`},

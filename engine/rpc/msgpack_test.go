@@ -83,7 +83,7 @@ func TestMessagePack(t *testing.T) {
 		{"call", pack(t, &progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: []byte("hi")}), 200,
 			[]string{`"response":{"$bin":"aGk="}`, `"taskId":{"$int":"1152921504606846976"}`}},
 		{"unknown field", object(`{"nonsense":1}`), 400,
-			[]string{`"code":"invalid_argument"`, `nonsense: unknown field: known: namespace, `}},
+			[]string{`"code":"invalid_argument"`, `nonsense: unknown field: use one of namespace, `}},
 		{"rule", object(`{"namespace":"n"}`), 400,
 			[]string{`"code":"invalid_argument"`, `"reason":"REASON_INVALID"`, `"field":"process_id"`,
 				`"type":"progressor.v1.ErrorDetail"`, `"value":{"$bin":"`}},

@@ -115,7 +115,7 @@ func changesRequest(r *http.Request) (*progressorv1.WatchChangesRequest, error) 
 	query := r.URL.Query()
 	for name := range query {
 		if !slices.Contains(changeParameters, name) {
-			return nil, invalid(name, "unknown parameter; known: "+strings.Join(changeParameters, ", "))
+			return nil, invalid(name, "unknown parameter; use one of "+strings.Join(changeParameters, ", "))
 		}
 	}
 	request := &progressorv1.WatchChangesRequest{
@@ -150,7 +150,8 @@ func changeKinds(request *progressorv1.WatchChangesRequest, query url.Values) er
 		}
 		kind, known := progressorv1.ChangeKind_value["CHANGE_KIND_"+strings.ToUpper(name)]
 		if !known || kind == 0 {
-			return invalid("kinds", fmt.Sprintf("unknown kind %q; known: event, lifecycle, job, step, run, fire", name))
+			return invalid("kinds", fmt.Sprintf(
+				"unknown kind %q; use one of event, lifecycle, job, step, run, fire", name))
 		}
 		request.Kinds = append(request.Kinds, progressorv1.ChangeKind(kind))
 	}

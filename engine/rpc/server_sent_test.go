@@ -106,11 +106,11 @@ func TestServerSentChanges(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                         "400 namespace: ",
 		"namespace=missing":        "404 namespace not found: missing",
-		"namespace=n&kinds=events": `400 kinds: unknown kind "events"; known: event, lifecycle`,
+		"namespace=n&kinds=events": `400 kinds: unknown kind "events"; use one of event, lifecycle`,
 		"namespace=n&from=noon":    "400 from: must be a time such as 2026-",
 		"namespace=n&stop=maybe":   "400 stop: must be true or false",
 		"namespace=n&cursor=x":     "400 cursor: must be the cursor of a previous response",
-		"namespace=n&since=x":      "400 since: unknown parameter; known: namespace, cursor",
+		"namespace=n&since=x":      "400 since: unknown parameter; use one of namespace, cursor",
 	} {
 		status, text := get(t, w.url+"/changes?"+query, "")
 		if got := strconv.Itoa(status) + " " + text; !strings.HasPrefix(got, want) {

@@ -134,18 +134,19 @@ func (c *Command) Run(ctx context.Context, env Environment) error {
 func (c *Command) check() error {
 	for _, name := range c.Workloads {
 		if !slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name }) {
-			return fmt.Errorf("--workloads: unknown workload %q; known: %s", name, strings.Join(workloadNames(), ", "))
+			return fmt.Errorf("--workloads: unknown workload %q; use one of %s", name,
+				strings.Join(workloadNames(), ", "))
 		}
 	}
 	for _, state := range c.NeighborStates {
 		if _, ok := neighborStates[state]; !ok {
-			return fmt.Errorf("--neighbor-states: unknown state %q; known: %s", state,
+			return fmt.Errorf("--neighbor-states: unknown state %q; use one of %s", state,
 				strings.Join(neighborNames, ", "))
 		}
 	}
 	for _, name := range c.Attacks {
 		if _, ok := attackKinds[name]; !ok {
-			return fmt.Errorf("--attacks: unknown attack %q; known: %s", name, strings.Join(attackNames, ", "))
+			return fmt.Errorf("--attacks: unknown attack %q; use one of %s", name, strings.Join(attackNames, ", "))
 		}
 	}
 	if c.DSN != "" {

@@ -216,7 +216,7 @@ func TestReadingIsStrict(t *testing.T) {
 		want string
 	}{
 		{"unknown field", &progressorv1.HistoryRange{}, object{"limt": 1},
-			`limt: unknown field: known: offset, limit, direction`},
+			`limt: unknown field: use one of offset, limit, direction`},
 		{"unknown field within", &progressorv1.CallRequest{}, object{"range": object{"a b": 1}},
 			`range["a b"]: unknown field`},
 		{"unknown field of none", &progressorv1.UnsetTimer{}, object{"x": 1},

@@ -57,7 +57,7 @@ func fieldNames(md protoreflect.MessageDescriptor) string {
 	for i := range names {
 		names[i] = fields.Get(i).JSONName()
 	}
-	return "known: " + strings.Join(names, ", ")
+	return "use one of " + strings.Join(names, ", ")
 }
 
 // field decodes the value of a field. nil means absent, except for a Value, where it is a value.

@@ -129,7 +129,7 @@ func TestNamespaceChanges(t *testing.T) {
 		t.Errorf("--changes none: %v", changes)
 	}
 	for args, want := range map[string]string{
-		"--changes events":        `--changes: unknown value "events"; known: EVENT, LIFECYCLE, JOB, STEP, RUN, FIRE`,
+		"--changes events":        `--changes: unknown value "events"; use one of EVENT, LIFECYCLE, JOB, STEP, RUN`,
 		"--change-payloads":       "--change-payloads and --change-retention require --changes KIND",
 		"--change-retention 5h":   "--change-payloads and --change-retention require --changes KIND",
 		"--changes none,event":    `--changes: unknown value "none"`,

@@ -98,7 +98,7 @@ func (f *File) add(keyNode, node *yaml.Node, key string, keys map[string]bool) e
 	}
 	switch {
 	case !keys[key]:
-		return fmt.Errorf("line %d: unknown key %s; known: %s", keyNode.Line, key,
+		return fmt.Errorf("line %d: unknown key %s; use one of %s", keyNode.Line, key,
 			strings.Join(siblings(keys, key), ", "))
 	case node.Kind != yaml.ScalarNode:
 		return fmt.Errorf("line %d: %s: must be a single value", node.Line, key)

@@ -188,7 +188,7 @@ func TestCronRefusals(t *testing.T) {
 	p := clitest.Serve(t, newCommands, f)
 	good := []string{"cron", "create", "demo", "x", "--start-process", "0 3 * * *"}
 	for args, want := range map[string]string{
-		"--overlap|some": `--overlap: unknown value "some"; known: ALLOW, SKIP, CANCEL_PREV, PARALLEL, BUFFER_ONE`,
+		"--overlap|some": `--overlap: unknown value "some"; use one of ALLOW, SKIP, CANCEL_PREV, PARALLEL, BUFFER_ONE`,
 		"0 25 * * *":     `EXPRESSION 2: "0 25 * * *": hour`, "--timezone|Mars": "--timezone: ",
 		"--exclude|@every 9s":        "--exclude: ",
 		"--misfire|catch_up_limited": "--catchup-limit: must be 1 to 100000", "--max-attempts=-1": "--max-attempts: ",

@@ -81,7 +81,7 @@ FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type 
 	}
 	for _, c := range []struct{ text, want string }{
 		{string(got), "-:1: namespace: \"a b\" must be 1 to 128 characters of"},
-		{"type: x\nstepss: []\n", "-:2: stepss: unknown field; known: namespace, type"},
+		{"type: x\nstepss: []\n", "-:2: stepss: unknown field; use one of namespace, type"},
 		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n",
 			"-:4: steps[0].timeout: must be a duration with a unit, such as 30s or 1h"},
 		{"type: [x\n", "-:1: did not find expected"},

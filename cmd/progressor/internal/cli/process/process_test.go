@@ -187,7 +187,7 @@ func TestList(t *testing.T) {
 		t.Errorf("output = %q", out)
 	}
 	if r := p.Run(t, "list", "demo", "--status", "broken"); r.Code != cli.ExitUsage ||
-		!strings.Contains(r.Stderr, "known: INIT, RUNNING") {
+		!strings.Contains(r.Stderr, "use one of INIT, RUNNING") {
 		t.Errorf("code %d: %s", r.Code, r.Stderr)
 	}
 }

@@ -103,7 +103,7 @@ func Tree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (an
 		field := fieldNamed(desc, key.Value)
 		below := strings.TrimPrefix(path+"."+key.Value, ".")
 		if field == nil {
-			return nil, fmt.Errorf("line %d: %s: unknown field; known: %s", key.Line, below, fieldNames(desc))
+			return nil, fmt.Errorf("line %d: %s: unknown field; use one of %s", key.Line, below, fieldNames(desc))
 		}
 		if _, twice := tree[field.JSONName()]; twice {
 			return nil, fmt.Errorf("line %d: %s is set twice", key.Line, below)
@@ -260,7 +260,7 @@ func EnumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 			short = append(short, strings.TrimPrefix(full, prefix))
 		}
 	}
-	return "", fmt.Errorf("unknown value %q; known: %s", name, strings.Join(short, ", "))
+	return "", fmt.Errorf("unknown value %q; use one of %s", name, strings.Join(short, ", "))
 }
 
 // protobuf uses a no-break space or a space in its errors, depending on the build.

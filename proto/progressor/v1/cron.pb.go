@@ -1444,10 +1444,10 @@ type HttpTarget struct {
 	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.
 	SuccessCodes []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
-	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-	// two keys, one of them can be replaced without a rejected request.
+	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+	// to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+	// request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+	// of each key. With two keys, one of them can be replaced without a rejected request.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields  protoimpl.UnknownFields

@@ -993,11 +993,11 @@ type ConnectProcessor struct {
 	// Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
 	// reached or rejects an attempt because it is busy, the next URL gets the attempt.
 	MoreUrls []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
-	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-	// bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-	// headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-	// two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
-	// support them.
+	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+	// to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+	// request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+	// of each key. With two keys, one of them can be replaced without a rejected request.
+	// PROTOCOL_GRPC does not support them.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // all URLs must be https
 	unknownFields  protoimpl.UnknownFields

@@ -304,10 +304,11 @@ func (*Sink_Kafka) isSink_Target() {}
 type WebhookTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
-	// key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-	// each key, so that a key can be replaced without a rejected request. The keys are never
-	// returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
+	// The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
+	// by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
+	// signature of each key, so that a key can be replaced without a rejected request. The keys are
+	// never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
+	// unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
 	// The time limit of one request. Default: 10 s.

@@ -2392,11 +2392,11 @@ export interface ConnectProcessor {
    */
   moreUrls?: string[];
   /**
-   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-   * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
-   * support them.
+   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+   * to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+   * request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+   * of each key. With two keys, one of them can be replaced without a rejected request.
+   * PROTOCOL_GRPC does not support them.
    */
   signingSecrets?: string[];
   /** all URLs must be https */
@@ -2578,10 +2578,11 @@ export interface Sink {
 export interface WebhookTarget {
   url?: string;
   /**
-   * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
-   * key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-   * each key, so that a key can be replaced without a rejected request. The keys are never
-   * returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
+   * The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
+   * by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
+   * signature of each key, so that a key can be replaced without a rejected request. The keys are
+   * never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
+   * unsigned.
    */
   secrets?: string[];
   /** set by the engine: there are secrets */
@@ -4304,10 +4305,10 @@ export interface HttpTarget {
   /** Default: 200 to 299. */
   successCodes?: number[];
   /**
-   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-   * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two keys, one of them can be replaced without a rejected request.
+   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+   * to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+   * request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+   * of each key. With two keys, one of them can be replaced without a rejected request.
    */
   signingSecrets?: string[];
   /** the URL must be https */

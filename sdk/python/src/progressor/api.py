@@ -1594,11 +1594,11 @@ class ConnectProcessor(TypedDict, total=False):
     # Other URLs of the same processor. Attempts are spread over url and these. If a URL cannot be
     # reached or rejects an attempt because it is busy, the next URL gets the attempt.
     more_urls: List[str]
-    # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-    # bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-    # headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-    # two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
-    # support them.
+    # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+    # to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+    # request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+    # of each key. With two keys, one of them can be replaced without a rejected request.
+    # PROTOCOL_GRPC does not support them.
     signing_secrets: List[str]
     # all URLs must be https
     tls: TargetTls
@@ -1766,10 +1766,11 @@ class Sink(TypedDict, total=False):
 class WebhookTarget(TypedDict, total=False):
     """WebhookTarget receives each change as a POST, according to Standard Webhooks."""
     url: str
-    # The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
-    # key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-    # each key, so that a key can be replaced without a rejected request. The keys are never
-    # returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
+    # The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
+    # by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
+    # signature of each key, so that a key can be replaced without a rejected request. The keys are
+    # never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
+    # unsigned.
     secrets: List[str]
     # set by the engine: there are secrets
     signed: bool
@@ -3344,10 +3345,10 @@ class HttpTarget(TypedDict, total=False):
     body: Payload
     # Default: 200 to 299.
     success_codes: List[int]
-    # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-    # bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-    # headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-    # two keys, one of them can be replaced without a rejected request.
+    # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+    # to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+    # request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+    # of each key. With two keys, one of them can be replaced without a rejected request.
     signing_secrets: List[str]
     # the URL must be https
     tls: TargetTls

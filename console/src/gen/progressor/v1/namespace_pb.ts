@@ -358,11 +358,11 @@ export type ConnectProcessor = Message<"progressor.v1.ConnectProcessor"> & {
   moreUrls: string[];
 
   /**
-   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ and 24 to 64
-   * bytes in base64, or whsk_ and a private key of Ed25519. If any are set, each request has the
-   * headers webhook-id, webhook-timestamp and webhook-signature, with a signature of each key. With
-   * two keys, one of them can be replaced without a rejected request. PROTOCOL_GRPC does not
-   * support them.
+   * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
+   * to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
+   * request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
+   * of each key. With two keys, one of them can be replaced without a rejected request.
+   * PROTOCOL_GRPC does not support them.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */

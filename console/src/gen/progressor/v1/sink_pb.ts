@@ -119,10 +119,11 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   url: string;
 
   /**
-   * The keys that sign the requests: whsec_ and 24 to 64 bytes in base64, or whsk_ and a private
-   * key of Ed25519, or ${secret:NAME} for a secret with such a value. A request has a signature of
-   * each key, so that a key can be replaced without a rejected request. The keys are never
-   * returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See unsigned.
+   * The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
+   * by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
+   * signature of each key, so that a key can be replaced without a rejected request. The keys are
+   * never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
+   * unsigned.
    *
    * @generated from field: repeated string secrets = 2;
    */

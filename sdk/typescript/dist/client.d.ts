@@ -1,8 +1,8 @@
 import { BulkService, ChangeService, CronService, FlowService, InsightService, JobEventService, JobService, NamespaceService, ProcessService, WorkerService } from "./api.js";
 import { type Payloads } from "./json.js";
 /**
- * How requests are sent again after "unavailable", an overloaded engine or a broken connection. The
- * wait before attempt n is random, between half of min(initial * 2^(n-2), max) and all of it.
+ * How requests are retried if the engine is unavailable or overloaded, or a connection breaks. The
+ * wait before attempt n is a random time from 50% to 100% of min(initial * 2^(n-2), max).
  */
 export interface Retry {
     /** Includes the first attempt. */
@@ -20,7 +20,7 @@ export interface ClientOptions {
     token?: string | (() => string | Promise<string>);
     /** A file with the token. It is read again every 10 s. */
     tokenFile?: string;
-    /** Milliseconds, for a request and its repetitions. The default is 60,000. */
+    /** Milliseconds for a request, including its retries. The default is 60,000. */
     timeout?: number;
     /** The default is 10 attempts, 50 ms to 2 s apart. They take about 9 s. */
     retry?: Partial<Retry>;

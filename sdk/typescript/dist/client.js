@@ -130,7 +130,7 @@ export class Client {
         try {
             const token = await Promise.race([read(), aborted]);
             if (typeof token !== "string" || !/^[!-~]*$/.test(token))
-                throw new Error("it must be a text of printable ASCII characters");
+                throw new Error("it must be a string of printable ASCII characters");
             return token;
         }
         catch (error) {

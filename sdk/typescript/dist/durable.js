@@ -175,7 +175,7 @@ export class Branch {
         this.names.set(`${kind} ${name}`, number);
         const full = `${this.scope}${name}${number > 1 ? `#${number}` : ""}`;
         if (full.length > maxName)
-            throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName}`);
+            throw this.run.misuse(`the name "${name}" is too long with its scope: ${full.length} bytes, at most ${maxName} are allowed`);
         this.last = `, after ${kind} ${full}`;
         this.run.asked.set(`${kind} ${full}`, this.run.asked.size);
         return full;
@@ -226,7 +226,7 @@ export class Ctx {
         return this.branch.named("step", name, async (full, run) => {
             const { tries = 1, wait = 0, undo } = options;
             if (!(tries >= 1 && wait >= 0))
-                throw run.misuse(`step ${full}: at least 1 try and a wait of 0 or more`);
+                throw run.misuse(`step ${full}: must have at least 1 try and a wait of 0 or more`);
             const step = { name: full, tries, wait, undo: undo !== undefined, body };
             await this.branch.until(() => run.journal.has("step", full), { step });
             const { v, e } = run.journal.find("step", full);
@@ -271,7 +271,7 @@ export class Ctx {
     after(name, milliseconds) {
         return this.branch.named("timer", name, async (full, run) => {
             if (!(milliseconds <= maxWait))
-                throw run.misuse(`timer ${full}: a number of milliseconds, at most 100 years`);
+                throw run.misuse(`timer ${full}: must be a number of milliseconds, at most 100 years`);
             if (!run.journal.has("timer", full)) {
                 if (run.journal.pendingTimers.length >= maxTimers) {
                     throw run.misuse(`timer ${full}: ${maxTimers} timers are pending, and more are not allowed`);

@@ -97,7 +97,7 @@ class FunctionTask {
         const args = decoded(this.task.args);
         if (sizeOf(args) <= maxValueBytes)
             return args;
-        throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
+        throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes} are allowed`);
     }
     addStart(input) {
         const versions = Object.keys(this.versions).length > 0 ? this.versions : undefined;

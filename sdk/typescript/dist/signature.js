@@ -37,13 +37,13 @@ function accepts(key, content) {
     if (key.startsWith("whpk_")) {
         const raw = Buffer.from(key.slice(5), "base64");
         if (raw.length !== 32)
-            throw new Error("a key must be whpk_ and a public key of Ed25519 in base64");
+            throw new Error("a key must be whpk_ followed by an Ed25519 public key in base64");
         const publicKey = createPublicKey({ key: Buffer.concat([ed25519, raw]), format: "der", type: "spki" });
         return (text) => text.startsWith("v1a,") && verifySignature(null, content, publicKey, Buffer.from(text.slice(4), "base64"));
     }
     const secret = Buffer.from(key.replace(/^whsec_/, ""), "base64");
     if (!key.startsWith("whsec_") || secret.length < 24)
-        throw new Error("a key must be whsec_ and 24 bytes or more in base64");
+        throw new Error("a key must be whsec_ followed by 24 or more bytes in base64");
     const mine = Buffer.from("v1," + createHmac("sha256", secret).update(content).digest("base64"));
     return (text) => {
         const theirs = Buffer.from(text);

@@ -159,7 +159,7 @@ export class Client {
     const aborted = new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     try {
       const token = await Promise.race([read(), aborted]);
-      if (typeof token !== "string" || !/^[!-~]*$/.test(token)) throw new Error("it must be a text of printable ASCII characters");
+      if (typeof token !== "string" || !/^[!-~]*$/.test(token)) throw new Error("it must be a string of printable ASCII characters");
       return token;
     } catch (error) {
       if (signal.aborted) throw signal.reason;

@@ -94,7 +94,7 @@ class FunctionTask {
   private input(): any {
     const args = decoded(this.task.args);
     if (sizeOf(args) <= maxValueBytes) return args;
-    throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes}`);
+    throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes} are allowed`);
   }
 
   private addStart(input: any): void {

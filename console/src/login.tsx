@@ -26,7 +26,7 @@ export function Login() {
       </Field>
       <footer>
         <button type="submit" className="button main" disabled={!text.trim()}>
-          Sign in
+          Log in
         </button>
       </footer>
     </form>

@@ -22,7 +22,7 @@ const keyOf = async (id) => (await ask(root, "AccessService/ListKeys", { pageSiz
 async function open(page, go, hash, token = root) {
   await go(hash);
   await page.getByRole("textbox", { name: "Token" }).fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in" }).click();
   await page.getByText(`key:${idOf(token)}`).first().waitFor();
 }
 const tokenOn = (page) => page.getByRole("dialog").getByRole("textbox", { name: "Token" }).inputValue();

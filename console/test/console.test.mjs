@@ -373,10 +373,10 @@ spec("If a proxy requires a token, the console asks for it once, sends it from t
   await go("#/processes?ns=demo");
   const dialog = page.getByRole("dialog", { name: /requires a token/ });
   await dialog.getByLabel("Token").fill("wrong");
-  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await dialog.getByRole("button", { name: "Log in" }).click();
   await eventually("the wrong token is sent", () => sent === "Bearer wrong");
   await dialog.getByLabel("Token").fill("sesame");
-  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await dialog.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("link", { name: "order-14" }).waitFor();
   await page.reload();
   await page.getByRole("link", { name: "order-14" }).waitFor();

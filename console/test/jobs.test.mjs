@@ -166,7 +166,7 @@ spec("The jobs of one name are paused with a reason, shown as paused, and resume
   const paused = page.getByRole("region", { name: "paused names" });
   await page.getByRole("row", { name: /fax-paused/ }).waitFor();
   assert.equal(await paused.count(), 0);
-  await page.getByRole("button", { name: "Pause a name…" }).click();
+  await page.getByRole("button", { name: "Pause jobs by name…" }).click();
   assert.equal(await dialog.getByRole("button", { name: "Pause" }).isEnabled(), false);
   await dialog.getByLabel("Name").fill("fax");
   await dialog.getByLabel("Reason").fill("x".repeat(1025));

@@ -74,7 +74,7 @@ test("A user logs in, sees only what the role allows, and logs out", async () =>
     await page.getByRole("cell", { name: "built-in: echo" }).waitFor();
     assert.equal(await page.getByRole("button", { name: /New namespace|Configure|Pause/ }).count(), 0);
     await page.goto(engine.url + "/#/jobs?ns=demo");
-    await page.getByRole("button", { name: "Pause a name…" }).waitFor();
+    await page.getByRole("button", { name: "Pause jobs by name…" }).waitFor();
     assert.equal(await page.getByRole("button", { name: "Enqueue…" }).count(), 0);
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "command" }).fill("of one name");
@@ -106,7 +106,7 @@ test("An operator sees the login of a user, and ends it", async () => {
     await page.goto(engine.url + "/#/access?tab=logins");
     await page.getByRole("button", { name: "Use a token instead" }).click();
     await page.getByRole("textbox", { name: "Token" }).fill(token);
-    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("button", { name: "Log in" }).click();
     const row = page.getByRole("row", { name: new RegExp(`user:${issuer.url}#alice`) });
     await row.waitFor();
     assert.deepEqual(await axe(page), [], "accessibility of the logins");
@@ -131,7 +131,7 @@ test("A token works in place of a login", async () => {
     const dialog = page.getByRole("dialog", { name: "Log in to Progressor" });
     await dialog.getByRole("button", { name: "Use a token instead" }).click();
     await dialog.getByLabel("Token").fill(token);
-    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await dialog.getByRole("button", { name: "Log in" }).click();
     await page.getByRole("button", { name: "Start…" }).waitFor();
     await page.getByText(/^key:/).waitFor();
     await page.getByRole("button", { name: "Log out" }).click();
@@ -157,7 +157,7 @@ test("The inbox offers only the waits that the user may answer", async () => {
     const dialog = page.getByRole("dialog", { name: "Log in to Progressor" });
     await dialog.getByRole("button", { name: "Use a token instead" }).click();
     await dialog.getByLabel("Token").fill(asker);
-    await dialog.getByRole("button", { name: "Sign in" }).click();
+    await dialog.getByRole("button", { name: "Log in" }).click();
     await page.getByRole("button", { name: "Answer For anyone" }).waitFor();
     assert.equal(await page.getByRole("row", { name: /For sales/ }).count(), 0);
     await page.getByRole("button", { name: "For everyone" }).click();

@@ -170,7 +170,7 @@ export function Jobs({ ns }: { ns: string }) {
             Bulks
           </a>
           <ActOnMatches s={s} of={listed} onClick={() => setBulk(onMatches)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)} />
-          <Act needs={methods.pauseJobs} onClick={() => setPausing(true)}>Pause a name…</Act>
+          <Act needs={methods.pauseJobs} onClick={() => setPausing(true)}>Pause jobs by name…</Act>
           <Act needs={methods.enqueue} onClick={() => setMaking(true)}>Enqueue…</Act>
         </div>
       </div>

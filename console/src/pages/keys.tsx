@@ -37,7 +37,7 @@ function NewToken({ token, onClose }: { token: string; onClose: () => void }) {
   return (
     <>
       <div className="notice hold">
-        <strong>Copy the token now.</strong> It is shown only this once. If you lose it, rotate the key.
+        <strong>Copy the token now.</strong> It is shown only once. If you lose it, rotate the key.
       </div>
       <div className="token">
         <Field label="Token">

@@ -69,7 +69,7 @@ export function PauseName({ ns, names, onClose }: { ns: string; names: string[];
             <option key={n} value={n} />
           ))}
         </datalist>
-        <Field label="Reason" hint="For everyone who sees the pause. If the name is paused already, this replaces its reason.">
+        <Field label="Reason" hint="For everyone who sees the pause. If the name is already paused, this replaces its reason.">
           <input value={reason} onChange={(e) => setReason(e.target.value)} />
         </Field>
       </>

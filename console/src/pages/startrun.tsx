@@ -42,7 +42,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       });
       if (!validateOnly) {
         refresh();
-        tell(started ? `${run?.runId} is started.` : `${run?.runId} exists already. No run was started.`);
+        tell(started ? `${run?.runId} is started.` : `${run?.runId} already exists. No run was started.`);
         onClose();
         go("run", { ns: t.namespace, id: run?.runId });
         return;

@@ -235,7 +235,7 @@ export function TemplatePage({ ns }: { ns: string }) {
       {action === "delete" && (
         <Confirm
           title={`Delete ${t.type}?`}
-          says="All its versions are deleted. This is refused while a run has not ended. Runs that have ended are kept, without their graph."
+          says="All its versions are deleted. This fails while a run has not ended. Runs that have ended are kept, without their graph."
           verb="Delete"
           bad
           typed={t.type}

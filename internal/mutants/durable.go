@@ -17,7 +17,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-allows-goroutines", breaks: "an operation in another goroutine fails",
-		file: "processor/durable/branch.go", old: "case !b.own.hasRoot():", planted: "case b.own == nil:",
+		file: "processor/durable/branch.go", old: "case !b.own.hasRoot():", planted: "case b.scope == \"?\":",
 		packages: "./processor/durable", run: "TestMisuseInReplay",
 	},
 	{
@@ -32,7 +32,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-allows-other-processes", breaks: "an operation with the Ctx of another process fails",
-		file: "processor/durable/goroutine.go", old: "return number == g.number", planted: "return true",
+		file: "processor/durable/goroutine.go", old: "slices.Equal(s[above:], g.frames)",
+		planted:  "s[above+root] == g.frames[root]",
 		packages: "./processor/durable", run: "TestCtxOfAnotherProcess",
 	},
 	{

@@ -27,7 +27,7 @@ type branch struct {
 	scope   string // prefix of all names: empty, or "parcel[1]/"
 	body    func(*branch)
 	names   map[entryKey]int // how often each name was used; guarded by mu of the run
-	own     *goroutine
+	own     goroutine
 	resume  chan struct{}
 	started bool
 	ended   bool
@@ -50,7 +50,6 @@ func (r *run) newBranch(scope string, body func(*branch)) *branch {
 
 // run is the goroutine of the branch.
 func (b *branch) run() {
-	b.own = newGoroutine()
 	completed := false
 	defer func() {
 		if v := recover(); v != nil {

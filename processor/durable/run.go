@@ -210,7 +210,7 @@ func (r *run) recovered(v any) {
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()
-		own, completed := newGoroutine(), false
+		own, completed := &goroutine{}, false
 		defer func() {
 			if v := recover(); v != nil {
 				r.recovered(v)
@@ -218,16 +218,18 @@ func (r *run) body(what string, f func(), done func()) {
 				r.fail(processor.Fail(ReasonMisuse, "%s called runtime.Goexit, as t.FailNow does", what).NonRetryable())
 			}
 		}()
-		r.mu.Lock()
-		r.bodies[own] = what
-		r.mu.Unlock()
-		defer func() {
+		own.run(func() {
 			r.mu.Lock()
-			delete(r.bodies, own)
+			r.bodies[own] = what
 			r.mu.Unlock()
-		}()
-		own.run(f)
-		completed = true
+			defer func() {
+				r.mu.Lock()
+				delete(r.bodies, own)
+				r.mu.Unlock()
+			}()
+			f()
+			completed = true
+		})
 	}()
 }
 

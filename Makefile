@@ -107,7 +107,7 @@ bench: postgres build ## Measure this engine against the baseline (ARGS=flags of
 	./bin/progressor bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: postgres build ## Compare jobs with River and graphile-worker (needs Node; ARGS='-jobs 100000 -rounds 3')
+bench-peers: postgres build ## Compare with River, graphile-worker and DBOS (needs Node; ARGS='-compare functions')
 	npm ci --prefix tools/peers/graphile --silent --no-audit --no-fund
 	cd tools/peers && $(GO) run . -progressor ../../bin/progressor -graphile graphile $(ARGS)
 

@@ -54,6 +54,13 @@ func (d *database) pool(n int32) *pgxpool.Config {
 	return config
 }
 
+// dsn returns the DSN of the database.
+func (d *database) dsn() string {
+	c := d.config.ConnConfig
+	return fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s",
+		c.Host, c.Port, c.User, c.Password, c.Database)
+}
+
 // environment returns the variables that tell clients of other languages how to connect.
 func (d *database) environment() []string {
 	c := d.config.ConnConfig

@@ -19,7 +19,8 @@ type graphilePeer struct {
 func (graphilePeer) name() string { return "graphile-worker" }
 
 // measure measures graphile-worker in an empty database.
-func (p graphilePeer) measure(ctx context.Context, d *database, jobs int) (results, error) {
+func (p graphilePeer) measure(ctx context.Context, d *database, s size) (results, error) {
+	jobs := s.jobs
 	if _, err := p.run(ctx, d, "migrate", 0); err != nil {
 		return nil, err
 	}

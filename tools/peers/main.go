@@ -1,10 +1,13 @@
-// Peers compares the jobs of Progressor with those of other queues in PostgreSQL: River and
-// graphile-worker. All run on the same server, in alternation, and execute jobs that do nothing.
+// Peers compares Progressor with other programs that use PostgreSQL: jobs with River and
+// graphile-worker, and durable functions with DBOS. All run on the same server, in alternation, and
+// execute jobs or steps that do nothing.
 //
 //	make bench-peers ARGS='-jobs 100000 -rounds 3'
+//	make bench-peers ARGS='-compare functions -duration 10s -rounds 3'
 //
-// Each queue has the settings of its own benchmark. What they store differs: Progressor keeps the
-// history of each job, River keeps the job, and graphile-worker deletes it.
+// Each queue has the settings of its own benchmark, and DBOS has its defaults. What they store
+// differs: Progressor keeps the history of each job, River keeps the job, and graphile-worker
+// deletes it. Progressor and DBOS both keep the runs of functions and the results of their steps.
 package main
 
 import (
@@ -15,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/progressor-engine/progressor/internal/pgembed"
 )
@@ -28,17 +32,28 @@ func main() {
 	}
 }
 
-// peer is a queue that can be measured.
+// peer is a program that can be measured.
 type peer interface {
 	name() string
 	// measure measures all cases. d is empty.
-	measure(ctx context.Context, d *database, jobs int) (results, error)
+	measure(ctx context.Context, d *database, s size) (results, error)
 }
 
+// size is how much each case measures.
+type size struct {
+	jobs     int
+	duration time.Duration // duration of a case of functions
+}
+
+// minDuration is the shortest duration of a case of functions.
+const minDuration = time.Second
+
 func run(ctx context.Context) (err error) {
+	compare := flag.String("compare", "jobs", "`what` is compared: jobs or functions")
 	dsn := flag.String("dsn", "", "PostgreSQL `server` to measure; its role needs CREATEDB (default: a private one)")
 	jobs := flag.Int("jobs", 100_000, "`number` of jobs of a measurement, a multiple of 1,000")
-	rounds := flag.Int("rounds", 3, "`number` of measurements of each queue, in alternation")
+	duration := flag.Duration("duration", 10*time.Second, "`duration` of each case of functions")
+	rounds := flag.Int("rounds", 3, "`number` of measurements of each peer, in alternation")
 	program := flag.String("progressor", "progressor", "`path` of the progressor program")
 	graphile := flag.String("graphile", "", "`directory` of bench.mjs (default: graphile-worker is not measured)")
 	asJSON := flag.Bool("json", false, "print the results of all rounds as JSON")
@@ -46,8 +61,15 @@ func run(ctx context.Context) (err error) {
 	if *jobs < batch || *jobs%batch != 0 {
 		return fmt.Errorf("-jobs is %d: it must be a positive multiple of %d", *jobs, batch)
 	}
+	if *duration < minDuration {
+		return fmt.Errorf("-duration is %s: it must be at least %s", *duration, minDuration)
+	}
 	if *rounds < 1 {
 		return fmt.Errorf("-rounds is %d: it must be at least 1", *rounds)
+	}
+	peers, figures, err := comparison(*compare, *program, *graphile)
+	if err != nil {
+		return err
 	}
 	if *dsn == "" {
 		// No checkpoint begins during a measurement.
@@ -59,11 +81,7 @@ func run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
 		*dsn = server.DSN()
 	}
-	peers := []peer{progressorPeer{program: *program}, riverPeer{}}
-	if *graphile != "" {
-		peers = append(peers, graphilePeer{dir: *graphile})
-	}
-	measured, err := measureAll(ctx, *dsn, peers, *jobs, *rounds)
+	measured, err := measureAll(ctx, *dsn, peers, size{*jobs, *duration}, *rounds)
 	if err != nil {
 		return err
 	}
@@ -74,18 +92,33 @@ func run(ctx context.Context) (err error) {
 	for i, p := range peers {
 		names[i] = p.name()
 	}
-	return printTable(os.Stdout, names, measured)
+	return printTable(os.Stdout, names, figures, measured)
+}
+
+// comparison returns the peers of a comparison and the lines of its table.
+func comparison(compare, program, graphile string) ([]peer, []figure, error) {
+	switch compare {
+	case "jobs":
+		peers := []peer{progressorPeer{program: program}, riverPeer{}}
+		if graphile != "" {
+			peers = append(peers, graphilePeer{dir: graphile})
+		}
+		return peers, jobFigures, nil
+	case "functions":
+		return []peer{functionsPeer{program: program}, dbosPeer{}}, functionFigures, nil
+	}
+	return nil, nil, fmt.Errorf("-compare is %q: it must be jobs or functions", compare)
 }
 
 // measureAll measures each peer in each round.
 func measureAll(
-	ctx context.Context, dsn string, peers []peer, jobs, rounds int,
+	ctx context.Context, dsn string, peers []peer, s size, rounds int,
 ) (map[string][]results, error) {
 	measured := map[string][]results{}
 	for round := range rounds {
 		for _, p := range peers {
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, p.name())
-			r, err := measureOne(ctx, dsn, p, jobs)
+			r, err := measureOne(ctx, dsn, p, s)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name(), err)
 			}
@@ -95,11 +128,11 @@ func measureAll(
 	return measured, nil
 }
 
-func measureOne(ctx context.Context, dsn string, p peer, jobs int) (r results, err error) {
+func measureOne(ctx context.Context, dsn string, p peer, s size) (r results, err error) {
 	d, err := createDatabase(ctx, dsn)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.drop(ctx)) }()
-	return p.measure(ctx, d, jobs)
+	return p.measure(ctx, d, s)
 }

@@ -17,6 +17,16 @@ const (
 	latency  = "latency" // enqueued → started, one at a time
 )
 
+// The cases of functions.
+const (
+	oneStep      = "one step"       // runs with one step, by many clients
+	oneStepAlone = "one step alone" // the same by one client: start → the step has run
+	steps        = "steps"          // many runs that do one step after the other
+)
+
+// functionClients is the number of clients of oneStep, and the number of runs of steps.
+const functionClients = 128
+
 const (
 	batch      = 1000 // jobs in a batch
 	enqueuers  = 4    // clients that enqueue batches
@@ -57,7 +67,7 @@ type figure struct {
 	of     func(results) float64 // 0 if the peer does not have the figure
 }
 
-var figures = []figure{
+var jobFigures = []figure{
 	{"bulk enqueue, jobs/s", "%.0f", func(r results) float64 { return r[enqueued].Rate }},
 	{"drain, in the same program, jobs/s", "%.0f", func(r results) float64 { return r[drained].Rate }},
 	{"drain, pulled over RPC, jobs/s", "%.0f", func(r results) float64 { return r[pulled].Rate }},
@@ -68,9 +78,17 @@ var figures = []figure{
 	}},
 }
 
+var functionFigures = []figure{
+	{"one-step runs, 128 clients, runs/s", "%.0f", func(r results) float64 { return r[oneStep].Rate }},
+	{"sequential steps, 128 runs, steps/s", "%.0f", func(r results) float64 { return r[steps].Rate }},
+	{"start → step has run, p50, ms", "%.2f", func(r results) float64 { return r[oneStepAlone].P50Millis }},
+	{"start → step has run, p99, ms", "%.2f", func(r results) float64 { return r[oneStepAlone].P99Millis }},
+	{"WAL per one-step run, bytes", "%.0f", func(r results) float64 { return r[oneStep].WALBytes }},
+}
+
 // printTable prints a line for each figure: the median of each peer over all rounds, and the median
 // of the first peer divided by that of each other one.
-func printTable(w io.Writer, names []string, rounds map[string][]results) error {
+func printTable(w io.Writer, names []string, figures []figure, rounds map[string][]results) error {
 	// The names of the lines are padded, because all columns are aligned to the right.
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, name := range names {

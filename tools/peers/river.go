@@ -48,7 +48,8 @@ type riverPeer struct{}
 func (riverPeer) name() string { return "River" }
 
 // measure measures River in an empty database.
-func (riverPeer) measure(ctx context.Context, d *database, jobs int) (results, error) {
+func (riverPeer) measure(ctx context.Context, d *database, s size) (results, error) {
+	jobs := s.jobs
 	pool, err := pgxpool.NewWithConfig(ctx, d.pool(20))
 	if err != nil {
 		return nil, err

@@ -112,6 +112,7 @@ test("concurrency limits the jobs that run at a time", async (t) => {
     most = Math.max(most, running.push(resolve));
   })), { concurrency: 2 });
   const ids = await Promise.all(Array.from({ length: 5 }, () => enqueue(ns, "slow")));
+  await eventually(() => assert.equal(most, 2));
   for (const id of ids) {
     await eventually(async () => {
       running.shift()?.();

@@ -143,8 +143,13 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 }
 
 // EndPending ends the attempt of a lease with a result that its worker has stored from SQL, as
-// JSON. l.WorkerToken must be set. The error is process.ErrFenced if the attempt has ended.
+// JSON. l.WorkerToken must be set. The error is process.ErrFenced if the attempt has ended. A drain
+// waits for it, at most until its timeout.
 func (e *Engine) EndPending(ctx context.Context, l *storage.Lease, result []byte) error {
+	if !e.active.enter() {
+		return errDraining
+	}
+	defer e.active.leave()
 	err := e.EndLease(ctx, l, LeaseAnswer{Response: wire.StoredResult(result)})
 	// The worker has stored events that no watcher on this node has seen.
 	e.watchers.recheck(process.Key{Namespace: l.Claim.Namespace, ProcessID: l.Claim.ProcessID})

@@ -59,6 +59,33 @@ func (d db) complete(t testing.TB, l *progressorv1.Lease, outcome string, after 
 	d.exec(t, completeSQL, l.GetLeaseToken(), l.GetRequest().GetProcess().GetLastEventId(), outcome, after)
 }
 
+// completeLocked ends the attempt of a lease from SQL, and returns when a node waits for the lock
+// of the process to store the result. The process is locked until unlock is called.
+func (d db) completeLocked(t testing.TB, dsn string, l *progressorv1.Lease) (unlock func()) {
+	t.Helper()
+	// A session that waits for the process when the application commits keeps the node from
+	// storing the result.
+	tx, err := d.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), completeSQL, l.GetLeaseToken(), 0, "complete", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		t.Fatal(err)
+	}
+	unlock = enginetest.KeepLocked(t, dsn, l.GetRequest().GetProcess().GetProcessId())
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node tries to store the result", func() bool {
+		return d.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND application_name = 'progressor lane'`) > 0
+	})
+	return unlock
+}
+
 // endedOnce checks that the attempts that ended from SQL are recorded once, with their events.
 func (d db) endedOnce(t testing.TB, attempts int) {
 	t.Helper()
@@ -194,6 +221,25 @@ func TestResultFromSQLWithoutNodes(t *testing.T) {
 	rows.endedOnce(t, 2)
 }
 
+// A node stops although the process of a pending result is locked. Another node stores the result.
+func TestStopWithPendingResult(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a, rows := start(t, dsn, fails(t), func(c *engine.Config) { c.DrainTimeout = 100 * time.Millisecond }), look(t, dsn)
+	a.put(t, enginetest.Pull("ns"))
+	unlock := rows.completeLocked(t, dsn, a.leasedTimer(t, "p"))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		a.stop()
+	}()
+	receive(t, "the node stops", stopped)
+	unlock()
+	start(t, dsn, fails(t)).put(t, enginetest.Pull("ns"))
+	eventually(t, "the attempt ends", func() bool { return rows.count(t, "SELECT count(*) FROM running") == 0 })
+	rows.endedOnce(t, 1)
+}
+
 // Another node ends the attempts for which a node is responsible that has died, or that dies while
 // it ends them. The nodes do not declare it dead in this test.
 func TestResultsFromSQLOfADeadNode(t *testing.T) {
@@ -207,26 +253,7 @@ func TestResultsFromSQLOfADeadNode(t *testing.T) {
 	for n := range leases {
 		leases[n] = a.leasedTimer(t, fmt.Sprint("p", n))
 	}
-	// A session that waits for the process when the application commits keeps the node from storing
-	// the result.
-	tx, err := rows.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), completeSQL, leases[0].GetLeaseToken(), 0, "complete", nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
-		t.Fatal(err)
-	}
-	unlock := enginetest.KeepLocked(t, dsn, "p0")
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the node tries to store the result", func() bool {
-		return rows.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND wait_event_type = 'Lock' AND application_name = 'progressor lane'`) > 0
-	})
+	unlock := rows.completeLocked(t, dsn, leases[0])
 	a.crash()
 	unlock()
 	start(t, dsn, fails(t), patient).put(t, enginetest.Pull("ns"))

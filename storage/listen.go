@@ -97,6 +97,9 @@ func (s *Store) listenOnce(
 	}
 }
 
+// HasNotices reports whether the database sends NOTIFYs. A portable database does not.
+func (s *Store) HasNotices() bool { return !s.portable }
+
 // SendNotice sends a NOTIFY to the nodes that listen on a channel. On a portable database, it sends
 // nothing, because nodes poll instead.
 func (s *Store) SendNotice(ctx context.Context, channel string) error {

@@ -16,6 +16,10 @@ import (
 const (
 	// resultChannel is the NOTIFY channel of the SQL function complete.
 	resultChannel = "progressor_results"
+	// idlePass is the time between two passes while no result is left to other nodes, in multiples
+	// of the scan interval. Notices announce the results. A portable database sends none, so there
+	// a node makes a pass in each scan interval.
+	idlePass = 10
 	// resultGap is the minimum time between two reads of pending results. One read covers all
 	// notices before it.
 	resultGap = 10 * time.Millisecond
@@ -31,10 +35,12 @@ type pendingResults struct {
 	server *Server
 	woken  chan struct{}
 	left   map[int64]struct{} // fencing tokens that the last pass left to other nodes; used only by Run
+	leaves bool               // the last read left results to other nodes; used only by Run
 
 	mu     sync.Mutex
 	ending map[int64]struct{} // fencing tokens of the attempts that this node ends now
 	full   bool               // the last read may have omitted results
+	failed bool               // an end has failed since the last pass
 }
 
 func newPendingResults(s *Server) *pendingResults {
@@ -49,15 +55,14 @@ func (p *pendingResults) wake(string) {
 	}
 }
 
-// Run ends attempts until ctx is cancelled. Then it waits for the results that are being stored.
+// Run ends attempts until ctx is cancelled. It does not wait for the results that are being stored,
+// because the drain of the node does.
 func (p *pendingResults) Run(ctx context.Context) error {
-	var ends sync.WaitGroup
-	defer ends.Wait()
 	passes := time.NewTicker(p.server.scan)
 	defer passes.Stop()
 	gap := time.NewTimer(0)
 	defer gap.Stop()
-	for {
+	for skipped := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -69,18 +74,31 @@ func (p *pendingResults) Run(ctx context.Context) error {
 			return nil
 		case <-p.woken:
 		case <-passes.C:
-			pass = true
+			if skipped++; skipped < idlePass && p.isIdle() {
+				gap.Reset(0)
+				continue
+			}
+			pass, skipped = true, 0
 		}
-		if err := p.endAll(ctx, &ends, pass); err != nil && ctx.Err() == nil {
+		if err := p.endAll(ctx, pass); err != nil && ctx.Err() == nil {
 			p.server.log.Warn("cannot read the pending results of workers", "error", err)
 		}
 		gap.Reset(resultGap)
 	}
 }
 
+// isIdle reports whether notices suffice to find the next results.
+func (p *pendingResults) isIdle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failed := p.failed
+	p.failed = false
+	return !failed && !p.leaves && p.server.store.HasNotices()
+}
+
 // endAll begins to end the attempts for which this node is responsible. A pass also ends those that
 // the pass before left to other nodes.
-func (p *pendingResults) endAll(ctx context.Context, ends *sync.WaitGroup, pass bool) error {
+func (p *pendingResults) endAll(ctx context.Context, pass bool) error {
 	known := p.known()
 	room := maxPending - len(known)
 	if room == 0 {
@@ -97,18 +115,14 @@ func (p *pendingResults) endAll(ctx context.Context, ends *sync.WaitGroup, pass 
 	for _, r := range results {
 		token := r.Token.FencingToken
 		_, late := p.left[token]
-		if !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) && !(pass && late) {
+		if late = late && pass; !late && !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) {
 			left[token] = struct{}{}
 			continue
 		}
 		p.begin(token)
-		ends.Add(1)
-		p.server.runners.Go(func() {
-			defer ends.Done()
-			p.end(ctx, r)
-		})
+		p.server.runners.Go(func() { p.end(ctx, r) })
 	}
-	if pass {
+	if p.leaves = len(left) > 0; pass {
 		p.left = left
 	}
 	return nil
@@ -129,6 +143,7 @@ func (p *pendingResults) end(ctx context.Context, r pull.PendingResult) {
 	p.mu.Lock()
 	delete(p.ending, r.Token.FencingToken)
 	more := p.full && err == nil
+	p.failed = p.failed || err != nil
 	p.mu.Unlock()
 	if more {
 		p.wake("")

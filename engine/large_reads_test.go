@@ -115,7 +115,7 @@ func TestTooManyTimers(t *testing.T) {
 	n.called(t, "p", set("a"))
 	te := taskError(t, (<-n.calling("p", set("b"))).err)
 	if te.Failure.GetReason() != process.ReasonBadResponse ||
-		!strings.Contains(te.Failure.GetMessage(), "120 timers pending, at most 100") {
+		!strings.Contains(te.Failure.GetMessage(), "at most 100 timers may be pending (got 120)") {
 		t.Errorf("%+v", te)
 	}
 }

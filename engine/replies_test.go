@@ -313,7 +313,7 @@ func TestWrongReplies(t *testing.T) {
 	eventually(t, "all are open", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'reply'") == process.MaxOpenTasks
 	})
-	fails("defer one-more", "result.defer_response: 101 calls wait for a reply, at most 100")
+	fails("defer one-more", "result.defer_response: at most 100 calls may wait for a reply (got 101)")
 	n.started(t, "p") // the task waits behind this one
 	held := n.calling("p", "hold", long)
 	receive(t, "the attempt", g.entered)

@@ -60,8 +60,8 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), item.timer_type::task_typ
 -- name: CheckTimers :exec
 SELECT CASE
          WHEN counts.pending + item.extra > @max_timers::int
-           THEN (counts.pending + item.extra)::text || ' timers pending, at most '
-                  || @max_timers::int
+           THEN 'at most ' || @max_timers::int || ' timers may be pending (got '
+                  || (counts.pending + item.extra) || ')'
          ELSE '0'
        END::int
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),

@@ -127,7 +127,8 @@ cancelled_tasks AS (
      AND t.task_id = input.task_id)
 SELECT CASE
          WHEN input.n >= @max_open::int
-           THEN (input.n + 1)::text || ' calls wait for a reply, at most ' || @max_open::int
+           THEN 'at most ' || @max_open::int || ' calls may wait for a reply (got '
+                  || (input.n + 1) || ')'
          ELSE '0'
        END::int
   FROM input;

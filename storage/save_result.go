@@ -53,9 +53,9 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 // raised lists the errors that statements of results raise. Because plain SQL has no RAISE, they
 // cast a message to a number.
 var raised = []struct{ part, field string }{
-	{" timers pending, at most ", "result.named_timers"},
+	{" timers may be pending (got ", "result.named_timers"},
 	{" is not a task that waits for a reply", "result.replies"},
-	{" calls wait for a reply, at most ", "result.defer_response"},
+	{" calls may wait for a reply (got ", "result.defer_response"},
 }
 
 // resultError converts an error that a statement of results has raised to a *process.InvalidError.

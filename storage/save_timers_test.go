@@ -213,7 +213,7 @@ func TestTooManyTimers(t *testing.T) {
 		_, err := b.SaveResult(end(c, storage.Finished, events("a"), timer(time.Hour), named(time.Hour, "new")))
 		var invalid *process.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != "result.named_timers" ||
-			invalid.Message != "101 timers pending, at most 100" {
+			invalid.Message != "at most 100 timers may be pending (got 101)" {
 			t.Errorf("one timer too many: %v", err)
 		}
 	})

@@ -52,7 +52,7 @@ func (p *Process) drive(ctx context.Context) error {
 			p.remove()
 			return nil
 		}
-		_, _ = p.run(ctx, next) // the process has the outcome
+		_, _ = p.run(ctx, next) // p records the outcome
 	}
 	return ErrEndless
 }
@@ -170,7 +170,7 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 	return req
 }
 
-// apply applies a result. rejection is its reply to the task itself, or nil.
+// apply applies a result. rejection is the result's reply to t itself, or nil.
 func (p *Process) apply(t *task, result *progressorv1.Result, rejection *progressorv1.Rejection) {
 	t.stored = append(t.stored, p.appendState(t, result)...)
 	p.commands = append(p.commands, result.GetCommands()...)
@@ -286,8 +286,8 @@ func (p *Process) tooManyTimers(result *progressorv1.Result) *progressorv1.Failu
 	if len(names) <= process.MaxTimers {
 		return nil
 	}
-	return processor.Fail(process.ReasonBadResponse, "%d timers pending, at most %d", len(names),
-		process.MaxTimers).Failure
+	return processor.Fail(process.ReasonBadResponse, "at most %d timers may be pending (got %d)", process.MaxTimers,
+		len(names)).Failure
 }
 
 func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
@@ -299,8 +299,8 @@ func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
 	return &processor.RejectionError{Rejection: rejection}
 }
 
-// fail retries a timer, a NOTIFY or a CANCEL according to the policy. Otherwise the process is in
-// ERROR, or CANCELLED.
+// fail retries a timer, a NOTIFY or a CANCEL according to the retry policy. If there is no retry,
+// the process becomes CANCELLED after a CANCEL, and ERROR after any other task.
 func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	timer := t.kind == progressorv1.TaskType_TASK_TYPE_TIMEOUT
 	cancels := t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL
@@ -333,8 +333,8 @@ func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	return &processor.FailureError{Failure: failure}
 }
 
-// restore sets the timers that an error cancelled, except the default timer if the result has an
-// action.
+// restore sets again the timers that an error cancelled, except the default timer if the result has
+// an action.
 func (p *Process) restore(result *progressorv1.Result) {
 	for _, t := range p.broken {
 		again := p.newTask(t.kind, nil, t.request)
@@ -361,7 +361,7 @@ func (p *Process) settleStatus(status process.Status) {
 	}
 }
 
-// remove removes the process. Trace remains.
+// remove removes the process. Trace still returns its ended tasks.
 func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
 	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil

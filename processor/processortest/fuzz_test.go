@@ -106,7 +106,7 @@ func FuzzProcess(f *testing.F) {
 
 // namesField matches the error for an invalid answer. The timers of several answers together may be
 // too many.
-var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers pending`)
+var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers may be pending`)
 
 // checkState reports states of the process that the engine could not have stored.
 func checkState(t *testing.T, p *processortest.Process) {

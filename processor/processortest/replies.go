@@ -75,8 +75,9 @@ func (p *Process) badReplies(result *progressorv1.Result) *progressorv1.Failure 
 		}
 	}
 	if result.GetDeferResponse() && len(p.open) >= process.MaxOpenTasks {
-		return processor.Fail(process.ReasonBadResponse, "result.defer_response: %d calls wait for a reply, at most %d",
-			len(p.open)+1, process.MaxOpenTasks).Failure
+		return processor.Fail(process.ReasonBadResponse,
+			"result.defer_response: at most %d calls may wait for a reply (got %d)",
+			process.MaxOpenTasks, len(p.open)+1).Failure
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 const checkTimers = `-- name: CheckTimers :exec
 SELECT CASE
          WHEN counts.pending + item.extra > $1::int
-           THEN (counts.pending + item.extra)::text || ' timers pending, at most '
-                  || $1::int
+           THEN 'at most ' || $1::int || ' timers may be pending (got '
+                  || (counts.pending + item.extra) || ')'
          ELSE '0'
        END::int
   FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),

@@ -59,7 +59,8 @@ cancelled_tasks AS (
      AND t.task_id = input.task_id)
 SELECT CASE
          WHEN input.n >= $1::int
-           THEN (input.n + 1)::text || ' calls wait for a reply, at most ' || $1::int
+           THEN 'at most ' || $1::int || ' calls may wait for a reply (got '
+                  || (input.n + 1) || ')'
          ELSE '0'
        END::int
   FROM input

@@ -151,7 +151,7 @@ class WorkerFaultsTest(Case):
         with self.assertLogs(logger, "ERROR") as logged:
             self.work(worker)
             found = ended(ns, enqueue(ns, "odd"))
-            self.assertEqual(found["failures"][0]["message"], "Odd: it has no text")
+            self.assertEqual(found["failures"][0]["message"], "Odd: the error has no text")
             eventually(lambda: logged.output)
         self.assertEqual(calls, ["failed"])
         self.assertIn("the function ended failed", logged.output[0])

@@ -3,15 +3,16 @@ declare const known: readonly ["canceled", "unknown", "invalid_argument", "deadl
 /** The codes of Connect. */
 export type Code = (typeof known)[number];
 /**
- * A request that the engine refused, or that did not get a response. Check its reason, or its code
- * if it has no reason. The message is that of the engine, for people.
+ * Thrown if the engine refuses a request or does not respond. Check its reason, or its code if it
+ * has no reason. The message is that of the engine, for people.
  */
 export declare class ProgressorError extends Error {
     readonly code: Code;
     readonly detail: api.ErrorDetail;
     name: string;
     /**
-     * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+     * @param code "unavailable" without a reason means that the engine could not be reached, or that the
+     *   response was lost
      * @param detail the namespace, process, task and field of the error, as far as they are known
      */
     constructor(code: Code, message: string, detail?: api.ErrorDetail, options?: ErrorOptions);
@@ -28,11 +29,14 @@ export declare class TaskFailed extends ProgressorError {
     name: string;
     get failure(): api.Failure;
 }
-/** Returns the error of an HTTP response that is not a success. */
+/** Returns the error for an unsuccessful HTTP response. */
 export declare function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError;
 /** Returns the message of what was thrown, which may be anything. */
 export declare function messageOf(thrown: unknown): string;
-/** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */
+/**
+ * Thrown by handlers to reject a task, or to fail a job without a retry. A rejected task does not
+ * change its process.
+ */
 export declare class Rejection extends Error {
     readonly reason: string;
     readonly details?: api.Payload;
@@ -47,7 +51,7 @@ export interface FailureOptions extends ErrorOptions {
     retryAfter?: number;
     details?: api.Json;
 }
-/** Handlers throw it to name the reason of a failure. Any other error has the reason "error". */
+/** Thrown by handlers to fail an attempt with a reason. Any other error has the reason "error". */
 export declare class Failure extends Error {
     readonly reason: string;
     readonly options: FailureOptions;
@@ -55,7 +59,7 @@ export declare class Failure extends Error {
     /** @param reason a short, stable name for programs */
     constructor(reason: string, message: string, options?: FailureOptions);
 }
-/** Handlers throw it to return a task without an answer. No attempt is counted. */
+/** Thrown by handlers of a worker to return a task without an answer. No attempt is counted. */
 export declare class Release extends Error {
     readonly delay: number;
     name: string;
@@ -69,7 +73,7 @@ export declare class HandlerStopped extends Error {
 /** The job was cancelled. */
 export declare class JobCancelled extends HandlerStopped {
 }
-/** The lease was lost: another worker may have the task, or it has ended. */
+/** The lease was lost: another worker may have the task, or the task has ended. */
 export declare class LeaseLost extends HandlerStopped {
 }
 /** The worker stops: the task goes to another worker. */

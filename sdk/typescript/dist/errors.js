@@ -5,15 +5,16 @@ const known = [
     "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
 ];
 /**
- * A request that the engine refused, or that did not get a response. Check its reason, or its code
- * if it has no reason. The message is that of the engine, for people.
+ * Thrown if the engine refuses a request or does not respond. Check its reason, or its code if it
+ * has no reason. The message is that of the engine, for people.
  */
 export class ProgressorError extends Error {
     code;
     detail;
     name = "ProgressorError";
     /**
-     * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+     * @param code "unavailable" without a reason means that the engine could not be reached, or that the
+     *   response was lost
      * @param detail the namespace, process, task and field of the error, as far as they are known
      */
     constructor(code, message, detail = {}, options) {
@@ -40,12 +41,12 @@ export class TaskFailed extends ProgressorError {
         return this.detail.failure ?? {};
     }
 }
-// Codes of HTTP responses that do not come from the engine, as Connect defines them.
+// Connect defines these codes for HTTP responses that do not come from the engine.
 const codes = {
     400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
     429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
 };
-/** Returns the error of an HTTP response that is not a success. */
+/** Returns the error for an unsuccessful HTTP response. */
 export function errorOf(status, text, decodeDetail) {
     const body = jsonOf(text);
     if (!body || !known.includes(body.code)) { // a proxy may also send JSON
@@ -67,10 +68,13 @@ export function messageOf(thrown) {
         return String(thrown?.message ?? thrown);
     }
     catch {
-        return typeof thrown; // it has no text
+        return typeof thrown; // the error has no text
     }
 }
-/** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */
+/**
+ * Thrown by handlers to reject a task, or to fail a job without a retry. A rejected task does not
+ * change its process.
+ */
 export class Rejection extends Error {
     reason;
     details;
@@ -82,7 +86,7 @@ export class Rejection extends Error {
         this.details = details;
     }
 }
-/** Handlers throw it to name the reason of a failure. Any other error has the reason "error". */
+/** Thrown by handlers to fail an attempt with a reason. Any other error has the reason "error". */
 export class Failure extends Error {
     reason;
     options;
@@ -94,7 +98,7 @@ export class Failure extends Error {
         this.options = options;
     }
 }
-/** Handlers throw it to return a task without an answer. No attempt is counted. */
+/** Thrown by handlers of a worker to return a task without an answer. No attempt is counted. */
 export class Release extends Error {
     delay;
     name = "Release";
@@ -111,7 +115,7 @@ export class HandlerStopped extends Error {
 /** The job was cancelled. */
 export class JobCancelled extends HandlerStopped {
 }
-/** The lease was lost: another worker may have the task, or it has ended. */
+/** The lease was lost: another worker may have the task, or the task has ended. */
 export class LeaseLost extends HandlerStopped {
 }
 /** The worker stops: the task goes to another worker. */

@@ -15,18 +15,18 @@ export interface Job {
     readonly deadline: Date;
     /** Aborted when the attempt is over. Its reason is JobCancelled, LeaseLost, WorkerStopped or AttemptTimeout. */
     readonly signal: AbortSignal;
-    /** What the last attempt reported. */
+    /** The progress that the last attempt reported. */
     readonly lastProgress: Progress | undefined;
     /** The failures of earlier attempts, oldest first. */
     readonly failures: FailedAttempt[];
     /** The lease, with everything that the engine sent. */
     readonly lease: Lease;
-    /** Sets the progress: 0 to 100, a text, and details for the next attempt. The next heartbeat carries it. */
+    /** Sets the progress, which the next heartbeat sends. percent is 0 to 100, and details are for the next attempt. */
     progress(percent: number, summary?: string, details?: JsonObject): void;
 }
-/** Runs a job. What it returns is the result. */
+/** Runs a job. The return value is the result of the job. */
 export type JobHandler<Args = any> = (args: Args, job: Job) => unknown;
-/** How an attempt ended. "lost": the answer does not count. */
+/** How an attempt ended. "lost" means that the engine did not accept an answer. */
 export type Outcome = "done" | "failed" | "cancelled" | "released" | "lost";
 export interface Attempt {
     lease: Lease;
@@ -41,9 +41,9 @@ export interface WorkerOptions {
     id?: string;
     /** How many tasks run at a time. The default is 10. */
     concurrency?: number;
-    /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
+    /** How long running handlers may continue after a stop, in milliseconds. The default is 30,000. */
     stopGrace?: number;
-    /** Milliseconds without a heartbeat after which tasks go to another worker. The default is that of the namespace. */
+    /** The time without a heartbeat after which tasks go to another worker, in milliseconds. The default is that of the namespace. */
     leaseDuration?: number;
     /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
     signals?: NodeJS.Signals[];
@@ -76,17 +76,18 @@ export declare class Worker {
     private beatFailed;
     private beatTimer;
     constructor(client: Client, namespaces: string[], options?: WorkerOptions);
-    /** Registers the handler of the jobs with a name. */
+    /** Registers the handler for jobs with the given name. */
     job<Args = any>(name: string, handler: JobHandler<Args>): this;
-    /** Registers the handler of all other jobs. */
+    /** Registers the handler for all other jobs. */
     jobs(handler: JobHandler): this;
     /** Registers the functions for the tasks of processes that are not jobs. */
     processes(handlers: TaskHandlers): this;
-    /** Takes no new tasks, and lets run return when those that run have ended. */
+    /** Stops taking new tasks. run() returns when the running tasks have ended or been released. */
     stop(): void;
     /**
-     * Runs tasks until stop, a signal of the system, or an operator stops the worker. A worker runs
-     * once. Rejects if the engine refuses the first poll, for example because a namespace is missing.
+     * Runs tasks until the worker is stopped by stop(), by a signal or by an operator. A worker can run
+     * only once. Rejects if the engine refuses the first poll, for example because a namespace is
+     * missing.
      */
     run(): Promise<void>;
     private poll;
@@ -98,18 +99,18 @@ export declare class Worker {
     private pollRequest;
     /** Applies the engine's directive to the whole worker. */
     private obey;
-    /** Runs a lease. It is decoded here, so that one that cannot be decoded does not affect the others. */
+    /** Runs the task of a lease. The lease is decoded here, so that an undecodable lease does not affect others. */
     private start;
-    /** Runs a lease from its start to its end. Does not throw. */
+    /** Runs the task of a lease and removes the lease at the end. Does not throw. */
     private attempt;
-    /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
+    /** Runs the handler of a lease, sends its answer, and sets the outcome of the attempt. */
     private execute;
     /** Calls the handler of a lease. */
     private handle;
     /**
      * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
-     * the engine does not answer, the attempt is over, because the checkpoint may be stored. Other
-     * errors mean that it is not stored.
+     * the engine does not answer, the attempt is over, because the checkpoint may have been
+     * stored. Other errors mean that it was not stored.
      */
     private checkpoint;
     /** Sends an answer until the engine accepts or refuses it, or the lease has expired. */

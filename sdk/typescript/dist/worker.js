@@ -50,12 +50,12 @@ export class Worker {
         this.log = harmless(options.log ?? ((message, fields) => console.error(message, fields)));
         this.ended = harmless((attempt) => options.ended?.(attempt));
     }
-    /** Registers the handler of the jobs with a name. */
+    /** Registers the handler for jobs with the given name. */
     job(name, handler) {
         this.handlers.set(name, handler);
         return this;
     }
-    /** Registers the handler of all other jobs. */
+    /** Registers the handler for all other jobs. */
     jobs(handler) {
         this.others = handler;
         return this;
@@ -65,14 +65,15 @@ export class Worker {
         this.rest = handlers;
         return this;
     }
-    /** Takes no new tasks, and lets run return when those that run have ended. */
+    /** Stops taking new tasks. run() returns when the running tasks have ended or been released. */
     stop() {
         this.stopping.abort(new WorkerStopped("the worker stops"));
         this.freed();
     }
     /**
-     * Runs tasks until stop, a signal of the system, or an operator stops the worker. A worker runs
-     * once. Rejects if the engine refuses the first poll, for example because a namespace is missing.
+     * Runs tasks until the worker is stopped by stop(), by a signal or by an operator. A worker can run
+     * only once. Rejects if the engine refuses the first poll, for example because a namespace is
+     * missing.
      */
     async run() {
         if (this.handlers.size === 0 && !this.others && !this.rest)
@@ -161,7 +162,7 @@ export class Worker {
         if (directive === "WORKER_DIRECTIVE_STOP")
             this.stop();
     }
-    /** Runs a lease. It is decoded here, so that one that cannot be decoded does not affect the others. */
+    /** Runs the task of a lease. The lease is decoded here, so that an undecodable lease does not affect others. */
     start(json) {
         let lease = json;
         let undecodable;
@@ -178,7 +179,7 @@ export class Worker {
         this.running.add(run);
         this.schedule();
     }
-    /** Runs a lease from its start to its end. Does not throw. */
+    /** Runs the task of a lease and removes the lease at the end. Does not throw. */
     async attempt(held) {
         const attempt = { lease: held.lease, outcome: "lost", duration: 0 };
         const expires = (error) => this.log("attempt without an answer: its lease will expire", { ...held.name, error });
@@ -188,7 +189,7 @@ export class Worker {
         attempt.duration = now() - held.began;
         this.ended(attempt);
     }
-    /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
+    /** Runs the handler of a lease, sends its answer, and sets the outcome of the attempt. */
     async execute(held, attempt) {
         const { signal } = held.ending;
         const left = held.localTime(held.lease.request.deadline) - now();
@@ -251,8 +252,8 @@ export class Worker {
     }
     /**
      * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
-     * the engine does not answer, the attempt is over, because the checkpoint may be stored. Other
-     * errors mean that it is not stored.
+     * the engine does not answer, the attempt is over, because the checkpoint may have been
+     * stored. Other errors mean that it was not stored.
      */
     async checkpoint(held, stored) {
         const { leaseToken, request } = held.lease;
@@ -275,7 +276,7 @@ export class Worker {
             if (isRefused(error))
                 throw failure(`the engine refused the checkpoint: ${error.message}`);
             if (error instanceof ProgressorError && error.code === "unimplemented")
-                throw error; // by an older engine
+                throw error; // from an older engine
             held.uncertain = !isLost(error);
             lose(held, `a checkpoint is not stored: ${messageOf(error)}`);
             throw signal.reason;
@@ -367,7 +368,7 @@ export class Worker {
                 const send = held.progress && time - held.progressSent >= progressEvery && (room -= sizeOf(held.progress)) > 0;
                 return { leaseToken: held.lease.leaseToken, progress: send ? held.progress : undefined };
             });
-            // The shortest interval: the leases with it expire first.
+            // Use the shortest interval, because the leases that have it expire first.
             const timeout = Math.min(requestTimeout, ...all.map((held) => Math.max(held.interval, 1000)));
             const { directives = [], worker } = await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout, maxAttempts: 1 });
             all.forEach((held, n) => applyDirective(held, directives[n] ?? {}, beats[n].progress));
@@ -378,7 +379,7 @@ export class Worker {
             if (this.beatFailed === undefined)
                 this.log("heartbeat failed; retrying", { workerId: this.id, error: messageOf(error) });
             this.beatFailed = now();
-            // The engine refuses the whole heartbeat because of one progress.
+            // One invalid progress report makes the engine reject the whole heartbeat.
             if (isRefused(error))
                 all.forEach((held) => (held.progress = undefined));
             for (const held of all) {

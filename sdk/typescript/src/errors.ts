@@ -11,14 +11,15 @@ const known = [
 export type Code = (typeof known)[number];
 
 /**
- * A request that the engine refused, or that did not get a response. Check its reason, or its code
- * if it has no reason. The message is that of the engine, for people.
+ * Thrown if the engine refuses a request or does not respond. Check its reason, or its code if it
+ * has no reason. The message is that of the engine, for people.
  */
 export class ProgressorError extends Error {
   override name = "ProgressorError";
 
   /**
-   * @param code "unavailable" without a reason: the engine could not be reached, or the response was lost
+   * @param code "unavailable" without a reason means that the engine could not be reached, or that the
+   *   response was lost
    * @param detail the namespace, process, task and field of the error, as far as they are known
    */
   constructor(readonly code: Code, message: string, readonly detail: api.ErrorDetail = {}, options?: ErrorOptions) {
@@ -49,13 +50,13 @@ export class TaskFailed extends ProgressorError {
   }
 }
 
-// Codes of HTTP responses that do not come from the engine, as Connect defines them.
+// Connect defines these codes for HTTP responses that do not come from the engine.
 const codes: { [status: number]: Code } = {
   400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
   429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
 };
 
-/** Returns the error of an HTTP response that is not a success. */
+/** Returns the error for an unsuccessful HTTP response. */
 export function errorOf(status: number, text: string, decodeDetail: (detail: api.ErrorDetail) => api.ErrorDetail): ProgressorError {
   const body = jsonOf(text);
   if (!body || !known.includes(body.code)) { // a proxy may also send JSON
@@ -75,11 +76,14 @@ export function messageOf(thrown: unknown): string {
   try {
     return String((thrown as Error)?.message ?? thrown);
   } catch {
-    return typeof thrown; // it has no text
+    return typeof thrown; // the error has no text
   }
 }
 
-/** Handlers throw it to refuse a task or a job: nothing changes, and there is no retry. */
+/**
+ * Thrown by handlers to reject a task, or to fail a job without a retry. A rejected task does not
+ * change its process.
+ */
 export class Rejection extends Error {
   override name = "Rejection";
   /** @param reason a short, stable name for programs */
@@ -96,7 +100,7 @@ export interface FailureOptions extends ErrorOptions {
   details?: api.Json;
 }
 
-/** Handlers throw it to name the reason of a failure. Any other error has the reason "error". */
+/** Thrown by handlers to fail an attempt with a reason. Any other error has the reason "error". */
 export class Failure extends Error {
   override name = "Failure";
   /** @param reason a short, stable name for programs */
@@ -105,7 +109,7 @@ export class Failure extends Error {
   }
 }
 
-/** Handlers throw it to return a task without an answer. No attempt is counted. */
+/** Thrown by handlers of a worker to return a task without an answer. No attempt is counted. */
 export class Release extends Error {
   override name = "Release";
   /** @param delay milliseconds until a worker can take the task again */
@@ -122,7 +126,7 @@ export class HandlerStopped extends Error {
 /** The job was cancelled. */
 export class JobCancelled extends HandlerStopped {}
 
-/** The lease was lost: another worker may have the task, or it has ended. */
+/** The lease was lost: another worker may have the task, or the task has ended. */
 export class LeaseLost extends HandlerStopped {}
 
 /** The worker stops: the task goes to another worker. */

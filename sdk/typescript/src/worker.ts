@@ -26,20 +26,20 @@ export interface Job {
   readonly deadline: Date;
   /** Aborted when the attempt is over. Its reason is JobCancelled, LeaseLost, WorkerStopped or AttemptTimeout. */
   readonly signal: AbortSignal;
-  /** What the last attempt reported. */
+  /** The progress that the last attempt reported. */
   readonly lastProgress: Progress | undefined;
   /** The failures of earlier attempts, oldest first. */
   readonly failures: FailedAttempt[];
   /** The lease, with everything that the engine sent. */
   readonly lease: Lease;
-  /** Sets the progress: 0 to 100, a text, and details for the next attempt. The next heartbeat carries it. */
+  /** Sets the progress, which the next heartbeat sends. percent is 0 to 100, and details are for the next attempt. */
   progress(percent: number, summary?: string, details?: JsonObject): void;
 }
 
-/** Runs a job. What it returns is the result. */
+/** Runs a job. The return value is the result of the job. */
 export type JobHandler<Args = any> = (args: Args, job: Job) => unknown;
 
-/** How an attempt ended. "lost": the answer does not count. */
+/** How an attempt ended. "lost" means that the engine did not accept an answer. */
 export type Outcome = "done" | "failed" | "cancelled" | "released" | "lost";
 
 export interface Attempt {
@@ -56,9 +56,9 @@ export interface WorkerOptions {
   id?: string;
   /** How many tasks run at a time. The default is 10. */
   concurrency?: number;
-  /** Milliseconds that running handlers may continue after a stop. The default is 30,000. */
+  /** How long running handlers may continue after a stop, in milliseconds. The default is 30,000. */
   stopGrace?: number;
-  /** Milliseconds without a heartbeat after which tasks go to another worker. The default is that of the namespace. */
+  /** The time without a heartbeat after which tasks go to another worker, in milliseconds. The default is that of the namespace. */
   leaseDuration?: number;
   /** The signals that stop the worker. The default is SIGTERM and SIGINT; [] for none. */
   signals?: NodeJS.Signals[];
@@ -108,13 +108,13 @@ export class Worker {
     this.ended = harmless((attempt) => options.ended?.(attempt));
   }
 
-  /** Registers the handler of the jobs with a name. */
+  /** Registers the handler for jobs with the given name. */
   job<Args = any>(name: string, handler: JobHandler<Args>): this {
     this.handlers.set(name, handler);
     return this;
   }
 
-  /** Registers the handler of all other jobs. */
+  /** Registers the handler for all other jobs. */
   jobs(handler: JobHandler): this {
     this.others = handler;
     return this;
@@ -126,15 +126,16 @@ export class Worker {
     return this;
   }
 
-  /** Takes no new tasks, and lets run return when those that run have ended. */
+  /** Stops taking new tasks. run() returns when the running tasks have ended or been released. */
   stop(): void {
     this.stopping.abort(new WorkerStopped("the worker stops"));
     this.freed();
   }
 
   /**
-   * Runs tasks until stop, a signal of the system, or an operator stops the worker. A worker runs
-   * once. Rejects if the engine refuses the first poll, for example because a namespace is missing.
+   * Runs tasks until the worker is stopped by stop(), by a signal or by an operator. A worker can run
+   * only once. Rejects if the engine refuses the first poll, for example because a namespace is
+   * missing.
    */
   async run(): Promise<void> {
     if (this.handlers.size === 0 && !this.others && !this.rest) throw new Error("the worker has no handler");
@@ -216,7 +217,7 @@ export class Worker {
     if (directive === "WORKER_DIRECTIVE_STOP") this.stop();
   }
 
-  /** Runs a lease. It is decoded here, so that one that cannot be decoded does not affect the others. */
+  /** Runs the task of a lease. The lease is decoded here, so that an undecodable lease does not affect others. */
   private start(json: Lease): void {
     let lease = json;
     let undecodable: Error | undefined;
@@ -233,7 +234,7 @@ export class Worker {
     this.schedule();
   }
 
-  /** Runs a lease from its start to its end. Does not throw. */
+  /** Runs the task of a lease and removes the lease at the end. Does not throw. */
   private async attempt(held: ActiveLease): Promise<void> {
     const attempt: Attempt = { lease: held.lease, outcome: "lost", duration: 0 };
     const expires = (error: unknown) => this.log("attempt without an answer: its lease will expire", { ...held.name, error });
@@ -244,7 +245,7 @@ export class Worker {
     this.ended(attempt);
   }
 
-  /** Runs the handler of a lease and sends its answer. Sets how the attempt ended. */
+  /** Runs the handler of a lease, sends its answer, and sets the outcome of the attempt. */
   private async execute(held: ActiveLease, attempt: Attempt): Promise<void> {
     const { signal } = held.ending;
     const left = held.localTime(held.lease.request!.deadline!) - now();
@@ -297,8 +298,8 @@ export class Worker {
 
   /**
    * Stores events, state and metadata of an attempt. Returns whether the attempt should end soon. If
-   * the engine does not answer, the attempt is over, because the checkpoint may be stored. Other
-   * errors mean that it is not stored.
+   * the engine does not answer, the attempt is over, because the checkpoint may have been
+   * stored. Other errors mean that it was not stored.
    */
   private async checkpoint(held: ActiveLease, stored: Checkpoint): Promise<boolean> {
     const { leaseToken, request } = held.lease;
@@ -317,7 +318,7 @@ export class Worker {
       return Boolean(response.yield) || this.stopping.signal.aborted;
     } catch (error) {
       if (isRefused(error)) throw failure(`the engine refused the checkpoint: ${error.message}`);
-      if (error instanceof ProgressorError && error.code === "unimplemented") throw error; // by an older engine
+      if (error instanceof ProgressorError && error.code === "unimplemented") throw error; // from an older engine
       held.uncertain = !isLost(error);
       lose(held, `a checkpoint is not stored: ${messageOf(error)}`);
       throw signal.reason;
@@ -405,7 +406,7 @@ export class Worker {
         const send = held.progress && time - held.progressSent >= progressEvery && (room -= sizeOf(held.progress)) > 0;
         return { leaseToken: held.lease.leaseToken, progress: send ? held.progress : undefined };
       });
-      // The shortest interval: the leases with it expire first.
+      // Use the shortest interval, because the leases that have it expire first.
       const timeout = Math.min(requestTimeout, ...all.map((held) => Math.max(held.interval, 1000)));
       const { directives = [], worker } = await this.client.worker.heartbeat({ workerId: this.id, beats }, { timeout, maxAttempts: 1 });
       all.forEach((held, n) => applyDirective(held, directives[n] ?? {}, beats[n]!.progress));
@@ -414,7 +415,7 @@ export class Worker {
     } catch (error) {
       if (this.beatFailed === undefined) this.log("heartbeat failed; retrying", { workerId: this.id, error: messageOf(error) });
       this.beatFailed = now();
-      // The engine refuses the whole heartbeat because of one progress.
+      // One invalid progress report makes the engine reject the whole heartbeat.
       if (isRefused(error)) all.forEach((held) => (held.progress = undefined));
       for (const held of all) {
         if (!held.answering && now() > held.expires) lose(held, "the heartbeats did not reach the engine");

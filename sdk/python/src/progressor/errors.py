@@ -7,10 +7,11 @@ from typing import Any, Callable, Dict, Optional
 
 from . import api
 
+# Connect defines these codes for HTTP responses that do not come from the engine.
 _CODES = {
     400: "internal", 401: "unauthenticated", 403: "permission_denied", 404: "unimplemented",
     429: "unavailable", 502: "unavailable", 503: "unavailable", 504: "unavailable",
-}  # of HTTP responses that do not come from the engine, as Connect defines them
+}
 
 _KNOWN = frozenset((
     "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists",
@@ -20,7 +21,7 @@ _KNOWN = frozenset((
 
 
 class ProgressorError(Exception):
-    """A request that the engine refused, or that did not get a response.
+    """Raised if the engine refuses a request or does not respond.
 
     Check its reason, or its code if it has no reason. The text is the engine's message, for people.
     The code "unavailable" without a reason means that the engine could not be reached, or that the
@@ -59,7 +60,7 @@ _CLASSES = {"REASON_TASK_REJECTED": TaskRejected, "REASON_TASK_FAILED": TaskFail
 
 
 def error_of(status: int, text: bytes, decode_detail: Callable[[Any], Any]) -> ProgressorError:
-    """Returns the error of an HTTP response that is not a success."""
+    """Returns the error for an unsuccessful HTTP response."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -81,13 +82,13 @@ def message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "it has no text"
+        return "the error has no text"
 
 
 class Rejection(Exception):
-    """Handlers raise it to refuse a task or a job: nothing changes, and there is no retry.
+    """Raised by handlers to reject a task, or to fail a job without a retry.
 
-    The reason is a short, stable name for programs.
+    A rejected task does not change its process. The reason is a short, stable name for programs.
     """
 
     def __init__(self, reason: str, message: str, details: Any = None) -> None:
@@ -96,7 +97,7 @@ class Rejection(Exception):
 
 
 class Failure(Exception):
-    """Handlers raise it to name the reason of a failure. Any other error has the reason "error".
+    """Raised by handlers to fail an attempt with a reason. Any other exception has the reason "error".
 
     With non_retryable, there is no retry. retry_after is in seconds and replaces the backoff.
     """
@@ -111,7 +112,7 @@ class Failure(Exception):
 
 
 class Release(Exception):
-    """Handlers of a worker raise it to return a task without an answer. No attempt is counted.
+    """Raised by handlers of a worker to return a task without an answer. No attempt is counted.
 
     Any worker can take the task again after delay, in seconds.
     """
@@ -122,7 +123,7 @@ class Release(Exception):
 
 
 class JobStopped(Exception):
-    """The attempt is over. Job.check raises one of the classes below; a handler lets it pass."""
+    """The attempt is over. Job.check raises a subclass of this exception. Handlers must not catch it."""
 
 
 class JobCancelled(JobStopped):
@@ -130,7 +131,7 @@ class JobCancelled(JobStopped):
 
 
 class LeaseLost(JobStopped):
-    """The lease was lost: another worker may have the task, or it has ended."""
+    """The lease was lost: another worker may have the task, or the task has ended."""
 
 
 class WorkerStopped(JobStopped):

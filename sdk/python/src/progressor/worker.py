@@ -39,7 +39,7 @@ MAX_PROGRESS = 64 << 10  # bytes of JSON
 MAX_BEAT = 8 << 20  # bytes of progress in one heartbeat
 OUTAGE_RETRY = Retry(initial=0.1, max=5.0)  # the waits while the engine cannot be reached
 
-#: Takes the args and the job. What it returns is the result.
+#: Takes the args and the job. The return value is the result of the job.
 JobHandler = Callable[[Any, "Job"], Any]
 
 
@@ -47,8 +47,8 @@ JobHandler = Callable[[Any, "Job"], Any]
 class Attempt:
     """An attempt that has ended.
 
-    The outcome is "done", "failed", "cancelled", "released", or "lost" if the answer does not
-    count. error is what the handler raised. duration is in seconds.
+    The outcome is "done", "failed", "cancelled", "released", or "lost" if the engine did not accept
+    an answer. error is the exception that the handler raised. duration is in seconds.
     """
 
     lease: api.Lease
@@ -149,10 +149,10 @@ class Worker:
 
     :param id: the default consists of the host, the process ID and a random part.
     :param concurrency: how many tasks run at a time, each in a thread.
-    :param stop_grace: seconds that running handlers may continue after a stop.
-    :param lease_duration: seconds of silence after which tasks go to another worker. The default is
-        that of the namespace.
-    :param signals: stop the worker, if run is called in the main thread.
+    :param stop_grace: how long running handlers may continue after a stop, in seconds.
+    :param lease_duration: the time without a heartbeat after which tasks go to another worker, in
+        seconds. The default is that of the namespace.
+    :param signals: the signals that stop the worker, if run is called in the main thread.
     :param ended: called after every attempt.
     """
 
@@ -179,7 +179,7 @@ class Worker:
         self._error: Optional[BaseException] = None
 
     def job(self, name: str) -> Callable[[JobHandler], JobHandler]:
-        """Registers the decorated function as the handler of the jobs with a name."""
+        """Registers the decorated function as the handler for jobs with the given name."""
 
         def register(handler: JobHandler) -> JobHandler:
             self._handlers[name] = handler
@@ -188,20 +188,20 @@ class Worker:
         return register
 
     def jobs(self, handler: JobHandler) -> JobHandler:
-        """Registers the handler of all other jobs."""
+        """Registers the handler for all other jobs."""
         self._others = handler
         return handler
 
     def processes(self, processor: Processor) -> None:
-        """Registers the functions for the tasks of processes that are not jobs."""
+        """Registers a processor for the tasks of processes that are not jobs."""
         self._rest = processor
 
     def stop(self) -> None:
-        """Takes no new tasks, and lets run return when those that run have ended."""
+        """Stops taking new tasks. run() returns when the running tasks have ended or been released."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Runs tasks until stop, a signal, or an operator stops the worker.
+        """Runs tasks until the worker is stopped by stop(), by a signal or by an operator.
 
         Raises ProgressorError if the engine refuses the first poll, for example because a namespace
         is missing. If a thread of the worker itself fails, the worker stops, and run raises its error.
@@ -294,7 +294,7 @@ class Worker:
             self.stop()
 
     def _start(self, leases: List[Any]) -> None:
-        """Runs leases of a response to Poll. Returns those that cannot start, or that come after a stop."""
+        """Runs the leased tasks of a Poll. Releases those that cannot start, or that arrive after a stop."""
         received, left = time.monotonic(), [lease["leaseToken"] for lease in leases]
         try:
             for lease in leases:
@@ -315,7 +315,7 @@ class Worker:
                 self._release(left)
 
     def _decode(self, lease: Any, received: float) -> Tuple[Job, Optional[Exception]]:
-        """Returns the job of a lease, and what its handler would raise if it cannot be decoded."""
+        """Returns the job of a lease, and the exception for its handler if the lease cannot be decoded."""
         try:
             return Job(self, decode("Lease", lease, self._client.payloads), received), None
         except Exception as error:
@@ -324,7 +324,7 @@ class Worker:
             return Job(self, decode("Lease", lease, "bytes"), received), undecodable
 
     def _run(self, job: Job, undecodable: Optional[Exception]) -> None:
-        """Runs a lease from its start to its end."""
+        """Runs the task of a lease and removes the lease at the end."""
         outcome, error = "lost", None
         try:
             outcome, error = self._execute(job, undecodable)

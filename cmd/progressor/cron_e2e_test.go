@@ -51,9 +51,8 @@ func succeeded(fires []*progressorv1.Fire) bool {
 	return false
 }
 
-// Crons of the configuration file are created at the start, updated if they differ, and otherwise
-// not changed. A cron that was paused stays paused, and crons that are not in the file do not
-// change.
+// Crons in the configuration file are created at startup, updated if they differ, and otherwise not
+// changed. A cron that was paused stays paused, and crons that are not in the file do not change.
 func TestServePutsCrons(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1000)
@@ -122,7 +121,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 		}
 	}
 	if r := p.Run(t, "cron", "resume", "play", "tea", "--catch-up"); r.Code != cli.ExitOK ||
-		!strings.Contains(r.Stderr, " fire times wait: the newest 1 are decided") {
+		!strings.Contains(r.Stderr, " fire times wait: only the newest is decided") {
 		t.Errorf("%d %s", r.Code, r.Stderr)
 	}
 	awaitFires(t, p, "tea", func(fires []*progressorv1.Fire) bool {
@@ -172,7 +171,7 @@ func TestServePutsTheExampleOfAPoll(t *testing.T) {
 	d.Stop(t)
 }
 
-// Errors that only the database can detect also name the file and the path.
+// Errors that only the database can detect also name the file and the path of the field.
 func TestServeRefusesABadCron(t *testing.T) {
 	t.Parallel()
 	text := "namespaces: [{namespace: play, processor: {builtin: {name: echo}}}]\ncrons:\n" +

@@ -70,7 +70,7 @@ func (c *collector) take(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// named returns the span with a name, or nil if it has not arrived.
+// named returns the span with the given name, or nil if it has not arrived.
 func (c *collector) named(name string) *tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

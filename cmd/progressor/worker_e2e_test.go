@@ -20,8 +20,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A command runs jobs, reports their progress, and can be cancelled. On SIGTERM, the worker stops
-// and releases its jobs.
+// A worker runs a command for each job. The command reports the progress of its job, and the job
+// can be cancelled. On SIGTERM, the worker stops and releases its jobs.
 func TestWorkerRun(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

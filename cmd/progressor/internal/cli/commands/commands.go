@@ -52,7 +52,7 @@ func New(name string) any {
 	return new(tree)
 }
 
-// hasCommand reports whether a struct of commands has a command with a name.
+// hasCommand reports whether a struct of commands has a command with the given name.
 func hasCommand(commands reflect.Type, name string) bool {
 	for i := range commands.NumField() {
 		field := commands.Field(i)

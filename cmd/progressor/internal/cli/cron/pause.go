@@ -108,6 +108,9 @@ func waitingOutcome(p *progressorv1.CronPolicy, catchUp bool) string {
 		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)",
 			output.Duration(threshold))
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
+		if p.GetCatchupLimit() == 1 {
+			return "only the newest is decided (misfire policy CATCH_UP_LIMITED)"
+		}
 		return fmt.Sprintf("the newest %d are decided, in order (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
 	}
 	return "all of them are decided, in order (misfire policy FIRE_NOW)"

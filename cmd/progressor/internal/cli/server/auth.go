@@ -22,7 +22,7 @@ const (
 )
 
 type authFlags struct {
-	Mode    string    `default:"auto" enum:"auto,required,local,none" placeholder:"MODE" setting:"" help:"Who may use the API: required (clients with a key, a certificate or a token), local (also the root key in --auth.key-file), none (everyone), or auto (none on loopback without --auth.oidc, otherwise required). Default: ${default}."`
+	Mode    string    `default:"auto" enum:"auto,required,local,none" placeholder:"MODE" setting:"" help:"Who may use the API: required (clients with a key, a certificate or a token), local (also the root key in --auth.key-file), none (everyone), or auto (none on loopback without --auth.oidc, and required otherwise). Default: ${default}."`
 	KeyFile string    `placeholder:"FILE" setting:"" help:"File of the root key with --auth.mode local; it is created if it does not exist. Default: .progressor/token, or token in --data-dir of dev."`
 	OIDC    oidcFlags `embed:"" prefix:"oidc."`
 

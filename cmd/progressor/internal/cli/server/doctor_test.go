@@ -73,7 +73,7 @@ func TestDoctorFindsProblems(t *testing.T) {
 		" s: it holds back vacuum", "held by backend", "here:1 v1",
 		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns",
 		"10001 tasks wait in process n/p. Next: progressor explain n p",
-		"1 message to process n/q not delivered, the oldest for 30",
+		"process n/q has 1 message waiting for delivery; the oldest has waited for 30",
 		"the oldest idempotency key has been kept for 3 h beyond its retention")
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// failsafeAge is PostgreSQL's default of vacuum_failsafe_age. From this age on, vacuum does
+	// failsafeAge is PostgreSQL's default for vacuum_failsafe_age. From this age on, vacuum does
 	// nothing but freeze.
 	failsafeAge = 1_600_000_000
 	// longQueue is the number of waiting tasks in a process that causes a warning: ten times the
@@ -63,11 +63,11 @@ func (e *examination) checkFreezing(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if f.late() {
-		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if this does not help, end the holder of the oldest xmin",
-			f.OldestTable),
+		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if this does not help, end the transaction or drop the "+
+			"replication slot that holds the oldest xmin", f.OldestTable),
 			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL rejects writes at 2 "+
-				"billion. "+
-				"The oldest table is %s with %d", f.Age, f.MaxAge, f.OldestTable, f.TableAge)
+				"billion. The oldest table is %s, which is %d transactions old",
+			f.Age, f.MaxAge, f.OldestTable, f.TableAge)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (e *examination) checkQueues(ctx context.Context, conn *pgx.Conn) error {
 	var namespace, process string
 	var n int64
 	if _, err := pgx.ForEachRow(rows, []any{&namespace, &process, &n}, func() error {
-		e.warn(fmt.Sprintf("progressor explain %s %s; send fewer tasks, or make its processor faster", namespace,
+		e.warn(fmt.Sprintf("progressor explain %s %s; send fewer tasks, or make the processor faster", namespace,
 			process),
 			"%d tasks wait in process %s/%s", n, namespace, process)
 		return nil
@@ -106,10 +106,10 @@ func (e *examination) checkQueues(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var age float64
 	_, err = pgx.ForEachRow(rows, []any{&namespace, &process, &n, &age}, func() error {
-		e.warn("check that a node runs, that no other session has locked the process (pg_locks), and how many tasks "+
-			"wait in it",
-			"%s to process %s/%s not delivered, the oldest for %.0f s", output.Counted(int(n), "message"), namespace,
-			process, age)
+		e.warn("check that a node runs and that no other session has locked the process (pg_locks), and count the "+
+			"tasks that wait in it",
+			"process %s/%s has %s waiting for delivery; the oldest has waited for %.0f s", namespace, process,
+			output.Counted(int(n), "message"), age)
 		return nil
 	})
 	return err

@@ -29,13 +29,13 @@ const (
 	// maxSpans is the maximum number of spans that wait for their export, each of about 1 KiB.
 	// Further spans are dropped and counted.
 	maxSpans = 8192
-	// lastExport limits the last export of a stopping node.
+	// lastExport is the time limit of the last export when the node stops.
 	lastExport = 3 * time.Second
 )
 
 type tracingFlags struct {
 	Endpoint string  `placeholder:"URL" setting:"" help:"Export OpenTelemetry traces with OTLP to this collector, such as http://127.0.0.1:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT; without it, tracing is off."`
-	Protocol string  `default:"auto" enum:"auto,http,grpc" placeholder:"PROTOCOL" setting:"" help:"Protocol: http (OTLP over HTTP, usually port 4318), grpc (4317), or auto: OTEL_EXPORTER_OTLP_PROTOCOL, or http. Default: ${default}."`
+	Protocol string  `default:"auto" enum:"auto,http,grpc" placeholder:"PROTOCOL" setting:"" help:"Protocol: http (OTLP over HTTP, usually port 4318), grpc (4317), or auto, which uses OTEL_EXPORTER_OTLP_PROTOCOL, or http if it is not set. Default: ${default}."`
 	Ratio    float64 `default:"1" placeholder:"RATIO" setting:"" help:"Fraction of the requests without a trace context for which the engine starts a trace, 0 to 1. For other requests, the caller decides. Default: ${default}."`
 }
 
@@ -51,8 +51,8 @@ func (f tracingFlags) check() error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return errors.New("--tracing.endpoint: must be the URL of a collector, such as http://127.0.0.1:4318")
 	case u.User != nil:
-		return errors.New("--tracing.endpoint: must not contain a user or a password: set OTEL_EXPORTER_OTLP_HEADERS " +
-			"to a header Authorization")
+		return errors.New("--tracing.endpoint: must not contain a user or a password: set an " +
+			"Authorization header in OTEL_EXPORTER_OTLP_HEADERS")
 	case u.RawQuery != "" || u.Fragment != "":
 		return errors.New("--tracing.endpoint: must not contain a query or a fragment")
 	}
@@ -78,8 +78,8 @@ func (f tracingFlags) grpc(getenv func(string) (string, bool)) bool {
 	return cmp.Or(traces, all) == "grpc"
 }
 
-// exporter returns the exporter to the collector, which connects with the first spans.
-// OpenTelemetry reads other settings from OTEL_EXPORTER_OTLP_….
+// exporter returns an exporter that sends spans to the collector. It connects when it sends the
+// first spans. OpenTelemetry reads other settings from OTEL_EXPORTER_OTLP_….
 func (f tracingFlags) exporter(ctx context.Context, getenv func(string) (string, bool)) (sdktrace.SpanExporter, error) {
 	if f.grpc(getenv) {
 		var options []otlptracegrpc.Option
@@ -130,7 +130,7 @@ func (f tracingFlags) open(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(f.Ratio))),
 		sdktrace.WithSpanProcessor(newSpanQueue(exporter, maxSpans, log, registry)),
 	)
-	log.Info("exporting traces", "endpoint", cmp.Or(f.Endpoint, "by OTEL_EXPORTER_OTLP_ENDPOINT"), "ratio", f.Ratio)
+	log.Info("exporting traces", "endpoint", cmp.Or(f.Endpoint, "from the environment"), "ratio", f.Ratio)
 	return &traces{provider, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastExport)
 		defer cancel()
@@ -140,10 +140,10 @@ func (f tracingFlags) open(
 	}}, nil
 }
 
-// spanQueue precedes the batches of the SDK and counts dropped spans, because the SDK drops spans
-// silently. It never blocks.
+// spanQueue passes spans to the batch processor of the SDK. It counts dropped spans, because the
+// SDK drops spans silently. It never blocks.
 type spanQueue struct {
-	sdktrace.SpanProcessor // the batches, with room for max spans
+	sdktrace.SpanProcessor // the batch processor, with room for max spans
 	next                   sdktrace.SpanExporter
 	max                    int64
 	waiting                atomic.Int64
@@ -185,7 +185,7 @@ func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// countingExporter is the exporter behind a queue.
+// countingExporter exports the spans of a queue and counts them.
 type countingExporter struct{ *spanQueue }
 
 // ExportSpans exports a batch. It logs an error once until exports succeed again, and does not

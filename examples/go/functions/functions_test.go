@@ -21,7 +21,7 @@ type service struct {
 	mu      sync.Mutex
 	answers map[string]string // by key
 	effects []string
-	fails   map[string]int // how often a request fails
+	fails   map[string]int // remaining failures of each request
 }
 
 func (s *service) send(c context.Context, what string) (string, error) {
@@ -62,11 +62,11 @@ func TestFunctions(t *testing.T) {
 	}{
 		"import": {importing, Import{Files: []string{"a", "b", "c"}}, map[string]int{"load a": 2, "check b": 99},
 			[]durabletest.Action{durabletest.Advance(time.Minute)}, "check a, check c, load a, load c"},
-		"expense that the first approves": {expense, claim, nil,
+		"expense approved by the first approver": {expense, claim, nil,
 			[]durabletest.Action{decide("ann", true)}, "ask ann, pay eve"},
-		"expense that the second refuses": {expense, claim, nil,
+		"expense refused by the second approver": {expense, claim, nil,
 			[]durabletest.Action{durabletest.Advance(2 * day), decide("bob", false)}, "ask ann, ask bob, refuse eve"},
-		"expense that nobody decides": {expense, claim, nil,
+		"expense without a decision": {expense, claim, nil,
 			[]durabletest.Action{durabletest.Advance(4 * day)}, "ask ann, ask bob"},
 		"agent": {agent, Question{Text: "my tea"}, nil, nil, "look-up my tea"},
 		"agent that may refund": {agent, Question{Text: "my lost tea"}, nil,
@@ -78,7 +78,7 @@ func TestFunctions(t *testing.T) {
 			[]durabletest.Action{durabletest.EndChild("release", true)}, "buy desk"},
 		"purchase that is refused": {purchase, Purchase{Item: "desk", Price: 900}, nil,
 			[]durabletest.Action{durabletest.EndChild("release", false)}, ""},
-		"purchase that nobody releases": {purchase, Purchase{Item: "desk", Price: 900}, nil,
+		"purchase that is not released": {purchase, Purchase{Item: "desk", Price: 900}, nil,
 			[]durabletest.Action{durabletest.FailRun("release", durable.ReasonTimeout, "no answer")}, ""},
 		"purchase that is cheap": {purchase, Purchase{Item: "pen", Price: 2}, nil, nil, "buy pen"},
 		"subscription": {subscription, Subscription{Customer: "eve", Plan: "s"}, map[string]int{"charge eve for m": 3},

@@ -1,7 +1,7 @@
 -- SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips
 -- timers of processes that are busy or have a waiting call, because the SaveResult of such a
--- process takes them. It also skips timers of processes with a cancel request, and jobs that need
--- keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
+-- process promotes them. It also skips timers of processes with a cancel request, and jobs that
+-- need keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
 -- because ReleaseTimers has already moved the others to the queue for workers. ON CONFLICT is
 -- needed because another task of the process may have started after the snapshot of this statement.
 -- The columns are those of SearchCalls.
@@ -129,8 +129,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
 -- NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can
--- sleep until then. It also returns for how long the newest due timer has been due (µs). Both are
--- -1 if there is no such timer. It runs after SearchTimers in the same transaction. now() is the
+-- sleep until then. It also returns for how long the newest due timer has been due (µs). Each value
+-- is -1 if there is no such timer. It runs after SearchTimers in the same transaction. now() is the
 -- start of that transaction, so no timer is missed between the two.
 -- name: NextTimes :many
 SELECT target.namespace::text AS namespace,

@@ -48,7 +48,7 @@ func (b *bench) checkGroup(id string, step jobs.GroupStep) bool {
 	return must(b.t, taken, err)
 }
 
-// counted returns the counters of the jobs with a name.
+// counted returns the counters of the jobs with the given name.
 func (b *bench) counted(name string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce(string_agg(state || ' ' || n, ', ' ORDER BY state), 'none') FROM (
@@ -126,7 +126,7 @@ func (b *bench) takeMember(group string) {
 	}
 }
 
-// jobCounts returns the number of jobs with a name by state.
+// jobCounts returns the number of jobs with the given name by state.
 func (b *bench) jobCounts(name string) string {
 	b.t.Helper()
 	all, err := jobs.Count(b.t.Context(), b.Store, []string{ns})

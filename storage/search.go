@@ -40,9 +40,9 @@ func (s *Store) searchCallsParams(limits []ClaimLimit) dbsqlc.SearchCallsParams 
 	return arg
 }
 
-// SearchLockedCalls claims like SearchCalls, but first waits for the process of the first task of a
-// namespace, at most for the given time. If other transactions keep this process locked,
-// SearchLockedCalls claims nothing.
+// SearchLockedCalls claims like SearchCalls, but first locks the process of the first task in a
+// namespace. It waits at most the given time for this lock. If it does not get the lock, it claims
+// nothing.
 func (s *Store) SearchLockedCalls(
 	ctx context.Context, limits []ClaimLimit, first FirstCall, wait time.Duration,
 ) (claims []Claim, err error) {
@@ -68,8 +68,8 @@ func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]st
 	return names, mapped("list skipped calls", err)
 }
 
-// If SearchTimers skips a due timer, the SaveResult of its process takes it, unless SaveResult ran
-// just before the timer was due, or stored nothing. So if a scan skipped a timer that was due
+// If SearchTimers skips a due timer, the SaveResult of its process promotes it, unless SaveResult
+// ran just before the timer was due, or stored nothing. So if a scan skipped a timer that was due
 // recently, another scan follows soon.
 const (
 	passedLately = 500 * time.Millisecond

@@ -31,8 +31,8 @@ func (s *Store) RunLocked(
 	return mapped(op, err)
 }
 
-// insertTries bounds how often InsertLocked and a flush begin again because another session created
-// the same process, see PrepareInit.
+// insertTries is the maximum number of tries of InsertLocked and of a flush. They try again if
+// another session has created the same process (see PrepareInit).
 const insertTries = 3
 
 // InsertLocked is RunLocked with the settings of the hot path, for inserting many processes. It
@@ -125,10 +125,10 @@ type FirstCall struct {
 	Polls     bool // tasks that the engine itself runs do not count
 }
 
-// ScanLocked is like Scan, but first locks the process of a task. It waits for this lock, at most
-// for the given time. A scan skips locked rows, so without the wait it may never claim the tasks of
-// a process that others lock without a pause. If ScanLocked does not get the lock, it returns nil
-// and does not execute scan.
+// ScanLocked is like Scan, but first locks the process of a task. It waits at most the given time
+// for this lock. A scan skips locked rows, so without the wait it may never claim the tasks of a
+// process that others lock without a pause. If ScanLocked does not get the lock, it returns nil and
+// does not execute scan.
 func (s *Store) ScanLocked(
 	ctx context.Context, op string, first FirstCall, wait time.Duration, scan func(context.Context, DB) error,
 ) error {

@@ -21,7 +21,7 @@ var tables = []string{"processes", "job_events", "cron_fires"}
 const (
 	stateNotStarted = "55000" // function require_change_triggers raises it
 	stateLocked     = "55P03"
-	// startTries is how often Start tries to lock a table, for at most 500 ms each.
+	// startTries is how many times Start tries to lock a table, for at most 500 ms each.
 	startTries = 10
 	startWait  = 200 * time.Millisecond
 )

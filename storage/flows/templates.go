@@ -16,7 +16,7 @@ type Template = dbsqlc.GetTemplateRow
 
 // Put stores the next version of a template, unless same reports that the newest one is equal.
 // expected is the newest version that the caller knows. If it is negative, any version is accepted.
-// It returns process.ErrStaleVersion if another version is the newest.
+// Put returns process.ErrStaleVersion if the newest version is a different one.
 func Put(
 	ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool,
 	expected int32, by []process.Actor, same func(Template) (bool, error),
@@ -122,8 +122,9 @@ func Versions(ctx context.Context, s *storage.Store, namespace, templateType str
 // Listed is the newest version of a template.
 type Listed = dbsqlc.ListTemplatesRow
 
-// ListTemplates lists the newest version of each template after a type, at most limit and about
-// storage.ListBytes. cut reports that it stopped before the limit, so that there may be more.
+// ListTemplates lists the newest version of each template whose type is greater than after. It
+// returns at most limit templates, with about storage.ListBytes in total. cut reports whether the
+// size ended the list, so that there may be more.
 func ListTemplates(
 	ctx context.Context, s *storage.Store, namespace, after string, limit int,
 ) (rows []Listed, cut bool, err error) {

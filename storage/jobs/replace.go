@@ -13,14 +13,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// replaceTries bounds how often EnqueueReplacing begins again because the key got another holder.
+// replaceTries is the maximum number of tries of EnqueueReplacing. It tries again if another job
+// takes the unique key.
 const replaceTries = 20
 
 // errHolderChanged means that another job has taken the unique key since its holder was read.
 var errHolderChanged = errors.New("another job has the unique key now")
 
-// EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the
-// args and the time of j instead. replaced reports whether it did.
+// EnqueueReplacing enqueues a job. If a waiting job has its unique key, that job gets the args and
+// the time of j instead. replaced reports whether this happened.
 func EnqueueReplacing(
 	ctx context.Context, s *storage.Store, j *NewJob,
 ) (done Enqueued, replaced bool, err error) {

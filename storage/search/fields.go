@@ -140,7 +140,7 @@ func inOrder(left, right string) map[string]string {
 	return list
 }
 
-// field returns the field with a name, or nil if there is none.
+// field returns the field with the given name, or nil if there is none.
 func (t *table) field(name string) *field {
 	if n := slices.IndexFunc(t.fields, func(f *field) bool { return f.name == name }); n >= 0 {
 		return t.fields[n]

@@ -47,8 +47,8 @@ type NextTimesRow struct {
 }
 
 // NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can
-// sleep until then. It also returns for how long the newest due timer has been due (µs). Both are
-// -1 if there is no such timer. It runs after SearchTimers in the same transaction. now() is the
+// sleep until then. It also returns for how long the newest due timer has been due (µs). Each value
+// is -1 if there is no such timer. It runs after SearchTimers in the same transaction. now() is the
 // start of that transaction, so no timer is missed between the two.
 func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) ([]NextTimesRow, error) {
 	rows, err := db.Query(ctx, nextTimes, namespaces)
@@ -243,8 +243,8 @@ type SearchTimersRow struct {
 
 // SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips
 // timers of processes that are busy or have a waiting call, because the SaveResult of such a
-// process takes them. It also skips timers of processes with a cancel request, and jobs that need
-// keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
+// process promotes them. It also skips timers of processes with a cancel request, and jobs that
+// need keys (see DueInLine). If own is true, it takes only the tasks that the engine itself runs,
 // because ReleaseTimers has already moved the others to the queue for workers. ON CONFLICT is
 // needed because another task of the process may have started after the snapshot of this statement.
 // The columns are those of SearchCalls.

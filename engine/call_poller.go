@@ -20,7 +20,7 @@ type callPoller struct {
 	names   []string             // namespaces with waiting tasks in the last scan
 	skipped map[string]time.Time // since when scans have skipped all tasks of a namespace
 	turn    int                  // chooses among the namespaces that were skipped for a long time
-	locked  string               // the next scan waits for the first process of this namespace; "" if none
+	locked  string               // the next scan waits for the lock of the first process in this namespace; "" if none
 }
 
 func newCallPoller(e *Engine) *callPoller {
@@ -49,9 +49,9 @@ func signal(c chan struct{}) {
 // scans skip tasks.
 const minCallGap = time.Millisecond
 
-// After scans have skipped all tasks of a namespace for skipPatience, a scan waits for a lock. It
-// waits as long as the tasks have been skipped, but at most maxLockWait, because it delays the
-// tasks of other namespaces.
+// After scans have skipped all tasks of a namespace for skipPatience, a scan waits for a lock. The
+// maximum wait is the time for which the tasks have been skipped, but at most maxLockWait, because
+// the wait delays the tasks of other namespaces.
 const (
 	skipPatience = 20 * time.Millisecond
 	maxLockWait  = 100 * time.Millisecond
@@ -171,8 +171,8 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	return len(claims), more, err
 }
 
-// search claims tasks. If locked names a namespace, it first waits for the first process of this
-// namespace.
+// search claims tasks. If p.locked names a namespace in limits, search first waits for the lock of
+// the process whose task is first in this namespace.
 func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
 	n := slices.IndexFunc(limits, func(l storage.ClaimLimit) bool { return l.Namespace == p.locked })
 	if p.locked = ""; n < 0 {

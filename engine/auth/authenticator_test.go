@@ -138,8 +138,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The requests of a client cause a read of the database at most every 10 s. A key that was revoked
-// or has expired is rejected after that time.
+// The requests of a client cause a read of the database at most once in 10 s. A key that was
+// revoked or has expired is rejected after that time.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")

@@ -392,7 +392,7 @@ func (l *logins) accept(row storage.LoginState) bool {
 	})
 }
 
-// find returns the issuer with a name, and the URL to which it sends browsers back.
+// find returns the issuer with the given name, and the URL to which it sends browsers back.
 func (l *logins) find(name string) (*oidc.Issuer, string, error) {
 	n := -1
 	if l != nil {

@@ -13,8 +13,8 @@ import (
 // january is a time before the crons of these tests were created.
 var january = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// backfillRequest returns a backfill of a cron that fires every minute: the first minutes after
-// january.
+// backfillRequest returns a request to backfill the given number of minutes, starting at january.
+// The cron must fire every minute.
 func backfillRequest(id string, minutes int) *progressorv1.BackfillCronRequest {
 	return &progressorv1.BackfillCronRequest{
 		Namespace: "ns", CronId: id, FromTime: stamp(january),
@@ -70,8 +70,8 @@ func TestBackfillInOrder(t *testing.T) {
 	}
 }
 
-// At most max_concurrency runs of a backfill run at the same time, for each of two backfills.
-// StopBackfills drops the remaining ones.
+// Each of two backfills has at most max_concurrency active runs. StopBackfills drops the fire times
+// that have not started.
 func TestBackfillConcurrencyAndStop(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -33,11 +33,11 @@ func eventually(t testing.TB, what string, cond func() bool) {
 // kim is the author of the commands of these tests.
 var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
-// node is an engine of a test that runs crons.
+// node is a test engine that runs crons.
 type node struct {
 	*enginetest.Node
 	*crons.Crons
-	gate chan struct{} // runs with the args hold continue when it is closed
+	gate chan struct{} // closed to let runs with the args hold continue
 }
 
 // start starts an engine with the namespace "ns".
@@ -48,9 +48,9 @@ func start(t testing.TB, dsn string) *node {
 	return &node{n, n.Crons, gate}
 }
 
-// obey runs a process according to its args. complete and fail end it, and timeout fails it with
-// the reason of a step timeout. hold keeps its slot until the gate is closed. Otherwise the process
-// runs until it is called with one of these args, or cancelled.
+// obey returns a processor that does what the args of a task say. complete and fail end it, and
+// timeout fails it with the reason of a step timeout. hold keeps its slot until the gate is closed.
+// Otherwise the process runs until it is called with one of these args, or cancelled.
 func obey(gate <-chan struct{}) processor.Processor {
 	return processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
@@ -87,7 +87,7 @@ func starts(id, expression, args string) *progressorv1.Cron {
 	}
 }
 
-// never is an expression whose next fire is far in the future.
+// never is an expression whose next fire time is usually months away.
 const never = "0 0 1 1 *"
 
 func (n *node) create(t testing.TB, c *progressorv1.Cron) *progressorv1.Cron {

@@ -63,7 +63,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
 		return invalid(field+"url", "must be http://HOST/PATH or https://HOST/PATH")
 	case to.User != nil:
-		return invalid(field+"url", "must not contain a user or a password: use the header Authorization")
+		return invalid(field+"url", "must not contain a user or a password: use the Authorization header")
 	}
 	if address, err := netip.ParseAddr(to.Hostname()); err == nil {
 		if err := remote.Allowed(address); err != nil {

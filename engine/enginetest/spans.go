@@ -36,7 +36,7 @@ func (s *Spans) Begin(ctx context.Context, name string) (context.Context, trace.
 	return s.Tracer("test").Start(ctx, name)
 }
 
-// Named returns the ended spans with a name, in the order of their ends.
+// Named returns the ended spans with the given name, in the order of their ends.
 func (s *Spans) Named(name string) (found []sdktrace.ReadOnlySpan) {
 	for _, span := range s.recorder.Ended() {
 		if span.Name() == name {
@@ -46,7 +46,7 @@ func (s *Spans) Named(name string) (found []sdktrace.ReadOnlySpan) {
 	return found
 }
 
-// Await waits until n spans with a name have ended.
+// Await waits until n spans with the given name have ended.
 func (s *Spans) Await(t testing.TB, timeout time.Duration, name string, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	Eventually(t, timeout, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(s.Named(name)) >= n })

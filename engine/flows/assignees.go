@@ -61,7 +61,7 @@ func nameOf(assignee string) string {
 	return "group:" + assignee
 }
 
-// hasAssignee reports whether the client or group with a name is an assignee.
+// hasAssignee reports whether the client or group with the given name is an assignee.
 func (w *waitOf) hasAssignee(name string) bool {
 	return slices.ContainsFunc(w.Assignees, func(assignee string) bool { return nameOf(assignee) == name })
 }

@@ -36,11 +36,11 @@ func (f *Flows) Cancel(
 		slices.ContainsFunc(run.GetSteps(), runs) {
 		return run, err
 	}
-	// No step is RUNNING. Wait until the ends of the jobs have arrived.
+	// No step is RUNNING, so the run ends as soon as it has been notified that its jobs have ended.
 	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait)
 }
 
-// repairBroken repairs the process of a run that is in ERROR, so that the run accepts commands.
+// repairBroken repairs the process of a run if it is in ERROR, so that the run accepts commands.
 func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Actor) error {
 	row, err := flows.Get(ctx, f.store, key.Namespace, key.ProcessID[len(process.FlowPrefix):])
 	if err != nil || row.ProcessStatus != process.StatusError {
@@ -50,11 +50,12 @@ func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Ac
 	return err
 }
 
-// cancelWait is how long a cancel waits for the end of those jobs of a run that no worker has
-// taken. Messages end these jobs within milliseconds.
+// cancelWait is how long a cancel waits for the end of a run whose open jobs no worker has taken.
+// Messages end these jobs within milliseconds.
 const cancelWait = 2 * time.Second
 
-// requestCancel asks the work of a step or an item to end. The run itself ends waits and delays.
+// requestCancel asks the job, process or run of a step or an item to end. The run itself ends waits
+// and delays.
 func (t *task) requestCancel(p stepRef, reason string) {
 	s := &t.template.Steps[p.step]
 	if s.ForEach() && p.index == noIndex {

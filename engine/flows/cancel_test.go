@@ -104,7 +104,7 @@ func TestWorkedExample(t *testing.T) {
 		t.Fatalf("%d events cancel_grace_expired", k)
 	}
 
-	// A second run with the same scope and target.
+	// A second run with the same scope and target is rejected.
 	n.run(t, "pull", "demo_long_task", "first", `{"target": "same"}`)
 	_, err := n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "demo_long_task", RunId: "second", Payload: value(t, `{"target": "same"}`),
@@ -115,7 +115,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// TestCancelWhilePending cancels a run that waits for its time, or between two attempts.
+// TestCancelWhilePending cancels one run before its run_time and another between two attempts.
 func TestCancelWhilePending(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -209,7 +209,7 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 	}
 	cancelled("none", `{"mode": "MODE_IMMEDIATE"}`)
 	if len(cancels) > 0 {
-		t.Error("the processor was called although the template has no grace")
+		t.Error("the processor was called although the cancel policy has no grace period")
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	asked     = progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 )
 
-// scripted runs a job according to its args.
+// scripted returns a processor that does what the args of a job say.
 func scripted() processor.Processor {
 	return processor.Func(func(
 		_ context.Context, r *progressorv1.ProcessRequest,

@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// named enqueues a job with a name.
+// named enqueues a job with the given name.
 func (n *node) named(t testing.TB, namespace, id, name string, o *progressorv1.JobOptions) {
 	t.Helper()
 	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{

@@ -125,7 +125,8 @@ func withKnownValues(text string, m proto.Message) string {
 	return text + "; use one of " + strings.Join(names, ", ")
 }
 
-// findEnums collects the types of all enum fields with a name in a message and its nested messages.
+// findEnums collects the types of all enum fields with the given name in a message and its nested
+// messages.
 func findEnums(m protoreflect.MessageDescriptor, name string, seen map[protoreflect.FullName]bool,
 	enums map[protoreflect.FullName]protoreflect.EnumDescriptor,
 ) {

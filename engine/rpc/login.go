@@ -156,7 +156,7 @@ func (l *loginPages) finish(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, page, http.StatusSeeOther)
 }
 
-// cookieOf returns the value of the only cookie with a name, or "".
+// cookieOf returns the value of the only cookie with the given name, or "".
 func cookieOf(r *http.Request, name string) string {
 	if cookies := r.CookiesNamed(name); len(cookies) == 1 {
 		return cookies[0].Value

@@ -12,18 +12,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// replaceSecrets replaces each secret of a target with the result of with. Its arguments are the
+// replaceSecrets replaces each secret of a target with the result of replacement, which gets the
 // name of the field and the secret.
-func replaceSecrets(m *progressorv1.Sink, with func(field, value string) (string, error)) (err error) {
+func replaceSecrets(m *progressorv1.Sink, replacement func(field, value string) (string, error)) (err error) {
 	if hook := m.GetWebhook(); hook != nil {
 		for n, key := range hook.GetSecrets() {
-			if hook.Secrets[n], err = with("webhook.secrets", key); err != nil {
+			if hook.Secrets[n], err = replacement("webhook.secrets", key); err != nil {
 				return err
 			}
 		}
 	}
 	if login := m.GetKafka().GetSasl(); login.GetPassword() != "" {
-		login.Password, err = with("kafka.sasl.password", login.GetPassword())
+		login.Password, err = replacement("kafka.sasl.password", login.GetPassword())
 	}
 	return err
 }

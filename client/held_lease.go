@@ -20,8 +20,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// heldLease is a lease that this worker holds, from the poll that returned it until its answer is
-// settled.
+// heldLease is a lease that this worker holds, from the poll that returned it until its attempt has
+// ended and the engine has accepted or rejected the answer, if there is one.
 type heldLease struct {
 	lease   *progressorv1.Lease                // as the engine returned it
 	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil until they are decoded
@@ -68,8 +68,8 @@ func (h *heldLease) shown() *progressorv1.Lease {
 	return h.lease
 }
 
-// localTime converts a time of the engine to the clock of this worker. The clocks may differ, so it
-// measures from the time at which the lease was granted.
+// localTime converts an engine time to this worker's clock. The clocks may differ, so it measures
+// from the time at which the lease was granted.
 func (h *heldLease) localTime(t *timestamppb.Timestamp) time.Time {
 	if h.lease.GetLeasedTime() == nil {
 		return t.AsTime()
@@ -129,10 +129,10 @@ func (r *workerRun) execute(h *heldLease) {
 	}
 }
 
-// decodePause is the delay before a task can be leased again because the codec was unavailable.
+// decodePause is the delay with which a task is released if the codec is unavailable.
 const decodePause = time.Second
 
-// decode decodes the payloads of a lease. If it cannot, it returns the answer to the lease.
+// decode decodes the payloads of a lease. If it fails, the attempt ends with the returned error.
 func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
 	if r.client.payloads == nil {
 		return nil
@@ -208,7 +208,7 @@ func answerOf(
 		}
 	}
 	if err == nil {
-		// Check the response here, because the engine would reject the complete answer.
+		// Check the response here, because the engine would reject the whole answer.
 		err = processor.Check(l.GetRequest().GetType(), resp)
 	}
 	if err == nil && proto.Size(resp) > maxAnswerBytes {

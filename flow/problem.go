@@ -146,7 +146,7 @@ func choices(v *protovalidate.Violation) string {
 	name := path[len(path)-1].GetFieldName()
 	message := messages[name]
 	if message == nil {
-		return "its choices"
+		return "its fields"
 	}
 	fields := message.Oneofs().ByName(protoreflect.Name(name)).Fields()
 	var names []string

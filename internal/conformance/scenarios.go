@@ -179,7 +179,7 @@ func rejectChild(name, reason, message string) action {
 	return endChild(name, response)
 }
 
-// childEnd reports the end of the newest child with a name.
+// childEnd reports the end of the newest child with the given name.
 func childEnd(name string, end *progressorv1.ChildEnd) action {
 	return func(ctx context.Context, p *processortest.Process) string {
 		what := "the end of child " + name

@@ -29,7 +29,7 @@ const (
 var keyID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 
 // AESGCM is a Codec that encrypts with AES-256-GCM. It has one or more keys, each with an ID. One
-// of them encrypts, and all of them decrypt.
+// of them is used for encryption, and all of them for decryption.
 //
 // An encoded payload consists of these parts:
 //

@@ -244,7 +244,7 @@ func parseURL(field, text string) (*url.URL, error) {
 	case target.Hostname() == "":
 		return invalid("must name a host")
 	case target.User != nil:
-		return invalid("must not contain a user or a password: use the header Authorization")
+		return invalid("must not contain a user or a password: use the Authorization header")
 	case target.Fragment != "":
 		return invalid("must not contain a fragment")
 	}

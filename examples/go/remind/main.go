@@ -11,12 +11,12 @@ import (
 	"github.com/progressor-engine/progressor/client"
 )
 
-// Reminder is the args of a job.
+// Reminder contains the args of a job.
 type Reminder struct {
 	To string `json:"to"`
 }
 
-// Sent is the result.
+// Sent is the result of a job.
 type Sent struct {
 	Text string `json:"text"`
 }
@@ -26,7 +26,7 @@ func main() {
 	defer stop()
 	w := client.NewWorker(client.New("http://127.0.0.1:8080"), []string{"mails-go"})
 	client.Handle(w, "remind", func(_ context.Context, r Reminder) (Sent, error) {
-		return Sent{Text: "Dear " + r.To + ", your cart waits."}, nil // an error retries the job
+		return Sent{Text: "Dear " + r.To + ", your cart waits."}, nil // an error causes a retry
 	})
 	if err := w.Run(ctx); err != nil {
 		slog.Error("worker", "error", err)

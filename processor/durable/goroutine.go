@@ -14,12 +14,12 @@ type goroutine struct {
 }
 
 // goroutines counts goroutines. Their numbers repeat after 4,096 goroutines, base to the power of
-// digits.
+// digits. So isCurrent overlooks one of 4,096 other goroutines.
 var goroutines atomic.Uint32
 
 // run calls f in the calling goroutine.
 func (g *goroutine) run(f func()) {
-	mark(int(goroutines.Add(1)), calls{mark, mark, func(int, calls) {
+	mark(goroutines.Add(1), calls{mark, mark, func(uint32, calls) {
 		var frames [usualDepth]uintptr
 		g.frames = slices.Clone(stack(frames[:])[1:])
 		f()
@@ -69,11 +69,11 @@ const (
 )
 
 // calls are functions that call each other in turn: one mark for each digit, and a last function.
-type calls []func(number int, rest calls)
+type calls []func(number uint32, rest calls)
 
 // mark encodes the last digit of number in the stack: a frame contains the address to which its
 // callee returns, and each digit has its own call.
-func mark(number int, rest calls) {
+func mark(number uint32, rest calls) {
 	switch number % base {
 	case 0:
 		rest[0](number/base, rest[1:])

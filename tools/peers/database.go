@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,6 +90,33 @@ func (d *database) measure(
 		WALBytes: float64(after-before) / float64(operations),
 	}
 	return err
+}
+
+// warmup is how long operations run before a window. It is the default of progressor bench.
+const warmup = 2 * time.Second
+
+// window measures operations that run in the background and are counted in done: after a warm-up,
+// for a duration.
+func (d *database) window(ctx context.Context, done *atomic.Int64, duration time.Duration) (result, error) {
+	pause(ctx, warmup)
+	before, err := d.wal(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	began, first := time.Now(), done.Load()
+	pause(ctx, duration)
+	took, operations := time.Since(began), done.Load()-first
+	after, err := d.wal(ctx)
+	if err == nil && operations == 0 {
+		err = errors.New("no operation ended")
+	}
+	if err != nil {
+		return result{}, err
+	}
+	return result{
+		Rate:     float64(operations) / took.Seconds(),
+		WALBytes: float64(after-before) / float64(operations),
+	}, nil
 }
 
 // wal returns the number of bytes of WAL that the server has ever written.

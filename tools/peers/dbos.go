@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
+	"golang.org/x/sync/errgroup"
 )
 
 // dbosPeer measures DBOS in this program.
@@ -23,43 +24,17 @@ const dbosStop = time.Minute
 // measure measures DBOS in an empty database.
 func (dbosPeer) measure(ctx context.Context, d *database, s size) (results, error) {
 	r := results{}
-	for _, c := range []struct {
-		name    string
-		clients int
-		run     func(context.Context, *database, int, time.Duration) (dbosRuns, error)
-	}{
-		{oneStep, functionClients, dbosOneStep},
-		{oneStepAlone, 1, dbosOneStep},
-		{steps, functionClients, dbosSteps},
-	} {
-		before, err := d.wal(ctx)
-		if err != nil {
-			return nil, err
-		}
-		runs, err := c.run(ctx, d, c.clients, s.duration)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-		after, err := d.wal(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r[c.name] = result{
-			Rate:     float64(runs.operations) / runs.took.Seconds(),
-			WALBytes: float64(after-before) / float64(runs.operations),
-		}
-		if c.clients == 1 {
-			r[c.name] = quantiles(runs.latencies)
-		}
+	var err error
+	if r[oneStep], err = dbosOneStep(ctx, d, functionClients, s.duration); err != nil {
+		return nil, fmt.Errorf("%s: %w", oneStep, err)
+	}
+	if r[oneStepAlone], err = dbosOneStep(ctx, d, 1, s.duration); err != nil {
+		return nil, fmt.Errorf("%s: %w", oneStepAlone, err)
+	}
+	if r[steps], err = dbosSteps(ctx, d, s.duration); err != nil {
+		return nil, fmt.Errorf("%s: %w", steps, err)
 	}
 	return r, nil
-}
-
-// dbosRuns is what a case has done.
-type dbosRuns struct {
-	operations int
-	took       time.Duration
-	latencies  []time.Duration // nil if there are several clients
 }
 
 // dbosContext returns the context of DBOS with its default settings, but without its log.
@@ -71,10 +46,12 @@ func dbosContext(ctx context.Context, d *database) (dbos.Context, error) {
 
 // dbosOneStep measures runs with one step that does nothing. Each client starts a run and waits
 // until its step has run, like the clients of progressor bench.
-func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Duration) (runs dbosRuns, err error) {
+func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Duration) (r result, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	client, err := dbosContext(ctx, d)
 	if err != nil {
-		return dbosRuns{}, err
+		return result{}, err
 	}
 	ran := make([]chan struct{}, clients)
 	for i := range ran {
@@ -86,43 +63,46 @@ func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Du
 			return i, nil
 		}, dbos.WithStepName("step"))
 	}
-	dbos.RegisterWorkflow(client, function, dbos.WithWorkflowName("one"))
+	dbos.RegisterWorkflow(client, function, dbos.WithWorkflowName(fmt.Sprint("one-", clients)))
 	if err := dbos.Launch(client); err != nil {
-		return dbosRuns{}, err
+		return result{}, err
 	}
 	defer func() { err = errors.Join(err, dbos.Shutdown(client, dbosStop)) }()
 	var done atomic.Int64
-	began := time.Now()
-	errs := make(chan error, clients)
+	var over atomic.Bool
+	took := make([][]time.Duration, clients)
+	var group errgroup.Group
 	for i := range clients {
-		go func() {
-			for time.Since(began) < duration {
-				started := time.Now()
+		group.Go(func() error {
+			for !over.Load() {
+				began := time.Now()
 				if _, err := dbos.RunWorkflow(client, function, i); err != nil {
-					errs <- err
-					return
+					return err
 				}
-				<-ran[i]
+				select {
+				case <-ran[i]:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 				done.Add(1)
-				if clients == 1 {
-					runs.latencies = append(runs.latencies, time.Since(started))
-				}
+				took[i] = append(took[i], time.Since(began))
 			}
-			errs <- nil
-		}()
+			return nil
+		})
 	}
-	for range clients {
-		err = errors.Join(err, <-errs)
+	r, err = d.window(ctx, &done, duration)
+	over.Store(true)
+	if err = errors.Join(err, group.Wait()); err == nil && clients == 1 {
+		r = quantiles(took[0])
 	}
-	runs.operations, runs.took = int(done.Load()), time.Since(began)
-	return runs, err
+	return r, err
 }
 
 // dbosSteps measures runs that do one step after the other.
-func dbosSteps(ctx context.Context, d *database, number int, duration time.Duration) (runs dbosRuns, err error) {
+func dbosSteps(ctx context.Context, d *database, duration time.Duration) (r result, err error) {
 	client, err := dbosContext(ctx, d)
 	if err != nil {
-		return dbosRuns{}, err
+		return result{}, err
 	}
 	var done atomic.Int64
 	var over atomic.Bool
@@ -139,23 +119,20 @@ func dbosSteps(ctx context.Context, d *database, number int, duration time.Durat
 	}
 	dbos.RegisterWorkflow(client, function, dbos.WithWorkflowName("steps"))
 	if err := dbos.Launch(client); err != nil {
-		return dbosRuns{}, err
+		return result{}, err
 	}
 	defer func() { err = errors.Join(err, dbos.Shutdown(client, dbosStop)) }()
-	began := time.Now()
-	handles := make([]dbos.WorkflowHandle[int], number)
+	handles := make([]dbos.WorkflowHandle[int], functionClients)
 	for i := range handles {
 		if handles[i], err = dbos.RunWorkflow(client, function, i); err != nil {
-			return dbosRuns{}, err
+			return result{}, err
 		}
 	}
-	pause(ctx, duration)
-	runs.operations, runs.took = int(done.Load()), time.Since(began)
+	r, err = d.window(ctx, &done, duration)
 	over.Store(true)
 	for _, h := range handles {
-		if _, err := h.GetResult(); err != nil {
-			return dbosRuns{}, err
-		}
+		_, runErr := h.GetResult()
+		err = errors.Join(err, runErr)
 	}
-	return runs, nil
+	return r, err
 }

@@ -10,6 +10,7 @@ require (
 	github.com/progressor-engine/progressor v0.0.0-00010101000000-000000000000
 	github.com/riverqueue/river v0.51.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.0
+	golang.org/x/sync v0.24.0
 )
 
 require (
@@ -26,6 +27,5 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )

@@ -7,7 +7,9 @@
 //
 // Each queue has the settings of its own benchmark, and DBOS has its defaults. What they store
 // differs: Progressor keeps the history of each job, River keeps the job, and graphile-worker
-// deletes it. Progressor and DBOS both keep the runs of functions and the results of their steps.
+// deletes it. Functions run in the program that starts them: Progressor is the engine in the bench.
+// Both keep the runs and the results of their steps, except that the function of Progressor with
+// many steps restarts its history after 100 steps.
 package main
 
 import (

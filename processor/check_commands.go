@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -69,8 +67,7 @@ func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidErro
 }
 
 // checkStartRun accepts the same runs as the method StartRun, and those that have a wait instead of
-// a template. The payload is checked against the template when the run starts. The engine checks
-// the wait as it checks those of templates.
+// a template. The payload is checked against the template when the run starts.
 func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.InvalidError {
 	if err := checkTarget(field, "run_id", c.GetNamespace(), c.GetRunId()); err != nil {
 		return err
@@ -80,12 +77,13 @@ func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.Inval
 		return tooLarge(field+".run_id", len(c.GetRunId()), maxRunIDBytes)
 	case c.GetWait() != nil && (c.GetType() != "" || c.GetVersion() != 0):
 		return invalid(field+".wait", "must not be set together with type or version")
-	case proto.Size(c.GetWait()) > process.MaxWaitBytes:
-		return tooLarge(field+".wait", proto.Size(c.GetWait()), process.MaxWaitBytes)
 	case c.GetWait() == nil && !templatePattern.MatchString(c.GetType()):
 		return invalid(field+".type", "must be 1 to 128 characters of a-z, 0-9, _, . and -")
 	case c.GetVersion() < 0:
 		return invalid(field+".version", "must be at least 0 (got %d)", c.GetVersion())
+	}
+	if err := checkWait(field+".wait", c.GetWait()); err != nil {
+		return err
 	}
 	for _, scope := range []struct{ name, text string }{{"scope", c.GetScope()}, {"scope_id", c.GetScopeId()}} {
 		if len(scope.text) > maxNameBytes {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
@@ -45,6 +46,37 @@ func TestCheckStartRun(t *testing.T) {
 		want := "result.commands[0]." + strings.TrimSpace(field)
 		valid := strings.TrimSpace(field) == ""
 		if valid && err != nil || !valid && (invalid == nil || invalid.Field != want) {
+			t.Errorf("%q: %v", field, err)
+		}
+	}
+}
+
+// The error of a wait that the engine would reject names the field.
+func TestCheckWait(t *testing.T) {
+	t.Parallel()
+	const succeed = progressorv1.WaitAction_DUE_ACTION_SUCCEED
+	long := strings.Repeat("x", 16385)
+	for field, w := range map[string]*progressorv1.WaitAction{
+		"":              {Title: long[1:], Assignees: []string{long[1:]}, Due: durationpb.New(process.MaxDuration)},
+		"title":         {Title: long},
+		"assignees":     {Assignees: strings.Split(strings.Repeat("x,", 1000), ",")},
+		"assignees[1]":  {Assignees: []string{"a", ""}},
+		"assignees[0]":  {Assignees: []string{long}},
+		"due":           {Due: durationpb.New(process.MaxDuration + 1)},
+		"due ":          {Due: durationpb.New(-1)},
+		"due_action":    {DueAction: succeed},
+		"due_result":    {DueResult: structpb.NewBoolValue(true)},
+		"due_result ":   {DueAction: succeed, Due: durationpb.New(1), DueResult: structpb.NewNumberValue(math.NaN())},
+		"result_schema": {ResultSchema: object(math.Inf(1))},
+	} {
+		response, err := processor.Result().StartRun(&progressorv1.StartRunCommand{RunId: "r", Wait: w}).Done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = processor.Check(taskTimeout, response)
+		invalid, _ := errors.AsType[*process.InvalidError](err)
+		want := "result.commands[0].wait." + strings.TrimSpace(field)
+		if field == "" && err != nil || field != "" && (invalid == nil || !strings.HasPrefix(invalid.Field, want)) {
 			t.Errorf("%q: %v", field, err)
 		}
 	}

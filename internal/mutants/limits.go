@@ -86,4 +86,9 @@ var limitMutants = []mutant{
 		file: "sql/groups.sql", old: "AND place.newer < 19", planted: "AND place.newer < 1900",
 		packages: "./engine/jobs", run: "TestFailuresOfAGroupAreBounded",
 	},
+	{
+		name: "due-answer-not-checked", breaks: "the value of DueAnswer matches the schema of the question",
+		file: "processor/durable/human.go", old: "err = checkSchema(wait)", planted: "err = nil",
+		packages: "./processor/durable", run: "TestHumanMisuse",
+	},
 }

@@ -108,6 +108,9 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 	if err == nil && o.answers {
 		err = checkDueAnswer[Out](wait)
 	}
+	if err == nil {
+		err = checkSchema(wait)
+	}
 	if err != nil {
 		b.owner.misuse("run %s: %s", full, err)
 	}

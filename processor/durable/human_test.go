@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/durable"
 	"github.com/progressor-engine/progressor/processor/processortest"
@@ -56,7 +57,7 @@ func TestHumanAsks(t *testing.T) {
 			`"resultSchema":{"type":"string"},"due":"172800s"} {"a":1}`: asks[string](
 			durable.Title("Release ${a}?"), durable.Due(48*time.Hour), durable.Assignees("${b}", "sales"),
 			durable.About(map[string]int{"a": 1})),
-		`{"kind":"KIND_HUMAN","title":"c","resultSchema":{"items":{"type":"integer"},"type":"array"},` +
+		`{"kind":"KIND_HUMAN","title":"c","resultSchema":{"items":{"type":"integer"},"type":["array","null"]},` +
 			`"due":"0.001s","dueAction":"DUE_ACTION_SUCCEED","dueResult":[7]} null`: asks[[]int](
 			durable.Due(-time.Hour), durable.DueAnswer([]int{7})),
 		`{"kind":"KIND_HUMAN","title":"c"} null`: asks[any](),
@@ -82,16 +83,47 @@ func TestHumanSchema(t *testing.T) {
 		`["approved","parts","at","Count","free"]`)
 	properties := schema["properties"].GetStructValue().GetFields()
 	for name, want := range map[string]string{
-		"approved": `{"type":"boolean"}`, "comment": `{"type":"string"}`, "at": `{}`, "by": `{}`, "free": `{}`,
+		"approved": `{"type":"boolean"}`, "comment": `{"type":"string"}`, "at": `{}`, "free": `{}`,
+		"by": `{"type":["string","null"]}`,
 		"parts": `{"items":{"properties":{"n":{"type":"integer"},"name":{"type":"string"}},` +
-			`"required":["name","n"],"type":"object"},"type":"array"}`,
+			`"required":["name","n"],"type":"object"},"type":["array","null"]}`,
 		"Count": `{"minimum":0,"type":"integer"}`, "ratio": `{"type":"number"}`, "next": `{}`,
-		"older": `{"items":{},"type":"array"}`, "amount": `{}`,
+		"older": `{"items":{},"type":["array","null"]}`, "amount": `{}`,
 	} {
 		check(t, name, text(t, properties[name].GetStructValue()), want)
 	}
 	if len(properties) != 11 || (Verdict{}).inner != 0 {
 		t.Error(properties)
+	}
+}
+
+// All values of a type are valid answers, even if everything that can be nil is nil.
+func TestHumanDueAnswerWithNil(t *testing.T) {
+	type nested struct {
+		Verdict
+		Bytes []byte
+		Map   map[string]int
+	}
+	for name, f := range map[string]func(ctx durable.Ctx) (string, error){
+		"struct":  asks[Verdict](durable.Due(1), durable.DueAnswer(Verdict{})),
+		"nested":  asks[nested](durable.Due(1), durable.DueAnswer(nested{})),
+		"slice":   asks[[]string](durable.Due(1), durable.DueAnswer([]string(nil))),
+		"bytes":   asks[[]byte](durable.Due(1), durable.DueAnswer([]byte(nil))),
+		"map":     asks[map[string]int](durable.Due(1), durable.DueAnswer(map[string]int(nil))),
+		"map set": asks[map[int]bool](durable.Due(1), durable.DueAnswer(map[int]bool{1: true})),
+		"pointer": asks[*int](durable.Due(1), durable.DueAnswer(nil)),
+	} {
+		p := start(t, function(f))
+		if len(p.Commands()) != 1 {
+			t.Fatal(name, p.Detail())
+		}
+		c := p.Commands()[0].GetStartRun()
+		answer := &progressorv1.Template{Namespace: "ns", Type: "a", Version: 1, Steps: []*progressorv1.StepTemplate{{
+			StepId: "a", Action: &progressorv1.StepTemplate_Wait{Wait: c.GetWait()},
+		}}}
+		if _, problems := flow.Compile(answer); len(problems) > 0 {
+			t.Error(name, problems)
+		}
 	}
 }
 
@@ -157,7 +189,19 @@ func TestHumanMisuse(t *testing.T) {
 		"run c: the schema must be a JSON":                    asks[bool](durable.AnswerSchema(7)),
 		"run c: DueAnswer requires Due":                       asks[bool](durable.DueAnswer(true)),
 		"run c: the value of DueAnswer cannot be the answer":  asks[bool](durable.Due(1), durable.DueAnswer("yes")),
-		"commands[0].wait: must have at most 65536 bytes":     asks[bool](durable.Title(strings.Repeat("x", 1<<17))),
+		"DueAnswer does not match the schema of the answer: n: got string, want integer": asks[any](
+			durable.Due(1), durable.DueAnswer(map[string]string{"n": "x"}), durable.AnswerSchema(map[string]any{
+				"properties": map[string]any{"n": map[string]string{"type": "integer"}},
+			})),
+		"DueAnswer does not match the schema of the answer: got null, want boolean": asks[bool](
+			durable.Due(1), durable.DueAnswer(nil)),
+		"run c: the schema is not valid": asks[any](durable.AnswerSchema(map[string]int{"type": 7})),
+		"only references inside the document are allowed": asks[any](
+			durable.AnswerSchema(map[string]string{"$ref": "https://example.com/a"})),
+		"commands[0].wait.title: must have at most 16384": asks[bool](durable.Title(strings.Repeat("x", 1<<15))),
+		"commands[0].wait.assignees[0]: must have 1 to":   asks[bool](durable.Assignees("")),
+		"commands[0].wait.due: must be 0 to":              asks[bool](durable.Due(1 << 62)),
+		"commands[0].wait: must have at most 65536 bytes": asks[bool](durable.Title(strings.Repeat("x", 1<<17))),
 	} {
 		p := processortest.New(function(f))
 		if _, err := p.Start(t.Context(), []byte(`{}`)); err != nil {

@@ -3,19 +3,78 @@ package durable
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+// checkSchema returns an error if the schema of a wait is invalid, or if the answer of a wait that
+// is due does not match it. The engine checks the same.
+func checkSchema(w *progressorv1.WaitAction) error {
+	if w.GetResultSchema() == nil {
+		return nil
+	}
+	const document = "https://schema.invalid/document"
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(noLoader{})
+	err := compiler.AddResource(document, w.GetResultSchema().AsMap())
+	var schema *jsonschema.Schema
+	if err == nil {
+		schema, err = compiler.Compile(document)
+	}
+	if err != nil {
+		return fmt.Errorf("the schema is not valid: %s", cut(strings.ReplaceAll(err.Error(), document, "")))
+	}
+	if w.GetDueAction() != progressorv1.WaitAction_DUE_ACTION_SUCCEED {
+		return nil
+	}
+	err = schema.Validate(process.PlainNumbers(w.GetDueResult().AsInterface()))
+	if violated, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		for len(violated.Causes) > 0 {
+			violated = violated.Causes[0]
+		}
+		reason := violated.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		if len(violated.InstanceLocation) > 0 {
+			reason = strings.Join(violated.InstanceLocation, ".") + ": " + reason
+		}
+		return fmt.Errorf("the value of DueAnswer does not match the schema of the answer: %s", cut(reason))
+	}
+	return err
+}
+
+// noLoader rejects references to other documents.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) {
+	return nil, errors.New("only references inside the document are allowed")
+}
+
 // schemaFor returns the JSON Schema of the values of a type, or nil if it would accept every value.
-// The schema accepts every value for the parts of the type that decode themselves, may be null, or
-// contain a type that they are a part of.
+// The schema accepts every value for the parts of the type that decode themselves, or contain a
+// type that they are a part of.
 func schemaFor[T any]() any {
 	if schema := schemaOf(reflect.TypeFor[T](), nil); len(schema) > 0 {
 		return schema
 	}
 	return nil
+}
+
+// nullable returns a schema that also accepts null, as which encoding/json writes nil.
+func nullable(schema map[string]any) map[string]any {
+	if name, ok := schema["type"].(string); ok {
+		schema["type"] = []string{name, "null"}
+	}
+	return schema
 }
 
 // schemaOf returns the schema of a type. within are the types that contain it.
@@ -37,9 +96,13 @@ func schemaOf(t reflect.Type, within []reflect.Type) map[string]any {
 		return map[string]any{"type": "number"}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 { // base64
-			return map[string]any{"type": "string"}
+			return nullable(map[string]any{"type": "string"})
 		}
-		return map[string]any{"type": "array", "items": schemaOf(t.Elem(), within)}
+		return nullable(map[string]any{"type": "array", "items": schemaOf(t.Elem(), within)})
+	case reflect.Map:
+		return nullable(map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem(), within)})
+	case reflect.Pointer:
+		return nullable(schemaOf(t.Elem(), within))
 	case reflect.Struct:
 		return objectSchema(t, within)
 	default:

@@ -91,4 +91,9 @@ var limitMutants = []mutant{
 		file: "processor/durable/human.go", old: "err = checkSchema(wait)", planted: "err = nil",
 		packages: "./processor/durable", run: "TestHumanMisuse",
 	},
+	{
+		name: "bad-answer-breaks-function", breaks: "a function can handle an answer that cannot be decoded",
+		file: "processor/durable/child.go", old: "if !f.isQuestion ||", planted: "if f.name != \"\" ||",
+		packages: "./processor/durable", run: "TestHumanBadAnswer",
+	},
 }

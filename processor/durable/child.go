@@ -33,9 +33,10 @@ func (in InOption) setChild(o *childOptions) { o.namespace = in.namespace }
 // Future is a child process that Child has started, a job that Job has enqueued, a run of a flow
 // that Flow has started, or a question of Ask. Its end can be a source of First.
 type Future[Out any] struct {
-	branch *branch
-	name   string
-	child  childKey
+	branch     *branch
+	name       string
+	child      childKey
+	isQuestion bool
 }
 
 // childKey is the value of the entry of a child, a job or a run.
@@ -85,7 +86,7 @@ func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future
 		opt.setChild(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetChild)}
+		return &Future[Out]{branch: b, name: full, child: b.recordedChild(e, o.namespace, targetChild)}
 	}
 	text, err := encode(args)
 	if err != nil {
@@ -98,7 +99,7 @@ func Child[Out any](ctx Ctx, name string, args any, opts ...ChildOption) *Future
 			NotifyParentArgs: reported(full),
 		}},
 	})
-	return &Future[Out]{b, full, child}
+	return &Future[Out]{branch: b, name: full, child: child}
 }
 
 // newChild returns the key of a child with a full name. namespace is "" for that of the function.
@@ -131,7 +132,8 @@ func (f *Future[Out]) Process() process.Key { return f.child.key() }
 // rejected, is in ERROR, or was cancelled or removed. If the child is a durable function that
 // returned a rejection, the error has its reason, and Rejected is true. The response of a job or a
 // run is its result. If a job has no attempts left, it is in ERROR. The error of a run that has
-// failed has the reason of its failure.
+// failed has the reason of its failure. If an answer to a question cannot be decoded, the error has
+// ReasonBadValue.
 func (f *Future[Out]) Get() (Out, error) {
 	b := f.branch
 	b.enter()
@@ -144,7 +146,24 @@ func (f *Future[Out]) Get() (Out, error) {
 		failed.Message = fmt.Sprintf("%s %s: %s", f.child.kind(), f.name, failed.Message)
 		return zero, &failed
 	}
+	if err := f.checkAnswer(e.Value); err != nil {
+		var zero Out
+		return zero, err
+	}
 	return decode[Out](b, "the response of "+f.child.kind()+" "+f.name, e.Value), nil
+}
+
+// checkAnswer returns an error if the answer of a person cannot be decoded. A deploy check does not
+// continue with such an answer, because its type may have changed.
+func (f *Future[Out]) checkAnswer(text json.RawMessage) error {
+	if !f.isQuestion || len(text) == 0 || f.branch.owner.check != nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, new(Out)); err != nil {
+		return &StepError{Reason: ReasonBadValue, Message: cut(fmt.Sprintf("the answer of %s %s cannot be decoded: %s",
+			f.child.kind(), f.name, strings.TrimPrefix(err.Error(), "json: ")))}
+	}
+	return nil
 }
 
 // Cancel asks the child to end, as CancelProcess or CancelRun does, and does not wait. Nothing

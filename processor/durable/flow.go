@@ -54,7 +54,7 @@ func Flow[Out any](ctx Ctx, name, template string, payload any, opts ...FlowOpti
 		opt.setFlow(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetRun)}
+		return &Future[Out]{branch: b, name: full, child: b.recordedChild(e, o.namespace, targetRun)}
 	}
 	value, err := protoOf(payload)
 	if err != nil {
@@ -70,7 +70,7 @@ func startRun[Out any](b *branch, full, namespace string, c *progressorv1.StartR
 	c.Namespace, c.RunId, c.NotifyParentArgs = b.owner.targetOf(run), run.ProcessID, reported(full)
 	run.ProcessID = process.FlowPrefix + run.ProcessID
 	b.begin(full, run, &progressorv1.Command{Command: &progressorv1.Command_StartRun{StartRun: c}})
-	return &Future[Out]{b, full, run}
+	return &Future[Out]{branch: b, name: full, child: run}
 }
 
 // protoOf returns a value as a command contains it, or an error that says what is wrong.

@@ -74,8 +74,9 @@ func AnswerSchema(schema any) HumanOption {
 }
 
 // Human asks a person and waits for the answer, which is decoded from JSON. It returns a *StepError
-// if nobody answered in time (ReasonTimeout), if the answer is a failure (with its reason), or if
-// the question was cancelled (ReasonChildCancelled).
+// if nobody answered in time (ReasonTimeout), if the answer is a failure (with its reason), if the
+// question was cancelled (ReasonChildCancelled), or if the answer cannot be decoded
+// (ReasonBadValue).
 //
 //	ok, err := durable.Human[bool](ctx, "release", durable.Due(48*time.Hour))
 func Human[Out any](ctx Ctx, name string, opts ...HumanOption) (Out, error) {
@@ -99,7 +100,8 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 		opt.setHuman(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetRun)}
+		child := b.recordedChild(e, o.namespace, targetRun)
+		return &Future[Out]{branch: b, name: full, child: child, isQuestion: true}
 	}
 	if o.schema == nil {
 		o.schema = schemaFor[Out]()
@@ -114,7 +116,9 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 	if err != nil {
 		b.owner.misuse("run %s: %s", full, err)
 	}
-	return startRun[Out](b, full, o.namespace, &progressorv1.StartRunCommand{Wait: wait, Payload: payload})
+	f := startRun[Out](b, full, o.namespace, &progressorv1.StartRunCommand{Wait: wait, Payload: payload})
+	f.isQuestion = true
+	return f
 }
 
 // checkDueAnswer returns an error if the answer of a wait that is due does not have the type Out.

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
@@ -57,9 +60,10 @@ func TestHumanAsks(t *testing.T) {
 			`"resultSchema":{"type":"string"},"due":"172800s"} {"a":1}`: asks[string](
 			durable.Title("Release ${a}?"), durable.Due(48*time.Hour), durable.Assignees("${b}", "sales"),
 			durable.About(map[string]int{"a": 1})),
-		`{"kind":"KIND_HUMAN","title":"c","resultSchema":{"items":{"type":"integer"},"type":["array","null"]},` +
-			`"due":"0.001s","dueAction":"DUE_ACTION_SUCCEED","dueResult":[7]} null`: asks[[]int](
-			durable.Due(-time.Hour), durable.DueAnswer([]int{7})),
+		`{"kind":"KIND_HUMAN","title":"c","resultSchema":` +
+			`{"items":{"maximum":127,"minimum":-128,"type":"integer"},"type":["array","null"]},"due":"0.001s",` +
+			`"dueAction":"DUE_ACTION_SUCCEED","dueResult":[7]} null`: asks[[]int8](
+			durable.Due(-time.Hour), durable.DueAnswer([]int8{7})),
 		`{"kind":"KIND_HUMAN","title":"c"} null`: asks[any](),
 		`{"kind":"KIND_HUMAN","title":"c","resultSchema":{"const":1}} null`: asks[any](
 			durable.AnswerSchema(map[string]int{"const": 1})),
@@ -81,14 +85,17 @@ func TestHumanSchema(t *testing.T) {
 	schema := p.Commands()[0].GetStartRun().GetWait().GetResultSchema().GetFields()
 	check(t, "required", text(t, schema["required"].GetListValue()),
 		`["approved","parts","at","Count","free"]`)
+	const integer = `{"description":"a whole number","maximum":9223372036854775000,"minimum":-9223372036854775000,` +
+		`"type":"integer"}`
 	properties := schema["properties"].GetStructValue().GetFields()
 	for name, want := range map[string]string{
-		"approved": `{"type":"boolean"}`, "comment": `{"type":"string"}`, "at": `{}`, "free": `{}`,
+		"approved": `{"type":"boolean"}`, "comment": `{"type":"string"}`, "free": `{}`,
 		"by": `{"type":["string","null"]}`,
-		"parts": `{"items":{"properties":{"n":{"type":"integer"},"name":{"type":"string"}},` +
+		"parts": `{"items":{"properties":{"n":` + integer + `,"name":{"type":"string"}},` +
 			`"required":["name","n"],"type":"object"},"type":["array","null"]}`,
-		"Count": `{"minimum":0,"type":"integer"}`, "ratio": `{"type":"number"}`, "next": `{}`,
-		"older": `{"items":{},"type":["array","null"]}`, "amount": `{}`,
+		"Count": `{"description":"a whole number, at least 0","maximum":18446744073709550000,"minimum":0,` +
+			`"type":"integer"}`, "ratio": `{"type":"number"}`, "next": `{}`,
+		"older": `{"items":{},"type":["array","null"]}`,
 	} {
 		check(t, name, text(t, properties[name].GetStructValue()), want)
 	}
@@ -124,6 +131,74 @@ func TestHumanDueAnswerWithNil(t *testing.T) {
 		if _, problems := flow.Compile(answer); len(problems) > 0 {
 			t.Error(name, problems)
 		}
+	}
+}
+
+// accepts reports whether the engine accepts an answer to the question of a function.
+func accepts(t *testing.T, f func(ctx durable.Ctx) (string, error), answer string) bool {
+	t.Helper()
+	w := start(t, function(f)).Commands()[0].GetStartRun().GetWait()
+	w.Due, w.DueAction = durationpb.New(1), progressorv1.WaitAction_DUE_ACTION_SUCCEED
+	w.DueResult = &structpb.Value{}
+	if err := protojson.Unmarshal([]byte(answer), w.DueResult); err != nil {
+		t.Fatal(answer, err)
+	}
+	_, problems := flow.Compile(&progressorv1.Template{Namespace: "ns", Type: "a", Version: 1,
+		Steps: []*progressorv1.StepTemplate{{StepId: "a", Action: &progressorv1.StepTemplate_Wait{Wait: w}}}})
+	return len(problems) == 0
+}
+
+// The engine rejects answers that the type of the answer cannot have.
+func TestHumanAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		f         func(ctx durable.Ctx) (string, error)
+		good, bad []string
+	}{
+		{"uint8", asks[uint8](), []string{"0", "255"}, []string{"-1", "256", "1.5", "null"}},
+		{"int8", asks[int8](), []string{"-128", "127"}, []string{"-129", "128"}},
+		{"int", asks[int](), []string{"-9223372036854775000", "9223372036854775000"},
+			[]string{"1e30", "9223372036854775807", "-9223372036854775808"}},
+		{"uint64", asks[uint64](), []string{"18446744073709549568"}, []string{"18446744073709551615"}},
+		{"float32", asks[float32](), []string{"3.4028234e38"}, []string{"1e39"}},
+		{"bytes", asks[[]byte](), []string{`""`, `"YWI="`, `"YWJj"`}, []string{`"yes"`, `"YWJ"`, "1"}},
+		{"number", asks[json.Number](), []string{"1.5", `"12e3"`}, []string{`"x"`, "true"}},
+		{"time", asks[time.Time](), []string{`"2026-01-31T15:04:05Z"`, `"2026-01-31T15:04:05.123+01:00"`},
+			[]string{`"tomorrow"`, `"2026-01-31"`, `"2026-13-01T00:00:00Z"`, "1"}},
+		{"times", asks[[]*time.Time](), []string{"null", "[null]"}, []string{`["x"]`}},
+	} {
+		for _, answer := range tt.good {
+			if !accepts(t, tt.f, answer) {
+				t.Errorf("%s: %s is rejected", tt.name, answer)
+			}
+		}
+		for _, answer := range tt.bad {
+			if accepts(t, tt.f, answer) {
+				t.Errorf("%s: %s is accepted", tt.name, answer)
+			}
+		}
+	}
+}
+
+// A function can handle an answer that cannot be decoded, and ask again.
+func TestHumanBadAnswer(t *testing.T) {
+	p := start(t, function(func(ctx durable.Ctx) (string, error) {
+		_, err := durable.Human[time.Time](ctx, "c", durable.In("kids"))
+		wrong, _ := errors.AsType[*durable.StepError](err)
+		if wrong == nil || wrong.Reason != durable.ReasonBadValue {
+			return "", err
+		}
+		_, err = durable.Human[bool](ctx, "again", durable.Title(wrong.Message))
+		return "", err
+	}))
+	endOf(t, p, "~flow/process/c~1", &progressorv1.ChildEnd{
+		Status: completed, Response: []byte(`"2026-02-30T00:00:00Z"`),
+	})
+	check(t, "journal", journal(p), "start:f child:c ended:c child:again")
+	commands := p.Commands()
+	title := commands[len(commands)-1].GetStartRun().GetWait().GetTitle()
+	if !strings.HasPrefix(title, "the answer of run c cannot be decoded: ") {
+		t.Error(title)
 	}
 }
 

@@ -48,7 +48,7 @@ func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out
 		opt.setJob(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{b, full, b.recordedChild(e, o.namespace, targetJob)}
+		return &Future[Out]{branch: b, name: full, child: b.recordedChild(e, o.namespace, targetJob)}
 	}
 	value, err := protoOf(args)
 	if err != nil {
@@ -64,5 +64,5 @@ func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out
 	o.command.Namespace, o.command.JobId = b.owner.targetOf(job), job.ProcessID
 	o.command.NotifyParentArgs = reported(full)
 	b.begin(full, job, &progressorv1.Command{Command: &progressorv1.Command_Enqueue{Enqueue: o.command}})
-	return &Future[Out]{b, full, job}
+	return &Future[Out]{branch: b, name: full, child: job}
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
@@ -15,6 +17,14 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Patterns of the strings that encoding/json decodes as a time, a number or bytes.
+const (
+	timePattern = `^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?` +
+		`(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
+	numberPattern = `^(-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?)?$`
+	base64Pattern = `^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 )
 
 // checkSchema returns an error if the schema of a wait is invalid, or if the answer of a wait that
@@ -79,6 +89,13 @@ func nullable(schema map[string]any) map[string]any {
 
 // schemaOf returns the schema of a type. within are the types that contain it.
 func schemaOf(t reflect.Type, within []reflect.Type) map[string]any {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return map[string]any{"type": "string", "format": "date-time", "pattern": timePattern,
+			"description": "a time, such as 2026-01-31T15:04:05Z"}
+	case reflect.TypeFor[json.Number]():
+		return map[string]any{"type": []string{"string", "number"}, "pattern": numberPattern}
+	}
 	if decodesItself(t) || slices.Contains(within, t) {
 		return map[string]any{}
 	}
@@ -89,14 +106,18 @@ func schemaOf(t reflect.Type, within []reflect.Type) map[string]any {
 	case reflect.String:
 		return map[string]any{"type": "string"}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return map[string]any{"type": "integer"}
+		return integerSchema(t.Bits()-1, true)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return map[string]any{"type": "integer", "minimum": 0}
-	case reflect.Float32, reflect.Float64:
+		return integerSchema(t.Bits(), false)
+	case reflect.Float32:
+		return map[string]any{"type": "number", "minimum": -math.MaxFloat32, "maximum": math.MaxFloat32,
+			"description": "a number"}
+	case reflect.Float64:
 		return map[string]any{"type": "number"}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 { // base64
-			return nullable(map[string]any{"type": "string"})
+			return nullable(map[string]any{"type": "string", "pattern": base64Pattern,
+				"description": "base64"})
 		}
 		return nullable(map[string]any{"type": "array", "items": schemaOf(t.Elem(), within)})
 	case reflect.Map:
@@ -110,11 +131,28 @@ func schemaOf(t reflect.Type, within []reflect.Type) map[string]any {
 	}
 }
 
-// decodesItself reports whether encoding/json decodes a type with one of its methods. It also
-// reports true for json.Number, a string that is decoded from a number.
+// integerSchema returns the schema of an integer with a number of bits, without the sign. Numbers
+// in JSON are doubles, and those that are nearest to the limits of 64 bits are outside them.
+func integerSchema(bits int, isSigned bool) map[string]any {
+	limit := math.Exp2(float64(bits))
+	schema := map[string]any{"type": "integer", "minimum": 0, "maximum": limit - 1}
+	if isSigned {
+		schema["minimum"] = -limit
+	}
+	if bits > 32 {
+		schema["maximum"] = math.Nextafter(limit, 0)
+		schema["description"] = "a whole number, at least 0" // the maximum would only confuse people
+		if isSigned {
+			schema["minimum"], schema["description"] = -math.Nextafter(limit, 0), "a whole number"
+		}
+	}
+	return schema
+}
+
+// decodesItself reports whether encoding/json decodes a type with one of its methods.
 func decodesItself(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
-	return t == reflect.TypeFor[json.Number]() || pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+	return pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
 		pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 

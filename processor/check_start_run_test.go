@@ -68,6 +68,17 @@ func TestCheckWait(t *testing.T) {
 		"due_result":    {DueResult: structpb.NewBoolValue(true)},
 		"due_result ":   {DueAction: succeed, Due: durationpb.New(1), DueResult: structpb.NewNumberValue(math.NaN())},
 		"result_schema": {ResultSchema: object(math.Inf(1))},
+		"result_schema ": {ResultSchema: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"title": structpb.NewStringValue(long),
+		}}},
+		"result_schema  ": {ResultSchema: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"pattern": structpb.NewStringValue(strings.Repeat("(a{9}b){100}", 12)),
+		}}},
+		"result_schema   ": {ResultSchema: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"patternProperties": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				strings.Repeat("a{1000}", 10): structpb.NewBoolValue(true),
+			}}),
+		}}},
 	} {
 		response, err := processor.Result().StartRun(&progressorv1.StartRunCommand{RunId: "r", Wait: w}).Done()
 		if err != nil {

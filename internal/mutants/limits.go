@@ -96,4 +96,9 @@ var limitMutants = []mutant{
 		file: "processor/durable/child.go", old: "if !f.isQuestion ||", planted: "if f.name != \"\" ||",
 		packages: "./processor/durable", run: "TestHumanBadAnswer",
 	},
+	{
+		name: "wait-patterns-without-limit", breaks: "the patterns of a wait in a result compile fast",
+		file: "processor/check_wait.go", old: "n > maxWaitPattern", planted: "n < 0",
+		packages: "./processor", run: "TestCheckWait",
+	},
 }

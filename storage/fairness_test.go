@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it
-// reads all of a backlog.
+// sortsUnderLocks reports whether a plan sorts rows before it locks the first ones. Such a plan
+// reads the whole backlog.
 func (n planNode) sortsUnderLocks(locks bool) bool {
 	locks = locks || n.Type == "LockRows"
 	if locks && (n.Type == "Sort" || n.Type == "Incremental Sort") {
@@ -67,8 +67,9 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 	}
 }
 
-// The jobs of one key in a batch get consecutive rounds, even though one statement stores them. A
-// key that has no waiting job joins the first round of its job name, or of all names if none waits.
+// The jobs of one key in a batch get consecutive rounds, even though one statement stores them. The
+// first waiting job of a key joins the first round of its job name. If no job of that name waits,
+// it joins the first round of all jobs.
 func TestRoundsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,7 +13,7 @@ import (
 
 const (
 	largeQueue = 7_000
-	// maxMoved is an upper bound of the rows that a statement may change.
+	// maxMoved is the maximum number of rows that a statement may change.
 	maxMoved = 2_100
 )
 
@@ -38,7 +38,7 @@ func (b *bench) watchStatements() {
 func (b *bench) checkTouchedRows() {
 	b.t.Helper()
 	if n := ask[int](b, `SELECT coalesce(max(n), 0) FROM public.touched`); n > maxMoved {
-		b.t.Errorf("a statement touched %d rows, at most %d", n, maxMoved)
+		b.t.Errorf("a statement changed %d rows, want at most %d", n, maxMoved)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	must(t, old, err)
 	defer old.Close(t.Context())
 	kept := ask[[]int32](b, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()")
-	// Connections report the rows that they have read at the latest when they end.
+	// A connection may report the rows that it has read only when it ends.
 	read := func() int {
 		b.until("the other connections have ended", func() bool {
 			return ask[int](b, `SELECT count(*) FROM pg_stat_activity

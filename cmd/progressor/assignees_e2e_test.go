@@ -70,7 +70,7 @@ func TestWaitsOfAllNamespaces(t *testing.T) {
 		t.Errorf("a wrong token: %+v", r)
 	}
 	root.OK(t, "grant", "add", "key:"+bossID, "viewer", "billing", "--db.dsn", s.dsn)
-	clitest.Eventually(t, "the grant has an effect", func() error {
+	clitest.Eventually(t, "the grant takes effect", func() error {
 		if out := s.with(boss).OK(t, "run", "waits", "--all"); !strings.Contains(out, "billing/one") {
 			return errors.New(out)
 		}

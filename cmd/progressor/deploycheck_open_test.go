@@ -20,8 +20,8 @@ import (
 )
 
 // A process that waits for a timer while a caller waits for its reply is not busy: a check reports
-// what its next task would do. A field of the metadata with the name status does not make the check
-// include processes that have ended.
+// what its next task would do. A metadata field named status does not make the check include ended
+// processes.
 func TestDeployCheckOfRequests(t *testing.T) {
 	t.Parallel()
 	desk := func(inserted bool) processor.Processor {
@@ -132,7 +132,8 @@ func TestDeployCheckOfOtherProcesses(t *testing.T) {
 		"1 open process checked: ", "4 skipped, which are not durable functions")
 }
 
-// A process whose history is too large is not checked. The others are, and the exit code differs.
+// A process whose history is too large is not checked. The others are checked, and the exit code
+// reports that one was not.
 func TestDeployCheckOfALargeHistory(t *testing.T) {
 	t.Parallel()
 	url, swap := swapped(t)

@@ -20,8 +20,8 @@ import (
 // many runs is up to eight times as large, because it contains their IDs.
 const listBytes = storage.ListBytes / 8
 
-// List returns the crons of a namespace that match a filter, by ID. A page may be short or empty
-// and still have a next page.
+// List returns the crons of a namespace that match a filter, sorted by ID. A page may be short or
+// empty and still have a next page.
 func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*progressorv1.Cron, string, error) {
 	if err := c.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
@@ -61,7 +61,7 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 	return list, page.NextPageToken, nil
 }
 
-// nextCrons is the default length of ListNext.
+// nextCrons is the default number of crons that ListNext returns.
 const nextCrons = 10
 
 // ListNext returns the crons of a namespace that fire next, the soonest first. If the namespace is

@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The counts of processes of users agree with their list, regardless of the states of jobs and of
-// other internal processes.
+// The counts of user processes agree with the list of user processes, regardless of the states of
+// jobs and of other internal processes.
 func TestCountUserProcesses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -47,7 +47,7 @@ func parseProcStat(text []byte) (procStat, error) {
 	fields := strings.Fields(string(text[end+1:]))
 	const parent, user, system, childUser, childSystem = 1, 11, 12, 13, 14
 	if len(fields) <= childSystem {
-		return procStat{}, fmt.Errorf("%d fields in %q", len(fields), text)
+		return procStat{}, fmt.Errorf("only %d fields after the command in %q", len(fields), text)
 	}
 	numbers := map[int]int64{}
 	for _, i := range []int{parent, user, system, childUser, childSystem} {
@@ -87,8 +87,8 @@ func postgresCPU(postmaster int) (time.Duration, error) {
 	return used, nil
 }
 
-// postmasterOf returns the parent of a backend, or 0 if no process with that number on this machine
-// is a PostgreSQL process: the server is elsewhere, or in a container.
+// postmasterOf returns the PID of the parent of a backend. It returns 0 if the PID of the backend
+// is not that of a local PostgreSQL process, for example because the server runs in a container.
 func postmasterOf(backend int) int {
 	child, err := readProcStat(backend)
 	if err != nil || !strings.HasPrefix(child.command, "postgres") {
@@ -101,7 +101,7 @@ func postmasterOf(backend int) int {
 	return child.parent
 }
 
-// residentBytes returns the memory of a process that is in RAM.
+// residentBytes returns the resident memory of a process.
 func residentBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -110,7 +110,7 @@ func residentBytes(pid int) (int64, error) {
 	return parseMemory(string(text), "VmRSS")
 }
 
-// peakBytes returns the most memory that a process had in RAM.
+// peakBytes returns the peak resident memory of a process.
 func peakBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "status"))
 	if err != nil {

@@ -77,7 +77,7 @@ func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	return wrong
 }
 
-// fired compares triggers that were answered with the fires that they caused.
+// fired checks that each acknowledged trigger caused its fires.
 func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 	left := map[string]int{}
 	for fire, times := range w.triggers {
@@ -130,8 +130,8 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	return wrong
 }
 
-// inOrder finds the runs of a cron with one run at a time that began before the previous run had
-// ended.
+// inOrder finds runs that began before the previous run had ended. The cron allows only one run at
+// a time.
 func inOrder(rows []fireRow, runs map[string]cronRun) (wrong []string) {
 	for i := 1; i < len(rows); i++ {
 		before, after := rows[i-1], rows[i]

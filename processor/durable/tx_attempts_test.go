@@ -165,7 +165,7 @@ func TestTxWithLostCommit(t *testing.T) {
 }
 
 // A process is cancelled after a step has committed and its attempt was lost. The step is undone,
-// once. If it had not committed, it can no longer do so.
+// once. If the step has not committed by then, it can no longer commit.
 func TestTxCancelled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

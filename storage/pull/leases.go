@@ -104,8 +104,8 @@ func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Bea
 
 // PendingResult is a result that a worker has stored in its lease with the SQL function complete.
 type PendingResult struct {
-	Token       LeaseToken // since the result was stored
-	WorkerToken int64      // fencing token before that
+	Token       LeaseToken // token of the lease after the result was stored
+	WorkerToken int64      // fencing token that the worker got with the task
 	Result      []byte     // JSON of the message Result
 }
 

@@ -59,9 +59,9 @@ func (d db) complete(t testing.TB, l *progressorv1.Lease, outcome string, after 
 	d.exec(t, completeSQL, l.GetLeaseToken(), l.GetRequest().GetProcess().GetLastEventId(), outcome, after)
 }
 
-// completeLocked ends the attempt of a lease from SQL, and returns when a node waits for the lock
-// of the process to store the result. The process is locked until unlock is called.
-func (d db) completeLocked(t testing.TB, dsn string, l *progressorv1.Lease) (unlock func()) {
+// completeLocked ends the attempt of a lease from SQL, and returns when the node has tried to store
+// the result. The process is locked until unlock is called.
+func (n *node) completeLocked(t testing.TB, dsn string, d db, l *progressorv1.Lease) (unlock func()) {
 	t.Helper()
 	// A session that waits for the process when the application commits keeps the node from
 	// storing the result.
@@ -79,10 +79,7 @@ func (d db) completeLocked(t testing.TB, dsn string, l *progressorv1.Lease) (unl
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the node tries to store the result", func() bool {
-		return d.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND wait_event_type = 'Lock' AND application_name = 'progressor lane'`) > 0
-	})
+	eventually(t, "the node has tried to store the result", func() bool { return n.store.PutAside() > 0 })
 	return unlock
 }
 
@@ -227,7 +224,7 @@ func TestStopWithPendingResult(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	a, rows := start(t, dsn, fails(t), func(c *engine.Config) { c.DrainTimeout = 100 * time.Millisecond }), look(t, dsn)
 	a.put(t, enginetest.Pull("ns"))
-	unlock := rows.completeLocked(t, dsn, a.leasedTimer(t, "p"))
+	unlock := a.completeLocked(t, dsn, rows, a.leasedTimer(t, "p"))
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -253,7 +250,7 @@ func TestResultsFromSQLOfADeadNode(t *testing.T) {
 	for n := range leases {
 		leases[n] = a.leasedTimer(t, fmt.Sprint("p", n))
 	}
-	unlock := rows.completeLocked(t, dsn, leases[0])
+	unlock := a.completeLocked(t, dsn, rows, leases[0])
 	a.crash()
 	unlock()
 	start(t, dsn, fails(t), patient).put(t, enginetest.Pull("ns"))

@@ -74,7 +74,7 @@ func (p *pendingResults) Run(ctx context.Context) error {
 			return nil
 		case <-p.woken:
 		case <-passes.C:
-			if skipped++; skipped < idlePass && p.isIdle() {
+			if skipped++; skipped < idlePass && !p.takeReason() {
 				gap.Reset(0)
 				continue
 			}
@@ -87,13 +87,14 @@ func (p *pendingResults) Run(ctx context.Context) error {
 	}
 }
 
-// isIdle reports whether notices suffice to find the next results.
-func (p *pendingResults) isIdle() bool {
+// takeReason reports whether the node should make a pass now, because notices do not announce all
+// results that it should end. It resets failed.
+func (p *pendingResults) takeReason() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := p.failed
 	p.failed = false
-	return !failed && !p.leaves && p.server.store.HasNotices()
+	return failed || p.leaves || !p.server.store.HasNotices()
 }
 
 // endAll begins to end the attempts for which this node is responsible. A pass also ends those that
@@ -114,8 +115,9 @@ func (p *pendingResults) endAll(ctx context.Context, pass bool) error {
 	left := map[int64]struct{}{}
 	for _, r := range results {
 		token := r.Token.FencingToken
-		_, late := p.left[token]
-		if late = late && pass; !late && !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) {
+		_, waited := p.left[token]
+		late := pass && waited
+		if !late && !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) {
 			left[token] = struct{}{}
 			continue
 		}

@@ -84,7 +84,7 @@ var txMutants = []mutant{
 	},
 	{
 		name: "pending-result-left-to-dead-node", breaks: "another node ends the attempt if a node is dead",
-		file: "engine/pull/pending_results.go", old: "late = late && pass", planted: "late = false",
+		file: "engine/pull/pending_results.go", old: "late := pass && waited", planted: "late := waited && false",
 		packages: "./engine", run: "TestResultsFromSQLOfADeadNode",
 	},
 	{

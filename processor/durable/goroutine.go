@@ -13,8 +13,8 @@ type goroutine struct {
 	frames []uintptr // from the last mark to the outermost frame
 }
 
-// goroutines counts goroutines. Their numbers repeat after 4,096 goroutines, base to the power of
-// digits. So isCurrent overlooks one of 4,096 other goroutines.
+// goroutines counts goroutines. Their numbers repeat after 4,096 goroutines (base to the power of
+// digits), so isCurrent confuses a goroutine with one in 4,096 others.
 var goroutines atomic.Uint32
 
 // run calls f in the calling goroutine.

@@ -68,13 +68,10 @@ func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]st
 	return names, mapped("list skipped calls", err)
 }
 
-// If SearchTimers skips a due timer, the SaveResult of its process promotes it, unless SaveResult
-// ran just before the timer was due, or stored nothing. So if a scan skipped a timer that was due
-// recently, another scan follows soon.
-const (
-	passedLately = 500 * time.Millisecond
-	lookAgain    = 20 * time.Millisecond
-)
+// minLookAgain is the minimum time after which a namespace is scanned again because a scan skipped
+// a due timer. SaveResult promotes such a timer, unless it ran just before the timer was due, or
+// stored nothing. The process may also have been locked by another transaction.
+const minLookAgain = 20 * time.Millisecond
 
 // SearchTimers claims due tasks, longest due first. For each namespace that has another one, next
 // has the time until it is due. Both take one round trip.
@@ -104,8 +101,11 @@ func (s *Store) SearchTimers(
 			rows, err := s.q.NextTimes(ctx, db, arg.Namespaces)
 			for _, r := range rows {
 				delay, passed := microseconds(r.DelayUs), microseconds(r.PassedUs)
-				if passed >= 0 && passed < passedLately && (delay < 0 || delay > lookAgain) {
-					delay = lookAgain
+				if passed >= 0 {
+					again := max(passed/2, minLookAgain) // rarer and rarer while the timer is skipped
+					if delay < 0 || delay > again {
+						delay = again
+					}
 				}
 				if delay >= 0 {
 					next[r.Namespace] = delay

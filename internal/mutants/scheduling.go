@@ -162,6 +162,12 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "NextTimersOfAll",
 	},
 	{
+		name: "skipped-timer-forgotten", breaks: "a timer that scans skip for a long time is looked for again",
+		file: "storage/search.go", old: "if passed >= 0 {",
+		planted:  "if passed >= 0 && passed < 500*time.Millisecond {",
+		packages: "./engine", run: "TimerOfHeldProcess",
+	},
+	{
 		name: "node-bound-ignored", breaks: "a node runs at most engine.max_running tasks",
 		file: "engine/node_slots.go", old: "room := min(free, n.rest(s, free))", planted: "room := n.rest(s, free+1)",
 		packages: "./engine", run: "NodeSlots|NodeBound",

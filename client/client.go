@@ -54,7 +54,7 @@ func New(baseURL string, opts ...Option) *Client {
 		httpClient = &http.Client{Transport: newTransport(o.protocol, o.tls)}
 	}
 	connectOptions := o.connectOptions
-	connectOptions = append(connectOptions, connect.WithInterceptors(tracer{}))
+	connectOptions = append(connectOptions, connect.WithInterceptors(headers{userAgent(o.userAgent)}))
 	if o.payloads != nil {
 		connectOptions = append(connectOptions, connect.WithInterceptors(coder{o.payloads}))
 	}

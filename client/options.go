@@ -33,6 +33,7 @@ type options struct {
 	retry          Retry
 	autoKeys       bool
 	payloads       *codec.Payloads // nil without WithCodec
+	userAgent      string
 }
 
 // WithProtocol sets the protocol; the default is ProtocolConnect.
@@ -45,6 +46,11 @@ func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.h
 // WithTLS sets the authorities, the client certificate or other settings for https. The default
 // trusts the authorities of the system. It has no effect together with WithHTTPClient.
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
+
+// WithUserAgent sets the name and version of the program, such as "billing/1.4". They precede the
+// name of this package in the header User-Agent of each request. The engine shows the header for
+// workers.
+func WithUserAgent(program string) Option { return func(o *options) { o.userAgent = program } }
 
 // WithConnectOptions sets options of the generated clients, such as interceptors.
 func WithConnectOptions(opts ...connect.ClientOption) Option {

@@ -195,3 +195,31 @@ func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 		t.Errorf("cancel: %v", err)
 	}
 }
+
+// An operator sees the address and the program of a worker. A header that is not valid text, or
+// too long, does not break this.
+func TestSenderOfWorker(t *testing.T) {
+	h := newTestEngine(t)
+	for _, test := range []struct{ program, want string }{
+		{"billing/1.4", "billing/1.4 progressor-go"},
+		{"\xffcafé", "café progressor-go"},
+		{strings.Repeat("x", 255) + "é", strings.Repeat("x", 255)},
+	} {
+		w := h.worker(client.New(h.url, client.WithUserAgent(test.program)), func(w *client.Worker) {
+			client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
+		})
+		var got *progressorv1.Worker
+		enginetest.Eventually(t, testTimeout, "the worker is known", func() bool {
+			resp, err := h.client.Worker.GetWorker(t.Context(),
+				&progressorv1.GetWorkerRequest{Namespace: "pull", WorkerId: w.ID()})
+			if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+				t.Fatal(err)
+			}
+			got = resp.GetWorker()
+			return err == nil
+		})
+		if got.GetAddress() != "127.0.0.1" || got.GetUserAgent() != test.want {
+			t.Errorf("worker with the program %q: %v, want the user_agent %q", test.program, got, test.want)
+		}
+	}
+}

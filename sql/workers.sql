@@ -1,21 +1,24 @@
--- RecordWorkers stores for each worker when a node last saw it, and which client uses its ID. The
--- owner '' means that the client is not known. If another client uses the ID, the worker is skipped
--- as long as the worker of that client has leases, or was seen within a period and is not stopped.
--- It returns the workers that it stored. A command to a worker ends when another client takes its
--- ID. Rows are written in the order of their keys, so that two nodes do not deadlock. It skips
--- namespaces that are deleted or being deleted.
+-- RecordWorkers stores for each worker when a node last saw it, which client uses its ID, and the
+-- address and User-Agent of its last request. The owner '' means that the client is not known. If
+-- another client uses the ID, the worker is skipped as long as the worker of that client has
+-- leases, or was seen within a period and is not stopped. It returns the workers that it stored. A
+-- command to a worker ends when another client takes its ID. Rows are written in the order of their
+-- keys, so that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 -- name: RecordWorkers :many
-INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
-SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
+INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner, address, user_agent)
+SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, ''),
+       NULLIF(item.address, ''), NULLIF(item.user_agent, '')
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]),
-                  unnest(@owners::text[]))
-       AS item(namespace, worker_id, owner)
+                  unnest(@owners::text[]), unnest(@addresses::text[]),
+                  unnest(@user_agents::text[]))
+       AS item(namespace, worker_id, owner, address, user_agent)
   JOIN namespaces n
     ON n.namespace = item.namespace
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE
    SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner),
+       address = excluded.address, user_agent = excluded.user_agent,
        directive = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.directive END,
        reason = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.reason END,
        lost_time = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.lost_time END
@@ -147,6 +150,8 @@ lease_counts AS MATERIALIZED (
 SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
+       coalesce(listed.address, '')::text AS address,
+       coalesce(listed.user_agent, '')::text AS user_agent,
        coalesce(lease_counts.n, 0)::int AS leases
   FROM (
     SELECT known.worker_id, known.owner, worker.*, first.namespaces,
@@ -154,7 +159,9 @@ SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] 
              - first.bytes AS bytes_before
       FROM known
      CROSS JOIN LATERAL (
-       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive,
+              (array_agg(o.address ORDER BY o.last_seen_time DESC))[1] AS address,
+              (array_agg(o.user_agent ORDER BY o.last_seen_time DESC))[1] AS user_agent
          FROM workers o
         WHERE o.worker_id = known.worker_id
           AND coalesce(o.owner, '') = known.owner) worker

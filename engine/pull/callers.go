@@ -17,6 +17,9 @@ import (
 type Caller struct {
 	Name  string // for errors, such as key:ID
 	Owner string // owner of the worker IDs that the client uses; "" without authentication
+
+	Address   string // IP address of the client, or of its proxy
+	UserAgent string // valid UTF-8
 	// Jobs returns the patterns of the names of jobs that the client may take in a namespace, or
 	// nil if it may take all tasks. A nil function means that there are no limits.
 	Jobs func(namespace string) process.Patterns
@@ -35,6 +38,10 @@ func callerOf(ctx context.Context) *Caller {
 		return c
 	}
 	return &Caller{}
+}
+
+func (c *Caller) sender() pull.Sender {
+	return pull.Sender{Owner: c.Owner, Address: c.Address, UserAgent: c.UserAgent}
 }
 
 // jobs returns the patterns of the jobs that the client may take, or nil for all tasks.

@@ -57,7 +57,7 @@ type workers struct {
 // sighting is when a node last heard from a worker, and when it last stored that time.
 type sighting struct {
 	heard, noted time.Time
-	owner        string // client that uses the ID; "" without authentication
+	sender       pull.Sender // who sent the last request
 }
 
 func newWorkers(s *Server) *workers {
@@ -65,7 +65,7 @@ func newWorkers(s *Server) *workers {
 }
 
 // recordSeen records that workers were seen.
-func (w *workers) recordSeen(seen []pull.WorkerKey) {
+func (w *workers) recordSeen(by pull.Sender, seen []pull.WorkerKey) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *workers) recordSeen(seen []pull.WorkerKey) {
 		if w.seen[key] == nil {
 			w.seen[key] = &sighting{}
 		}
-		w.seen[key].heard = now
+		w.seen[key].heard, w.seen[key].sender = now, by
 	}
 }
 
@@ -81,16 +81,16 @@ func (w *workers) recordSeen(seen []pull.WorkerKey) {
 // the nth worker belongs to another client in its namespace. An ID belongs to the first client that
 // uses it there, until the worker has not been seen for pull.OwnedFor and has no leases.
 func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pull.WorkerKey) error {
-	owner := callerOf(ctx).Owner
-	if owner == "" {
-		w.recordSeen(seen)
+	by := callerOf(ctx).sender()
+	if by.Owner == "" {
+		w.recordSeen(by, seen)
 		return nil
 	}
-	unknown := w.notOwned(owner, seen)
+	unknown := w.notOwned(by, seen)
 	if len(unknown) == 0 {
 		return nil
 	}
-	foreign, err := pull.OwnWorkers(ctx, w.server.store, owner, unknown)
+	foreign, err := pull.OwnWorkers(ctx, w.server.store, by, unknown)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range unknown {
-		w.seen[key] = &sighting{now, now, owner}
+		w.seen[key] = &sighting{now, now, by}
 	}
 	return nil
 }
@@ -114,14 +114,14 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 // notOwned returns the workers for which this node does not know whether the client owns their IDs.
 // It records that the others were seen. What was stored within seenCacheTime is still valid,
 // because seenCacheTime is shorter than pull.OwnedFor.
-func (w *workers) notOwned(owner string, seen []pull.WorkerKey) (unknown []pull.WorkerKey) {
+func (w *workers) notOwned(by pull.Sender, seen []pull.WorkerKey) (unknown []pull.WorkerKey) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range seen {
 		s := w.seen[key]
-		if s != nil && s.owner == owner && now.Sub(s.noted) < seenCacheTime {
-			s.heard = now
+		if s != nil && s.sender.Owner == by.Owner && now.Sub(s.noted) < seenCacheTime {
+			s.heard, s.sender = now, by
 		} else {
 			unknown = append(unknown, key)
 		}
@@ -252,11 +252,11 @@ func (w *workers) forget() bool {
 // ago.
 func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
-	due := map[pull.WorkerKey]string{}
+	due := map[pull.WorkerKey]pull.Sender{}
 	w.mu.Lock()
 	for key, s := range w.seen {
 		if s.heard.After(s.noted) && now.Sub(s.noted) >= age {
-			due[key] = s.owner
+			due[key] = s.sender
 		}
 	}
 	w.mu.Unlock()
@@ -427,6 +427,7 @@ func (s *Server) ListWorkers(
 func workerMessage(w *pull.Worker) *progressorv1.Worker {
 	return &progressorv1.Worker{
 		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime),
-		Directive: directiveOf(w.Command), Owner: w.Owner,
+		Directive: directiveOf(w.Command), Owner: w.Sender.Owner, Address: w.Sender.Address,
+		UserAgent: w.Sender.UserAgent,
 	}
 }

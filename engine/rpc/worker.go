@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -78,13 +79,23 @@ func pollParams(r *progressorv1.PollRequest) pull.PollParams {
 	}
 }
 
-// withCaller returns a context with the limits of the principal as a worker.
+// maxUserAgent is the maximum number of bytes of the User-Agent of a worker that are stored.
+const maxUserAgent = 256
+
+// withCaller returns a context with the client of a request and its limits as a worker.
 func withCaller(ctx context.Context) context.Context {
-	p := principalOf(ctx)
-	if p == nil {
-		return ctx
+	c := &pull.Caller{}
+	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		if peer, err := netip.ParseAddrPort(call.Peer().Addr); err == nil {
+			c.Address = peer.Addr().Unmap().String()
+		}
+		agent := call.RequestHeader().Get("User-Agent")
+		c.UserAgent = strings.ToValidUTF8(agent[:min(len(agent), maxUserAgent)], "")
 	}
-	return pull.WithCaller(ctx, &pull.Caller{Name: p.Name, Owner: p.Owner(), Jobs: p.Jobs})
+	if p := principalOf(ctx); p != nil {
+		c.Name, c.Owner, c.Jobs = p.Name, p.Owner(), p.Jobs
+	}
+	return pull.WithCaller(ctx, c)
 }
 
 // Heartbeat extends leases and returns a directive for each.

@@ -27,6 +27,13 @@ type WorkerKey struct{ Namespace, WorkerID string }
 // clients use the same ID, they are different workers.
 type WorkerOf struct{ Owner, WorkerID string }
 
+// Sender is where the requests of a worker come from. Each field is empty if it is not known.
+type Sender struct {
+	Owner     string // client that uses the worker ID
+	Address   string // IP address of the worker, or of its proxy
+	UserAgent string
+}
+
 // OwnedFor is how long a worker ID still belongs to a client after the worker was last seen, if it
 // holds no leases.
 const OwnedFor = 2 * time.Minute
@@ -38,7 +45,7 @@ const MaxWorkerIDs = 10_000
 // Worker is a worker in a list.
 type Worker struct {
 	WorkerID     string
-	Owner        string // client that uses the ID, or "" if it is not known
+	Sender       Sender // who sent its last request
 	Namespaces   []string
 	LastSeenTime time.Time
 	Command      WorkerCommand
@@ -52,10 +59,10 @@ type StoppingWorker struct {
 	Left    time.Duration // time from the read until then
 }
 
-// RecordWorkers records that workers were seen, each with the client that uses its ID, or "". It
-// skips workers whose ID belongs to another client, and returns the others.
+// RecordWorkers records that workers were seen. It skips workers whose ID belongs to another
+// client, and returns the others.
 func RecordWorkers(
-	ctx context.Context, s *storage.Store, seen map[WorkerKey]string,
+	ctx context.Context, s *storage.Store, seen map[WorkerKey]Sender,
 ) (stored map[WorkerKey]bool, err error) {
 	rows, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
 	stored = make(map[WorkerKey]bool, len(rows))
@@ -65,32 +72,34 @@ func RecordWorkers(
 	return stored, err
 }
 
-func recordOf(seen map[WorkerKey]string) dbsqlc.RecordWorkersParams {
+func recordOf(seen map[WorkerKey]Sender) dbsqlc.RecordWorkersParams {
 	a := dbsqlc.RecordWorkersParams{OwnedUs: OwnedFor.Microseconds()}
-	for w, owner := range seen {
-		a.Append(dbsqlc.RecordWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID, Owner: owner})
+	for w, by := range seen {
+		a.Append(dbsqlc.RecordWorkersItem{
+			Namespace: w.Namespace, WorkerID: w.WorkerID, Owner: by.Owner, Address: by.Address, UserAgent: by.UserAgent,
+		})
 	}
 	return a
 }
 
-// OwnWorkers records that workers were seen, and that a client uses their IDs. It returns those
-// whose ID belongs to another client. The error is a *process.OverloadError if the client would
-// have more than MaxWorkerIDs in a namespace.
+// OwnWorkers records that workers were seen, and that the owner of by uses their IDs. It returns
+// those whose ID belongs to another client. The error is a *process.OverloadError if the client
+// would have more than MaxWorkerIDs in a namespace.
 func OwnWorkers(
-	ctx context.Context, s *storage.Store, owner string, workers []WorkerKey,
+	ctx context.Context, s *storage.Store, by Sender, workers []WorkerKey,
 ) (foreign []WorkerKey, err error) {
-	seen := make(map[WorkerKey]string, len(workers))
+	seen := make(map[WorkerKey]Sender, len(workers))
 	for _, w := range workers {
-		seen[w] = owner
+		seen[w] = by
 	}
-	if err := makeRoom(ctx, s, owner, seen); err != nil {
+	if err := makeRoom(ctx, s, by.Owner, workers); err != nil {
 		return nil, err
 	}
 	stored, err := RecordWorkers(ctx, s, seen)
 	if err != nil || len(stored) == len(seen) {
 		return nil, err
 	}
-	others := dbsqlc.OwnedByOthersParams{Owner: &owner}
+	others := dbsqlc.OwnedByOthersParams{Owner: &by.Owner}
 	for w := range seen {
 		others.Append(dbsqlc.OwnedByOthersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
 	}
@@ -103,9 +112,9 @@ func OwnWorkers(
 
 // makeRoom deletes the absent workers of a client if the client has too many IDs to use another
 // one.
-func makeRoom(ctx context.Context, s *storage.Store, owner string, seen map[WorkerKey]string) error {
+func makeRoom(ctx context.Context, s *storage.Store, owner string, workers []WorkerKey) error {
 	wanted := dbsqlc.CrowdedWorkersParams{Owner: &owner, MaxIds: MaxWorkerIDs}
-	for w := range seen {
+	for _, w := range workers {
 		wanted.Append(dbsqlc.CrowdedWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
 	}
 	crowded, err := storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
@@ -203,8 +212,9 @@ func ListWorkers(
 			bytes += len(namespace)
 		}
 		list[n] = Worker{
-			WorkerID: r.WorkerID, Owner: r.Owner, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime,
-			Command: WorkerCommand(r.Directive), Leases: r.Leases,
+			WorkerID: r.WorkerID, Sender: Sender{Owner: r.Owner, Address: r.Address, UserAgent: r.UserAgent},
+			Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive),
+			Leases: r.Leases,
 		}
 	}
 	return list, bytes > storage.ListBytes, err

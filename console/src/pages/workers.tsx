@@ -224,6 +224,8 @@ export function WorkerPage({ ns }: { ns: string }) {
       <Card>
         <Fields
           list={[
+            ["address", w.address || "–"],
+            ["program", w.userAgent || "–"],
             ["namespaces", w.namespaces.join(", ") || "–"],
             ...(w.owner ? [["client", <Owner key="o" name={w.owner} />] as [string, React.ReactNode]] : []),
           ]}

@@ -1713,7 +1713,12 @@ type Worker struct {
 	// The client to which the worker_id belongs: "keys:" and the name of its keys, or the name of a
 	// client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
 	// clients.
-	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The IP address from which the worker last sent a request, or that of its proxy. Empty if it is
+	// not known.
+	Address string `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
+	// The User-Agent of that request, cut to 256 bytes, such as progressor-node/0.1.0.
+	UserAgent     string `protobuf:"bytes,8,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1786,6 +1791,20 @@ func (x *Worker) GetDirective() WorkerDirective {
 func (x *Worker) GetOwner() string {
 	if x != nil {
 		return x.Owner
+	}
+	return ""
+}
+
+func (x *Worker) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Worker) GetUserAgent() string {
+	if x != nil {
+		return x.UserAgent
 	}
 	return ""
 }
@@ -2599,7 +2618,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
 	"\x13ListWorkersResponse\x12/\n" +
 	"\aworkers\x18\x01 \x03(\v2\x15.progressor.v1.WorkerR\aworkers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf3\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xac\x02\n" +
 	"\x06Worker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1e\n" +
 	"\n" +
@@ -2608,7 +2627,10 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12@\n" +
 	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12<\n" +
 	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\x12\x14\n" +
-	"\x05owner\x18\x06 \x01(\tR\x05owner\"\xa2\x01\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x18\n" +
+	"\aaddress\x18\a \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"user_agent\x18\b \x01(\tR\tuserAgent\"\xa2\x01\n" +
 	"\x10GetWorkerRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\tworker_id\x18\x02 \x01(\tB\n" +

@@ -2803,6 +2803,13 @@ export interface Worker {
      * clients.
      */
     owner?: string;
+    /**
+     * The IP address from which the worker last sent a request, or that of its proxy. Empty if it is
+     * not known.
+     */
+    address?: string;
+    /** The User-Agent of that request, cut to 256 bytes, such as progressor-node/0.1.0. */
+    userAgent?: string;
 }
 export interface GetWorkerRequest {
     namespace?: string;

@@ -2914,6 +2914,8 @@ type RecordWorkersItem struct {
 	Namespace string
 	WorkerID  string
 	Owner     string
+	Address   string
+	UserAgent string
 }
 
 // Append appends a row.
@@ -2921,4 +2923,6 @@ func (p *RecordWorkersParams) Append(r RecordWorkersItem) {
 	p.Namespaces = append(p.Namespaces, r.Namespace)
 	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
 	p.Owners = append(p.Owners, r.Owner)
+	p.Addresses = append(p.Addresses, r.Address)
+	p.UserAgents = append(p.UserAgents, r.UserAgent)
 }

@@ -300,14 +300,18 @@ lease_counts AS MATERIALIZED (
 SELECT listed.worker_id, listed.owner::text AS owner, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
        coalesce(listed.directive, '')::text AS directive,
+       coalesce(listed.address, '')::text AS address,
+       coalesce(listed.user_agent, '')::text AS user_agent,
        coalesce(lease_counts.n, 0)::int AS leases
   FROM (
-    SELECT known.worker_id, known.owner, worker.last_seen_time, worker.directive, first.namespaces,
+    SELECT known.worker_id, known.owner, worker.last_seen_time, worker.directive, worker.address, worker.user_agent, first.namespaces,
            sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
              - first.bytes AS bytes_before
       FROM known
      CROSS JOIN LATERAL (
-       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive,
+              (array_agg(o.address ORDER BY o.last_seen_time DESC))[1] AS address,
+              (array_agg(o.user_agent ORDER BY o.last_seen_time DESC))[1] AS user_agent
          FROM workers o
         WHERE o.worker_id = known.worker_id
           AND coalesce(o.owner, '') = known.owner) worker
@@ -341,6 +345,8 @@ type ListWorkersRow struct {
 	Namespaces   []string
 	LastSeenTime time.Time
 	Directive    string
+	Address      string
+	UserAgent    string
 	Leases       int32
 }
 
@@ -371,6 +377,8 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 			&i.Namespaces,
 			&i.LastSeenTime,
 			&i.Directive,
+			&i.Address,
+			&i.UserAgent,
 			&i.Leases,
 		); err != nil {
 			return nil, err
@@ -427,22 +435,25 @@ func (q *Queries) OwnedByOthers(ctx context.Context, db DBTX, arg OwnedByOthersP
 }
 
 const recordWorkers = `-- name: RecordWorkers :many
-INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner)
-SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, '')
+INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner, address, user_agent)
+SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, ''),
+       NULLIF(item.address, ''), NULLIF(item.user_agent, '')
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                  unnest($3::text[]))
-       AS item(namespace, worker_id, owner)
+                  unnest($3::text[]), unnest($4::text[]),
+                  unnest($5::text[]))
+       AS item(namespace, worker_id, owner, address, user_agent)
   JOIN namespaces n
     ON n.namespace = item.namespace
    AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE
    SET last_seen_time = excluded.last_seen_time, owner = coalesce(excluded.owner, w.owner),
+       address = excluded.address, user_agent = excluded.user_agent,
        directive = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.directive END,
        reason = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.reason END,
        lost_time = CASE WHEN (w.owner = excluded.owner) IS NOT FALSE THEN w.lost_time END
  WHERE (w.owner = excluded.owner) IS NOT FALSE
-    OR ((w.last_seen_time < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+    OR ((w.last_seen_time < statement_timestamp() - ($6::bigint) * interval '1 microsecond'
          OR w.lost_time < statement_timestamp())
         AND NOT EXISTS (
           SELECT 1 FROM leases l
@@ -459,6 +470,8 @@ type RecordWorkersParams struct {
 	Namespaces []string
 	WorkerIds  []string
 	Owners     []string
+	Addresses  []string
+	UserAgents []string
 	OwnedUs    int64
 }
 
@@ -467,17 +480,19 @@ type RecordWorkersRow struct {
 	WorkerID  string
 }
 
-// RecordWorkers stores for each worker when a node last saw it, and which client uses its ID. The
-// owner ” means that the client is not known. If another client uses the ID, the worker is skipped
-// as long as the worker of that client has leases, or was seen within a period and is not stopped.
-// It returns the workers that it stored. A command to a worker ends when another client takes its
-// ID. Rows are written in the order of their keys, so that two nodes do not deadlock. It skips
-// namespaces that are deleted or being deleted.
+// RecordWorkers stores for each worker when a node last saw it, which client uses its ID, and the
+// address and User-Agent of its last request. The owner ” means that the client is not known. If
+// another client uses the ID, the worker is skipped as long as the worker of that client has
+// leases, or was seen within a period and is not stopped. It returns the workers that it stored. A
+// command to a worker ends when another client takes its ID. Rows are written in the order of their
+// keys, so that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,
 		arg.WorkerIds,
 		arg.Owners,
+		arg.Addresses,
+		arg.UserAgents,
 		arg.OwnedUs,
 	)
 	if err != nil {

@@ -63,7 +63,7 @@ func (f ClientFlags) Client() *client.Client {
 func (f ClientFlags) RetryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f ClientFlags) clientWith(r client.Retry) *client.Client {
-	options := []client.Option{client.WithRetry(r),
+	options := []client.Option{client.WithRetry(r), client.WithUserAgent("progressor/" + BuildVersion()),
 		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))),
 		client.WithTLS(f.TLS.config())}
 	login, err := f.login()

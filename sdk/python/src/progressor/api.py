@@ -2532,6 +2532,11 @@ class Worker(TypedDict, total=False):
     # client without a key, such as user:ISSUER#NAME. Empty if the engine does not authenticate
     # clients.
     owner: str
+    # The IP address from which the worker last sent a request, or that of its proxy. Empty if it is
+    # not known.
+    address: str
+    # The User-Agent of that request, cut to 256 bytes, such as progressor-node/0.1.0.
+    user_agent: str
 
 
 class GetWorkerRequest(TypedDict, total=False):

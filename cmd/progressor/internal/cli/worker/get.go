@@ -54,6 +54,8 @@ func (c *workerGetCmd) print(a *cli.App, resp *progressorv1.GetWorkerResponse) e
 		output.Field{"worker", output.OneLine(w.GetWorkerId())},
 		output.Field{"directive", output.Enum(w.GetDirective())},
 		output.Field{"last seen", output.Time(w.GetLastSeenTime())},
+		output.Field{"address", output.OneLine(w.GetAddress())},
+		output.Field{"program", output.OneLine(w.GetUserAgent())},
 		output.Field{"namespaces", strings.Join(w.GetNamespaces(), ", ")},
 		output.Field{"owner", output.OneLine(w.GetOwner())},
 		output.Field{"leases", fmt.Sprint(w.GetLeases())},

@@ -9,6 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/durable"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // The states of the workload durable.
@@ -72,7 +73,8 @@ func (w *stepWaiters) done(n uint64) {
 }
 
 // oneStepRuns measures runs with one step that does nothing. Each client starts a run and waits
-// until its step has run.
+// until its step has run. A single client also waits, without being measured, until the run has
+// ended, so that nothing else runs.
 func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 	waiters := &stepWaiters{byID: map[uint64]chan struct{}{}}
 	run := durable.Func("one", func(ctx durable.Ctx, n uint64) (struct{}, error) {
@@ -99,8 +101,14 @@ func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 				return context.Cause(ctx)
 			}
 		}
-		w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx,
-			r.meterOf(s))
+		l := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}
+		if v.clients == 1 {
+			l.settle = func(ctx context.Context) error {
+				return s.engine.WatchProcess(ctx, keyOf(o.sequence.Load()), 0,
+					func(*progressorv1.WatchProcessResponse) error { return nil })
+			}
+		}
+		w, err := l.run(ctx, r.meterOf(s))
 		if err != nil {
 			return nil, err
 		}
@@ -115,10 +123,13 @@ func startRun(ctx context.Context, s *site, n uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.engine.Start(ctx, engine.StartParams{
-		Key: process.Key{Namespace: namespaceName, ProcessID: processID(n)}, Args: args,
-	})
+	_, err = s.engine.Start(ctx, engine.StartParams{Key: keyOf(n), Args: args})
 	return err
+}
+
+// keyOf returns the key of the run with the number n.
+func keyOf(n uint64) process.Key {
+	return process.Key{Namespace: namespaceName, ProcessID: processID(n)}
 }
 
 // steps measures runs that do one step after the other. The latency is the time between two steps

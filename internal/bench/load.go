@@ -18,6 +18,7 @@ type load struct {
 	warmup   time.Duration
 	duration time.Duration
 	do       func(ctx context.Context, c *client) error
+	settle   func(ctx context.Context) error // optional; runs after each operation, without being measured
 }
 
 // client is one goroutine of a load.
@@ -59,7 +60,7 @@ func (l load) run(ctx context.Context, m *meter) (*window, error) {
 	for i := range clients {
 		clients[i].number, clients[i].random = i, rand.New(rand.NewPCG(uint64(i), 0x9E3779B97F4A7C15))
 		running.Go(func() {
-			if err := clients[i].work(ctx, &phase, l.do); err != nil {
+			if err := clients[i].work(ctx, &phase, l); err != nil {
 				cancel(err)
 			}
 		})
@@ -94,16 +95,21 @@ func (l load) run(ctx context.Context, m *meter) (*window, error) {
 	return w, nil
 }
 
-func (c *client) work(ctx context.Context, phase *atomic.Int32, do func(context.Context, *client) error) error {
+func (c *client) work(ctx context.Context, phase *atomic.Int32, l load) error {
 	for ctx.Err() == nil && phase.Load() != phaseOver {
 		begin := time.Now()
-		err := do(ctx, c)
+		err := l.do(ctx, c)
 		measured := phase.Load() == phaseMeasure
 		switch {
 		case err == nil:
 			c.acknowledged++
 			if measured {
 				c.latencies.add(time.Since(begin))
+			}
+			if l.settle != nil {
+				if err := l.settle(ctx); err != nil {
+					return err
+				}
 			}
 		case errors.Is(err, process.ErrOverloaded):
 			if measured {

@@ -45,7 +45,8 @@ func dbosContext(ctx context.Context, d *database) (dbos.Context, error) {
 }
 
 // dbosOneStep measures runs with one step that does nothing. Each client starts a run and waits
-// until its step has run, like the clients of progressor bench.
+// until its step has run, like the clients of progressor bench. A single client also waits, without
+// being measured, until the run has ended.
 func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Duration) (r result, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -76,7 +77,8 @@ func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Du
 		group.Go(func() error {
 			for !over.Load() {
 				began := time.Now()
-				if _, err := dbos.RunWorkflow(client, function, i); err != nil {
+				run, err := dbos.RunWorkflow(client, function, i)
+				if err != nil {
 					return err
 				}
 				select {
@@ -86,6 +88,12 @@ func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Du
 				}
 				done.Add(1)
 				took[i] = append(took[i], time.Since(began))
+				if clients > 1 {
+					continue
+				}
+				if _, err := run.GetResult(); err != nil {
+					return err
+				}
 			}
 			return nil
 		})

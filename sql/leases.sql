@@ -79,10 +79,12 @@ SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_na
 -- lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
 -- collector has ended the attempt, the result omits the item, and the worker gets DIRECTIVE_LOST.
 -- If lease_us is 0, the duration of the lease does not change. The interval is at most half of the
--- lease.
+-- lease. It waits for no lease, because the other leases would wait, too. A lease that is locked is
+-- being extended or ended, so it is returned unchanged, with skipped.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, durations.lease_us,
+  SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, l.expires_time,
+         durations.lease_us,
          least(coalesce(job.beat_us, durations.lease_us / 3), durations.lease_us / 2) AS beat_us,
          process.cancel_deadline IS NOT NULL AND process.kind = 'job' AS cancelling,
          process.cancel_reason
@@ -119,29 +121,44 @@ WITH input AS MATERIALIZED (
          AND j.process_id = l.process_id
        LIMIT 1) job ON true
    WHERE l.worker_id = @worker_id::text),
+locked AS MATERIALIZED (
+  SELECT input.*, lease.process_id IS NULL AS skipped
+    FROM input
+    LEFT JOIN LATERAL (
+      SELECT l.process_id FROM leases l
+       WHERE l.namespace = ANY (ARRAY[input.namespace])
+         AND l.process_id = input.process_id
+         AND l.fencing_token = input.fencing_token
+         FOR NO KEY UPDATE OF l SKIP LOCKED) lease ON true),
 updated_leases AS (
   UPDATE leases l
      SET beat_time = statement_timestamp(),
-         expires_time = statement_timestamp() + input.lease_us * interval '1 microsecond',
-         lease_duration = input.lease_us * interval '1 microsecond',
-         heartbeat_interval = input.beat_us * interval '1 microsecond'
-    FROM input
-   WHERE l.namespace = ANY (ARRAY[input.namespace])
-     AND l.process_id = input.process_id
-     AND l.fencing_token = input.fencing_token
-  RETURNING input.ord, l.expires_time),
+         expires_time = statement_timestamp() + locked.lease_us * interval '1 microsecond',
+         lease_duration = locked.lease_us * interval '1 microsecond',
+         heartbeat_interval = locked.beat_us * interval '1 microsecond'
+    FROM locked
+   WHERE NOT locked.skipped
+     AND l.namespace = ANY (ARRAY[locked.namespace])
+     AND l.process_id = locked.process_id
+     AND l.fencing_token = locked.fencing_token),
 updated_jobs AS (
   UPDATE jobs j
-     SET progress = input.progress::jsonb, updated_time = statement_timestamp()
-    FROM input
-   WHERE input.progress <> ''
-     AND j.namespace = ANY (ARRAY[input.namespace])
-     AND j.process_id = input.process_id)
-SELECT input.ord::int AS ord, input.cancelling::bool AS cancelling,
-       coalesce(input.cancel_reason, '')::text AS cancel_reason, updated_leases.expires_time,
-       input.beat_us::bigint AS beat_us
-  FROM input
-  JOIN updated_leases ON updated_leases.ord = input.ord;
+     SET progress = locked.progress::jsonb, updated_time = statement_timestamp()
+    FROM locked
+   WHERE NOT locked.skipped
+     AND locked.progress <> ''
+     AND j.namespace = ANY (ARRAY[locked.namespace])
+     AND j.process_id = locked.process_id)
+SELECT locked.ord::int AS ord, locked.skipped::bool AS skipped,
+       locked.cancelling::bool AS cancelling,
+       coalesce(locked.cancel_reason, '')::text AS cancel_reason,
+       (CASE
+          WHEN locked.skipped
+            THEN locked.expires_time
+          ELSE statement_timestamp() + locked.lease_us * interval '1 microsecond'
+        END)::timestamptz AS expires_time,
+       locked.beat_us::bigint AS beat_us
+  FROM locked;
 
 -- UpdateLeases changes the duration of the leases of a running job: its own, or those of its
 -- members. The new duration takes effect with the next heartbeat. It locks the leases in the order

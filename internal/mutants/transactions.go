@@ -68,6 +68,22 @@ var txMutants = []mutant{
 		packages: "./storage", run: "TestCompleteFromSQL",
 	},
 	{
+		name: "locked-lease-waits", breaks: "a heartbeat does not wait for a lease that an application ends",
+		file: "sql/leases.sql", old: "UPDATE OF l SKIP LOCKED) lease", planted: "UPDATE OF l) lease",
+		packages: "./storage", run: "TestHeartbeatDuringComplete",
+	},
+	{
+		name: "locked-lease-is-lost", breaks: "a lease that is locked is not lost, and its worker gets the cancel",
+		file: "sql/leases.sql", old: "locked.beat_us::bigint AS beat_us\n  FROM locked",
+		planted:  "locked.beat_us::bigint AS beat_us\n  FROM locked WHERE NOT locked.skipped",
+		packages: "./storage", run: "TestHeartbeatDuringComplete|TestHeartbeatOfLockedLease",
+	},
+	{
+		name: "locked-lease-is-not-extended", breaks: "a heartbeat takes effect after another one of the same lease",
+		file: "storage/pull/leases.go", old: "tried == len(lockedLeaseWaits)", planted: "tried == 0",
+		packages: "./storage", run: "TestHeartbeatAfterAnother",
+	},
+	{
 		name: "pending-result-is-a-zombie", breaks: "a lease with a pending result does not expire",
 		file: zombies, old: " WHERE l.pending_result IS NULL\n   AND (CASE", planted: " WHERE (CASE",
 		packages: "./storage", run: "TestCompleteFromSQL$",

@@ -75,31 +75,61 @@ type HeartbeatResult struct {
 	Heartbeat    time.Duration
 }
 
-// BeatAll extends leases of a worker. The beats must be sorted by key, so that concurrent calls
-// lock rows in the same order.
+// lockedLeaseWaits is how long BeatAll waits before it tries to extend leases again that other
+// transactions have locked. A result, or another heartbeat, locks a lease for some milliseconds. A
+// call of the SQL function complete locks it until the transaction of the application ends.
+var lockedLeaseWaits = []time.Duration{
+	5 * time.Millisecond, 20 * time.Millisecond, 75 * time.Millisecond, 150 * time.Millisecond,
+}
+
+// BeatAll extends leases of a worker. If a lease remains locked by another transaction, the lease
+// is not lost, but its ExpiresTime remains the same, and Progress and Lease of the beat are
+// ignored.
 func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Beat) ([]HeartbeatResult, error) {
+	all := make([]HeartbeatResult, len(beats))
+	skipped := make([]int32, len(beats))
+	for n := range skipped {
+		skipped[n] = int32(n)
+	}
+	var err error
+	for tried := 0; ; tried++ {
+		skipped, err = beatSome(ctx, s, workerID, beats, skipped, all)
+		if err != nil || len(skipped) == 0 || tried == len(lockedLeaseWaits) {
+			return all, err
+		}
+		select {
+		case <-ctx.Done():
+			return all, ctx.Err()
+		case <-time.After(lockedLeaseWaits[tried]):
+		}
+	}
+}
+
+// beatSome sends the heartbeats with the given indexes, and writes their results to all. It returns
+// the indexes of those whose leases were locked.
+func beatSome(
+	ctx context.Context, s *storage.Store, workerID string, beats []Beat, indexes []int32, all []HeartbeatResult,
+) (skipped []int32, err error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
-	for n, b := range beats {
+	for _, n := range indexes {
+		b := &beats[n]
 		a.Append(dbsqlc.BeatLeasesItem{
-			Ord: int32(n), Key: b.Token.Key, FencingToken: b.Token.FencingToken, Salt: b.Token.Salt,
+			Ord: n, Key: b.Token.Key, FencingToken: b.Token.FencingToken, Salt: b.Token.Salt,
 			Progress: string(b.Progress), LeaseUs: b.Lease.Microseconds(),
 		})
+		all[n] = HeartbeatResult{LeaseLost: true}
 	}
-	all := make([]HeartbeatResult, len(beats))
-	for n := range all {
-		all[n].LeaseLost = true
-	}
-	err := s.RunSoon(ctx, "heartbeat", func(ctx context.Context, db storage.DB) error {
-		rows, err := dbsqlc.New().BeatLeases(ctx, db, a)
-		for _, r := range rows {
-			all[r.Ord] = HeartbeatResult{
-				Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime,
-				Heartbeat: time.Duration(r.BeatUs) * time.Microsecond,
-			}
+	rows, err := storage.Query(ctx, s.RunSoon, "heartbeat", dbsqlc.New().BeatLeases, a)
+	for _, r := range rows {
+		all[r.Ord] = HeartbeatResult{
+			Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime,
+			Heartbeat: time.Duration(r.BeatUs) * time.Microsecond,
 		}
-		return err
-	})
-	return all, err
+		if r.Skipped {
+			skipped = append(skipped, r.Ord)
+		}
+	}
+	return skipped, err
 }
 
 // PendingResult is a result that a worker has stored in its lease with the SQL function complete.

@@ -199,3 +199,22 @@ func TestWaits(t *testing.T) {
 func pausedName(s *explain.State) {
 	s.Job.Paused = &explain.Pause{Reason: "the server is down.", By: "kim", Since: at(80)}
 }
+
+// An attempt that its worker has ended from SQL is not explained as a lost lease, although its
+// lease and its timeout are over.
+func TestEndedFromSQL(t *testing.T) {
+	ended := func(s *explain.State) {
+		s.Running.Lease.Ended = true
+		s.Running.Lease.Expires, s.Running.Deadline = at(90), at(90)
+	}
+	e := explain.Explain(state(running, leased, ended))
+	if want := "Worker w1 has ended attempt 1 of task 5 (CALL) with the SQL function complete."; e.Detail != want ||
+		e.Next != "A node stores the result of the worker." || !e.NextTime.IsZero() {
+		t.Errorf("%+v", e)
+	}
+	e = explain.Explain(state(running, leased, ended, waiting(call(6, process.WaitsForProcess, 99))))
+	behind := "behind task 5 (CALL), whose attempt 1 worker w1 has ended with the SQL function complete."
+	if !strings.HasSuffix(e.Detail, behind) || !strings.HasSuffix(e.Next, ", then task 6 (CALL) runs.") {
+		t.Errorf("the next task: %+v", e)
+	}
+}

@@ -24,6 +24,7 @@ type Lease struct {
 	WorkerID string
 	Expires  time.Time
 	Beat     time.Time // zero if no heartbeat yet
+	Ended    bool      // the worker has ended the attempt from SQL, and a node must store the result
 }
 
 // maxNamed is the maximum number of workers or jobs listed by name.
@@ -33,6 +34,12 @@ const maxNamed = 5
 // the beginning of a sentence, and as the end of one.
 func (s State) leaseText(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
+	if l.Ended {
+		return fmt.Sprintf("Worker %s has ended attempt %d of %s with the SQL function complete", l.WorkerID, r.Attempt,
+				lower(r.name())),
+			fmt.Sprintf("%s, whose attempt %d worker %s has ended with the SQL function complete", lower(r.name()),
+				r.Attempt, l.WorkerID)
+	}
 	beat := "no heartbeat yet"
 	if !l.Beat.IsZero() {
 		beat = "last heartbeat " + durations.Rounded(s.Now.Sub(l.Beat)) + " ago"
@@ -55,6 +62,11 @@ func (s State) explainLease(e *Explanation, then string) {
 		what, limit, loses = "the job", "the job's timeout", "the job"
 	}
 	switch {
+	case l.Ended:
+		e.Next = "A node stores the result of the worker" + then + "."
+		e.NextTime = time.Time{}
+		e.Unblock = "Nothing needs to be done: a node stores it within seconds. If none does, progressor node list " +
+			"shows whether a node is alive that runs tasks."
 	case !l.Expires.After(s.Now):
 		e.Next = fmt.Sprintf("The lease has expired (%s): %s goes to another worker%s.", s.at(l.Expires), what, then)
 		e.Unblock = "Nothing needs to be done: a node releases it within two seconds."

@@ -40,7 +40,8 @@ SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.de
        coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
        coalesce(l.worker_id, '')::text AS worker_id,
        coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
-       coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+       coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
+       (l.pending_result IS NOT NULL)::bool AS is_ended
   FROM running r
   LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l

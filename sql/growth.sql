@@ -1,6 +1,7 @@
 -- ReadGrowth returns numbers that grow if engines fall behind: by how much the oldest idempotency
 -- key has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and
--- the numbers of undelivered messages and of processes with large queues, each counted up to lim.
+-- the numbers of undelivered messages, of processes with large queues, and of results that workers
+-- have stored with the function complete, each counted up to lim.
 -- name: ReadGrowth :one
 SELECT greatest(coalesce(extract(epoch FROM statement_timestamp() - (
   SELECT r.created_time FROM requests r
@@ -18,4 +19,8 @@ SELECT greatest(coalesce(extract(epoch FROM statement_timestamp() - (
             LIMIT @lim::int) message)::bigint AS messages,
        (
          SELECT count(*) FROM (
-           SELECT 1 FROM queue_backlogs LIMIT @lim::int) queue_backlog)::bigint AS backlogs;
+           SELECT 1 FROM queue_backlogs LIMIT @lim::int) queue_backlog)::bigint AS backlogs,
+       (
+         SELECT count(*) FROM (
+           SELECT 1 FROM leases l WHERE l.pending_result IS NOT NULL
+            LIMIT @lim::int) result)::bigint AS pending_results;

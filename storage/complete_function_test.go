@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 	"github.com/progressor-engine/progressor/storage/pull"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -258,6 +259,33 @@ func TestCompleteFromSQLMeetsTheEngine(t *testing.T) {
 	equal(t, "results", len(b.pending()), 1)
 	b.is("true", "RUNNING e1: INIT FINISHED, TIMEOUT runs#1")
 	b.is("false", "RUNNING e0: INIT FINISHED, TIMEOUT runs#2")
+}
+
+// A pending result is neither a zombie nor the lost lease of a running task, although its lease and
+// its timeout are over. If no node stores it, the doctor reports this.
+func TestPendingResultIsDescribed(t *testing.T) {
+	t.Parallel()
+	b, app := newBookings(t)
+	b.completed(app, completeSQL(b.leasedTimer("p"), 0))
+	b.exec("UPDATE running SET deadline = now() - interval '1 day'")
+	described := func() (list []string) {
+		report, err := storage.CheckQuiescent(t.Context(), b.db, 10*time.Second, 10*time.Second)
+		for _, v := range must(t, report, err).Violations {
+			list = append(list, v.Invariant, v.Detail)
+		}
+		return append(list, fmt.Sprint("zombies: ", ask[int](b, "SELECT count(*) FROM zombie_list")))
+	}
+	equal(t, "before the lease expires", described(), "[zombies: 0]")
+	b.exec("UPDATE leases SET expires_time = now() - interval '1 day'")
+	got := described()
+	if len(got) != 3 || got[0] != "result_is_stored" || got[2] != "zombies: 0" ||
+		!strings.Contains(got[1], "worker w has ended task") {
+		t.Errorf("after the lease has expired: %q", got)
+	}
+	e, err := insight.ReadExplained(t.Context(), b.Store, insight.ExplainedRequest{
+		Key: key("p"), ZombieAfter: time.Second,
+	})
+	equal(t, "explained as ended", must(t, e, err).State.Running.Lease.Ended, true)
 }
 
 // A cancel whose grace period is over, and a removal, end the attempt. The next lease of a process

@@ -16,7 +16,7 @@ func TestReadGrowth(t *testing.T) {
 	if g.XIDAge <= 0 || g.FreezeMaxAge < 100_000 {
 		t.Errorf("transaction IDs: age %d of %d", g.XIDAge, g.FreezeMaxAge)
 	}
-	equal(t, "nothing is late", []any{g.KeyOverdue, g.MessageAge, g.Messages, g.Backlogs}, "[0s 0s 0 0]")
+	equal(t, "nothing is late", []any{g.KeyOverdue, g.MessageAge, g.Messages, g.Backlogs, g.Pending}, "[0s 0s 0 0 0]")
 	b.exec(`INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		SELECT gen_random_uuid(), 'shop', 'p', 0, '\x00', statement_timestamp() - h * interval '1 hour'
 		FROM unnest(ARRAY[0, 3]) h`)
@@ -24,11 +24,14 @@ func TestReadGrowth(t *testing.T) {
 		SELECT 'shop', 'p', 'notify', n > 20, statement_timestamp() - n * interval '1 minute'
 		FROM generate_series(1, 21) n`)
 	b.exec(`INSERT INTO queue_backlogs (namespace, process_id) VALUES ('shop', 'p')`)
+	b.lease(b.fired("ended"))
+	b.exec(`UPDATE leases SET pending_result = '{}'`)
 	g, err = insight.ReadGrowth(t.Context(), b.Store, time.Hour, 10)
 	must(t, g, err)
 	equal(t, "late", []any{
 		g.KeyOverdue.Round(time.Minute), g.MessageAge.Round(time.Minute), g.Messages, g.Backlogs,
-	}, "[2h0m0s 20m0s 10 1]")
+		g.Pending,
+	}, "[2h0m0s 20m0s 10 1 1]")
 	b.exec("DELETE FROM requests")
 	b.exec("DELETE FROM messages")
 	b.exec("DELETE FROM queue_backlogs")

@@ -34,12 +34,16 @@ var (
 	growthBacklogs = prometheus.NewDesc("progressor_queue_backlogs",
 		"Processes whose task queue was too large to update in the transaction that changed their status, counted up "+
 			"to 10,000.", nil, nil)
+	growthPending = prometheus.NewDesc("progressor_pending_results",
+		"Attempts that workers have ended with the SQL function complete and whose result no node has stored yet, "+
+			"counted up to 10,000.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *growthCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		growthXIDAge, growthFreezeMaxAge, growthKeyOverdue, growthMessageAge, growthMessages, growthBacklogs,
+		growthPending,
 	} {
 		ch <- d
 	}
@@ -61,6 +65,7 @@ func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
 		growthXIDAge: float64(growth.XIDAge), growthFreezeMaxAge: float64(growth.FreezeMaxAge),
 		growthKeyOverdue: growth.KeyOverdue.Seconds(), growthMessageAge: growth.MessageAge.Seconds(),
 		growthMessages: float64(growth.Messages), growthBacklogs: float64(growth.Backlogs),
+		growthPending: float64(growth.Pending),
 	} {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}

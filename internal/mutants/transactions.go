@@ -89,6 +89,22 @@ var txMutants = []mutant{
 		packages: "./storage", run: "TestCompleteFromSQL$",
 	},
 	{
+		name: "pending-result-in-zombie-list", breaks: "zombie_list omits attempts that workers have ended from SQL",
+		file: "migrations/00162_zombie_list.sql",
+		old:  " WHERE l.pending_result IS NULL\n   AND (", planted: " WHERE (",
+		packages: "./storage", run: "TestPendingResultIsDescribed",
+	},
+	{
+		name: "pending-result-has-lost-lease", breaks: "the doctor reports no lost lease of an ended attempt",
+		file: "sql/find_stuck.sql", old: "   WHERE l.pending_result IS NULL\n     AND (CASE", planted: "   WHERE (CASE",
+		packages: "./storage", run: "TestPendingResultIsDescribed",
+	},
+	{
+		name: "pending-result-explained-as-lease", breaks: "an attempt that its worker has ended is explained as such",
+		file: "explain/worker.go", old: "	case l.Ended:", planted: "	case l.Ended && false:",
+		packages: "./explain", run: "TestEndedFromSQL",
+	},
+	{
 		name: "pending-result-is-released", breaks: "a stopped worker releases no attempt that it has ended from SQL",
 		file: "sql/workers.sql", old: "   AND l.pending_result IS NULL\n", planted: "",
 		packages: "./storage", run: "TestCompleteFromSQL$",

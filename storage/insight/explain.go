@@ -238,7 +238,9 @@ func readRunning(
 			state.Running.Beat = r.NodeBeatTime
 		}
 		if r.WorkerID != "" {
-			state.Running.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}
+			state.Running.Lease = &explain.Lease{
+				WorkerID: r.WorkerID, Expires: r.ExpiresTime, Ended: r.IsEnded,
+			}
 			if !r.BeatTime.Equal(never) {
 				state.Running.Lease.Beat = r.BeatTime
 			}

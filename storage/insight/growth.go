@@ -16,6 +16,7 @@ type Growth struct {
 	MessageAge   time.Duration // how long the oldest undelivered message has waited
 	Messages     int64         // undelivered messages, counted up to the limit
 	Backlogs     int64         // processes whose large queue is being moved, counted up to the limit
+	Pending      int64         // results that workers have left to nodes from SQL, counted up to the limit
 }
 
 // ReadGrowth reads the metrics of Growth. Each count stops at limit.
@@ -29,7 +30,7 @@ func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, 
 	g := Growth{
 		KeyOverdue: time.Duration(r.KeyOverdueUs) * time.Microsecond,
 		MessageAge: time.Duration(r.MessageAgeUs) * time.Microsecond,
-		Messages:   r.Messages, Backlogs: r.Backlogs,
+		Messages:   r.Messages, Backlogs: r.Backlogs, Pending: r.PendingResults,
 	}
 	// sqlc does not know the system catalogs.
 	err = s.ReadOne(ctx, "read the age of the database", func(ctx context.Context, db storage.DB) error {

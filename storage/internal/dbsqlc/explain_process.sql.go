@@ -235,7 +235,8 @@ SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.de
        coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
        coalesce(l.worker_id, '')::text AS worker_id,
        coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
-       coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+       coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
+       (l.pending_result IS NOT NULL)::bool AS is_ended
   FROM running r
   LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l
@@ -269,6 +270,7 @@ type ExplainRunningRow struct {
 	WorkerID      string
 	ExpiresTime   time.Time
 	BeatTime      time.Time
+	IsEnded       bool
 }
 
 func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunningParams) ([]ExplainRunningRow, error) {
@@ -297,6 +299,7 @@ func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunnin
 			&i.WorkerID,
 			&i.ExpiresTime,
 			&i.BeatTime,
+			&i.IsEnded,
 		); err != nil {
 			return nil, err
 		}

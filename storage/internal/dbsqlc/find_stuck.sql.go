@@ -24,6 +24,9 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'lease_is_held',
            (SELECT count(*) FROM running)
     UNION ALL
+    SELECT 'result_is_stored',
+           (SELECT count(*) FROM leases WHERE pending_result IS NOT NULL)
+    UNION ALL
     SELECT 'hold_is_used',
            (SELECT count(*) FROM constraint_holds)
     UNION ALL
@@ -122,7 +125,8 @@ found AS (
      AND p.cancel_deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
   UNION ALL
   -- lease_is_held: a running task is on a node with heartbeats, or is leased to a worker with
-  -- heartbeats, and has not exceeded its deadline.
+  -- heartbeats, and has not exceeded its deadline. An attempt that its worker has
+  -- ended with the function complete no longer runs.
   SELECT 'lease_is_held', r.namespace, r.process_id,
          format('task %s runs on node %s until %s; the node''s last heartbeat was at %s',
                 r.task_id, r.node_id, r.deadline, n.beat_time)
@@ -132,15 +136,28 @@ found AS (
       ON l.namespace = r.namespace
      AND l.process_id = r.process_id
      AND l.fencing_token = r.fencing_token
-   WHERE CASE
-           WHEN l.worker_id IS NOT NULL
-             THEN l.expires_time
-                    < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
-           ELSE n.node_id IS NULL
-                OR n.beat_time
-                     < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
-         END
-      OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+   WHERE l.pending_result IS NULL
+     AND (CASE
+            WHEN l.worker_id IS NOT NULL
+              THEN l.expires_time
+                     < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+            ELSE n.node_id IS NULL
+                 OR n.beat_time < statement_timestamp()
+                      - ($3::bigint) * interval '1 microsecond'
+          END
+          OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond')
+  UNION ALL
+  -- result_is_stored: a node ends an attempt that its worker has ended with the function complete.
+  SELECT 'result_is_stored', r.namespace, r.process_id,
+         format('worker %s has ended task %s from SQL, but no node stores the result; the lease '
+                  || 'expired at %s', l.worker_id, r.task_id, l.expires_time)
+    FROM leases l
+    JOIN running r
+      ON r.namespace = l.namespace
+     AND r.process_id = l.process_id
+     AND r.fencing_token = l.fencing_token
+   WHERE l.pending_result IS NOT NULL
+     AND l.expires_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
   UNION ALL
   -- hold_is_used: a job that holds a key is running or can be claimed.
   SELECT 'hold_is_used', h.namespace, h.process_id,

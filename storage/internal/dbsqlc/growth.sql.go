@@ -26,7 +26,11 @@ SELECT greatest(coalesce(extract(epoch FROM statement_timestamp() - (
             LIMIT $2::int) message)::bigint AS messages,
        (
          SELECT count(*) FROM (
-           SELECT 1 FROM queue_backlogs LIMIT $2::int) queue_backlog)::bigint AS backlogs
+           SELECT 1 FROM queue_backlogs LIMIT $2::int) queue_backlog)::bigint AS backlogs,
+       (
+         SELECT count(*) FROM (
+           SELECT 1 FROM leases l WHERE l.pending_result IS NOT NULL
+            LIMIT $2::int) result)::bigint AS pending_results
 `
 
 type ReadGrowthParams struct {
@@ -35,15 +39,17 @@ type ReadGrowthParams struct {
 }
 
 type ReadGrowthRow struct {
-	KeyOverdueUs int64
-	MessageAgeUs int64
-	Messages     int64
-	Backlogs     int64
+	KeyOverdueUs   int64
+	MessageAgeUs   int64
+	Messages       int64
+	Backlogs       int64
+	PendingResults int64
 }
 
 // ReadGrowth returns numbers that grow if engines fall behind: by how much the oldest idempotency
 // key has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and
-// the numbers of undelivered messages and of processes with large queues, each counted up to lim.
+// the numbers of undelivered messages, of processes with large queues, and of results that workers
+// have stored with the function complete, each counted up to lim.
 func (q *Queries) ReadGrowth(ctx context.Context, db DBTX, arg ReadGrowthParams) (ReadGrowthRow, error) {
 	row := db.QueryRow(ctx, readGrowth, arg.RetentionUs, arg.Lim)
 	var i ReadGrowthRow
@@ -52,6 +58,7 @@ func (q *Queries) ReadGrowth(ctx context.Context, db DBTX, arg ReadGrowthParams)
 		&i.MessageAgeUs,
 		&i.Messages,
 		&i.Backlogs,
+		&i.PendingResults,
 	)
 	return i, err
 }

@@ -83,6 +83,44 @@ func (n *node) completeLocked(t testing.TB, dsn string, d db, l *progressorv1.Le
 	return unlock
 }
 
+// Results that are left to another node do not delay those of this node, even if they are older and
+// fill a page.
+func TestResultsLeftToAnotherNode(t *testing.T) {
+	t.Parallel()
+	storagetest.NeedsNotify(t)
+	dsn := storagetest.DSN(t)
+	patient := func(c *engine.Config) { c.ZombieAfter = time.Hour }
+	a := start(t, dsn, fails(t), patient)
+	a.put(t, enginetest.Pull("ns"))
+	a.crash()
+	b, rows := start(t, dsn, fails(t), patient, rarely), look(t, dsn)
+	b.put(t, enginetest.Pull("ns"))
+	eventually(t, "the node takes the other one for live", func() bool { return b.KnowsPeers(1) })
+	l := b.leasedTimer(t, "p")
+	next := int64(rows.count(t, "SELECT nextval('fencing_tokens')"))
+	owns := func(token int64) bool { return b.Owns(fmt.Sprint("result ", token)) }
+	var others []int64
+	for ; len(others) < 600 || !owns(next); next++ {
+		if !owns(next) {
+			others = append(others, next)
+		}
+	}
+	rows.exec(t, `INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id,
+			deadline, scheduled_time, running_time)
+		SELECT 'ns', 'other' || token, token, 'TIMEOUT', 1, token, 1, now() + interval '1 hour', now(), now()
+		FROM unnest($1::bigint[]) token`, others)
+	rows.exec(t, `INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time,
+			expires_time, lease_duration, heartbeat_interval, pending_result)
+		SELECT 'ns', 'other' || token, token, 'w', '', now(), now(), '1 minute', '20 seconds', '{}'
+		FROM unnest($1::bigint[]) token`, others)
+	rows.exec(t, "SELECT setval('fencing_tokens', $1, false)", next)
+	rows.complete(t, l, "complete", nil)
+	eventually(t, "the result of this node is stored", func() bool { return b.status(t, "p") == "COMPLETED" })
+	rows.exec(t, "DELETE FROM running")
+	rows.exec(t, "DELETE FROM leases")
+	rows.endedOnce(t, 1)
+}
+
 // endedOnce checks that the attempts that ended from SQL are recorded once, with their events.
 func (d db) endedOnce(t testing.TB, attempts int) {
 	t.Helper()

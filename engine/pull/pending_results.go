@@ -25,6 +25,9 @@ const (
 	resultGap = 10 * time.Millisecond
 	// maxPending is the maximum number of pending results that a node stores at the same time.
 	maxPending = 256
+	// maxLeft is the maximum number of results left to other nodes that reads omit. If a node falls
+	// behind, another one would otherwise read only results of that node, and not its own.
+	maxLeft = 16 * maxPending
 )
 
 // pendingResults ends the attempts whose results workers have stored with the SQL function
@@ -34,8 +37,8 @@ const (
 type pendingResults struct {
 	server *Server
 	woken  chan struct{}
-	left   map[int64]struct{} // fencing tokens that the last pass left to other nodes; used only by Run
-	leaves bool               // the last read left results to other nodes; used only by Run
+	waited map[int64]struct{} // fencing tokens that the last pass left to other nodes; used only by Run
+	left   map[int64]struct{} // all that were left to other nodes since then; used only by Run
 
 	mu     sync.Mutex
 	ending map[int64]struct{} // fencing tokens of the attempts that this node ends now
@@ -44,7 +47,9 @@ type pendingResults struct {
 }
 
 func newPendingResults(s *Server) *pendingResults {
-	return &pendingResults{server: s, woken: make(chan struct{}, 1), ending: map[int64]struct{}{}}
+	return &pendingResults{
+		server: s, woken: make(chan struct{}, 1), left: map[int64]struct{}{}, ending: map[int64]struct{}{},
+	}
 }
 
 // wake makes Run read the pending results soon. It does not block.
@@ -94,38 +99,46 @@ func (p *pendingResults) takeReason() bool {
 	defer p.mu.Unlock()
 	failed := p.failed
 	p.failed = false
-	return failed || p.leaves || !p.server.store.HasNotices()
+	return failed || len(p.left) > 0 || !p.server.store.HasNotices()
 }
 
 // endAll begins to end the attempts for which this node is responsible. A pass also ends those that
-// the pass before left to other nodes.
+// the pass before left to other nodes. Between two passes, reads omit what was left to other nodes.
 func (p *pendingResults) endAll(ctx context.Context, pass bool) error {
 	known := p.known()
 	room := maxPending - len(known)
+	if pass {
+		p.left = map[int64]struct{}{}
+	}
 	if room == 0 {
 		return nil // the ends wake Run, because the last read was full
 	}
 	limit, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	results, err := pull.PendingResults(limit, p.server.store, known, room)
+	results, err := pull.PendingResults(limit, p.server.store, slices.AppendSeq(known, maps.Keys(p.left)), room)
 	if err != nil {
 		return err
 	}
-	p.setFull(len(results) == room)
-	left := map[int64]struct{}{}
+	full, before := len(results) == room, len(p.left)
+	p.setFull(full)
 	for _, r := range results {
 		token := r.Token.FencingToken
-		_, waited := p.left[token]
+		_, waited := p.waited[token]
 		late := pass && waited
 		if !late && !p.server.engine.IsResponsibleFor("result "+strconv.FormatInt(token, 10)) {
-			left[token] = struct{}{}
+			if len(p.left) < maxLeft {
+				p.left[token] = struct{}{}
+			}
 			continue
 		}
 		p.begin(token)
 		p.server.runners.Go(func() { p.end(ctx, r) })
 	}
-	if p.leaves = len(left) > 0; pass {
-		p.left = left
+	if pass {
+		p.waited = maps.Clone(p.left)
+	}
+	if full && len(p.left) > before {
+		p.wake("") // the next page may contain results of this node
 	}
 	return nil
 }

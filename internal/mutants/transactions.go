@@ -115,6 +115,11 @@ var txMutants = []mutant{
 		packages: "./storage", run: "TestPendingResultOfEndedProcess",
 	},
 	{
+		name: "pending-result-behind-others", breaks: "results that are left to other nodes delay no others",
+		file: "engine/pull/pending_results.go", old: "slices.AppendSeq(known, maps.Keys(p.left))", planted: "known",
+		packages: "./engine", run: "TestResultsLeftToAnotherNode",
+	},
+	{
 		name: "pending-result-left-to-dead-node", breaks: "another node ends the attempt if a node is dead",
 		file: "engine/pull/pending_results.go", old: "late := pass && waited", planted: "late := waited && false",
 		packages: "./engine", run: "TestResultsFromSQLOfADeadNode",

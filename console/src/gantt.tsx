@@ -1,4 +1,4 @@
-// The steps of a run over time: a lane for each step and each item, with its waits and its attempts as bars.
+// Shows the steps of a run over time. Each step and each item has a lane with its waits and its attempts as bars.
 import { useMemo, useState } from "react";
 import { exact, millis, span } from "./format";
 import { StepStatus, type JobEvent, type Step, type StepTemplate } from "./gen/progressor/v1/flow_pb";
@@ -11,15 +11,15 @@ type What = "queue" | "delay" | "open" | "attempt" | "undo";
 interface Piece {
   what: What;
   from: number;
-  to?: number; // absent: it continues
+  to?: number; // absent while it continues
   tone: Tone;
-  says: string;
+  says: string; // what the piece waits for, or what runs; after the end, also how it ended
 }
 
 const waits: Partial<Record<string, [What, string]>> = {
-  available: ["queue", "waits for a worker"],
-  scheduled: ["delay", "waits for its time"],
-  retryable: ["delay", "waits for a retry"],
+  available: ["queue", "a worker"],
+  scheduled: ["delay", "its scheduled time"],
+  retryable: ["delay", "a retry"],
 };
 const outcomes: Record<string, [Tone, string]> = {
   succeeded: ["good", "succeeded"],
@@ -32,7 +32,7 @@ const outcomes: Record<string, [Tone, string]> = {
   skipped: ["gone", "was skipped"],
 };
 
-/** The key of a step or of an item of it. */
+/** Returns the key of a step, or of one of its items. */
 export const laneKey = (stepId: string, index?: number): string => (index === undefined ? stepId : `${stepId} ${index}`);
 
 const timeOf = (e: JobEvent) => millis(e.createdTime) ?? 0;
@@ -51,19 +51,20 @@ export function piecesOf(events: JobEvent[], actionOf: (stepId: string) => strin
       const last = lane.findLast((p) => p.to === undefined && (p.what === "undo") === undo);
       if (!last) return;
       last.to = timeOf(e);
-      if (last.what === "attempt" || last.what === "undo" || last.what === "open") [last.tone, last.says] = [tone, `${last.says} ${says}`];
+      if (last.what === "attempt" || last.what === "undo") [last.tone, last.says] = [tone, `${last.says} ${says}`];
+      if (last.what === "open") [last.tone, last.says] = [tone, `${last.says}, then ${says}`];
     };
     const begin = (what: What, tone: Tone, says: string) => lane.push({ what, from: timeOf(e), tone, says });
     const [tone, outcome] = outcomes[e.type] ?? outcomes[e.to] ?? ["gone", "ended"];
     const wait = waits[e.to];
     if (undo && e.to === "running") begin("undo", "hold", "its compensation");
     else if (undo) end(e.to === "succeeded" ? "hold" : "bad", e.to);
-    else if (e.type === "step_queued") begin("queue", "wait", "waits for a worker");
+    else if (e.type === "step_queued") begin("queue", "wait", "a worker");
     else if (e.type === "step_status_changed" && e.to === "running") {
       end("gone", "ended");
       const action = actionOf(e.stepId);
-      if (action === "wait") begin("open", "wait", "waits for an answer, which");
-      else if (action === "delay") begin("delay", "gone", "waits for its time");
+      if (action === "wait") begin("open", "wait", "an answer");
+      else if (action === "delay") begin("delay", "gone", "the end of its delay");
       else begin("attempt", "run", action === undefined || action === "job" ? "its items" : `its ${action}`);
     } else if (e.type === "started") {
       end("gone", "ended");
@@ -89,6 +90,14 @@ function pieceOf(s: Step): Piece[] {
   if (from === undefined || s.status === StepStatus.PENDING) return [];
   const look = lookOfStep(s.status);
   return [{ what: "attempt", from, to: millis(s.finishedTime), tone: look.tone, says: look.name.toLowerCase() }];
+}
+
+/** Describes a piece and its duration. */
+function describe(p: Piece, now: number): string {
+  const time = span(Math.max(0, (p.to ?? now) - p.from));
+  const isWait = p.what === "queue" || p.what === "delay" || p.what === "open";
+  if (p.to === undefined) return isWait ? `has waited ${time} for ${p.says}` : `${p.says} for ${time} so far`;
+  return isWait ? `waited ${time} for ${p.says}` : `${p.says} after ${time}`;
 }
 
 export interface Lane {
@@ -122,7 +131,7 @@ export function Gantt({ lanes, events, ofStep, from, to, label, opened, onOpen }
   const end = Math.max(to ?? now, begin + 1, ...all.map((p) => p.to ?? 0));
   const percent = (t: number) => ((t - begin) / (end - begin)) * 100;
   const at = zooms.indexOf(zoom);
-  const says = (list: Piece[]) => list.map((p) => `${p.says} ${p.to === undefined ? `for ${span(Math.max(0, now - p.from))} so far` : `after ${span(p.to - p.from)}`}`).join("; ") || "has not begun";
+  const says = (list: Piece[]) => list.map((p) => describe(p, now)).join("; ") || "has not begun";
   return (
     <div className="gantt">
       <div className="actions">
@@ -165,7 +174,7 @@ export function Gantt({ lanes, events, ofStep, from, to, label, opened, onOpen }
                     key={n}
                     className={`piece is-${p.what} tone-${p.tone}${p.to === undefined ? " continues" : ""}`}
                     style={{ left: `${percent(p.from)}%`, width: `${percent(p.to ?? end) - percent(p.from)}%` }}
-                    title={`${p.says}: ${span((p.to ?? now) - p.from)}\n${exact(p.from)} – ${p.to === undefined ? "now" : exact(p.to)}`}
+                    title={`${describe(p, now)}\n${exact(p.from)} – ${p.to === undefined ? "now" : exact(p.to)}`}
                   />
                 ))}
               </span>
@@ -175,7 +184,7 @@ export function Gantt({ lanes, events, ofStep, from, to, label, opened, onOpen }
       </div>
       <p className="legend dim" aria-hidden="true">
         <span><i className="piece is-queue tone-wait" /> waits for a worker or an answer</span>
-        <span><i className="piece is-delay tone-hold" /> waits for its time or a retry</span>
+        <span><i className="piece is-delay tone-hold" /> waits for its scheduled time or a retry</span>
         <span><i className="piece is-attempt tone-good" /> succeeded</span>
         <span><i className="piece is-attempt tone-bad" /> failed</span>
         <span><i className="piece is-attempt tone-run" /> runs</span>

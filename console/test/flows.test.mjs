@@ -371,7 +371,7 @@ spec("The timeline of a run shows its steps with their attempts and items", asyn
   await go("#/run?ns=orders&id=timed");
   await page.getByRole("tab", { name: "Over time" }).click();
   const rows = page.getByRole("region", { name: "steps of timed over time" });
-  await rows.getByRole("img", { name: /^check: waits for a worker after .*; attempt 1 on host-1 succeeded after/ }).waitFor();
+  await rows.getByRole("img", { name: /^check: waited .* for a worker; attempt 1 on host-1 succeeded after/ }).waitFor();
   await rows.getByRole("button", { name: "items of ship" }).click();
   await rows.getByRole("img", { name: /^item 1: .*attempt 1 on host-1 succeeded/ }).waitFor();
   await page.getByRole("button", { name: "zoom in", exact: true }).click();

@@ -6,20 +6,20 @@ import { bounded, causeOf, copyOf, isFinal, Journal, maxNewBytes, maxValueBytes,
 import { endedBy, failureOf } from "./processor.js";
 import { isByStep, nearest, recordOf, repairOf, responseOf, toForget } from "./repair.js";
 import { cancelOf, childOf } from "./sources.js";
-const maxSteps = 100; // that run in one task
-const maxPending = 99; // timers of after and of retries
-const maxStepBytes = 4 << 20; // values of the steps of one task
-const maxCalls = 500; // that the function has not taken
+const maxSteps = 100; // maximum number of steps that run in one task
+const maxPending = 99; // maximum number of timers for after() and for retries
+const maxStepBytes = 4 << 20; // maximum size of the values of the steps of one task
+const maxCalls = 500; // maximum number of calls that the function has not taken
 const stepMargin = 1000; // ms before the end of an attempt at which the signals of steps are aborted
 const maxRunOn = 1000; // ms for which a task with checkpoints runs steps
-/** A function that returns it starts again, with this input and a new history. */
+/** A function that returns a Restart starts again, with this input and a new history. */
 export class Restart {
     input;
     constructor(input) {
         this.input = input;
     }
 }
-/** Returns the handlers of processes that run a durable function: for processor, and for Worker.processes. */
+/** Returns task handlers that run a durable function. Pass them to `processor` or to `Worker.processes`. */
 export function func(name, f, options = {}) {
     const handle = async (task, context) => {
         const attempt = new FunctionTask(name, f, options.versions ?? {}, task, context);
@@ -49,7 +49,7 @@ class FunctionTask {
         this.context = context;
         const { process, taskId, type } = task;
         this.aborted = new Promise((_, reject) => context.signal.addEventListener("abort", () => reject(context.signal.reason)));
-        this.aborted.catch(() => { }); // no body may run
+        this.aborted.catch(() => { }); // avoids an unhandled rejection when no body is running
         const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId);
         this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
         this.run.addBranch("", async (ctx) => {
@@ -97,7 +97,7 @@ class FunctionTask {
         const args = decoded(this.task.args);
         if (sizeOf(args) <= maxValueBytes)
             return args;
-        throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes} are allowed`);
+        throw badArgs(`the args have ${sizeOf(args)} bytes (at most ${maxValueBytes} are allowed)`);
     }
     addStart(input) {
         const versions = Object.keys(this.versions).length > 0 ? this.versions : undefined;
@@ -105,7 +105,7 @@ class FunctionTask {
         if (versions)
             this.run.mergeMetadata({ versions });
     }
-    /** Runs the function until everything waits. */
+    /** Runs the function until all of its branches wait. */
     async advance() {
         await this.run.advance();
         this.context.signal.throwIfAborted();
@@ -115,8 +115,8 @@ class FunctionTask {
     }
     /**
      * Runs the function after the task has added entries. If the function then fails, it returns a
-     * result that stores the entries nevertheless. The function fails again in the next task, which
-     * changes nothing, so a repair can continue it.
+     * result that stores the entries nevertheless. The function fails again in the next task. That
+     * task changes nothing, so a repair can continue the function.
      */
     async advanceOn(response) {
         const effects = structuredClone(this.run.effects);
@@ -395,7 +395,7 @@ class FunctionTask {
             throw new Failure(failureOf(error).reason, `undo of step ${name}: ${messageOf(error)}`, { cause: error });
         this.journal.add({ k: "undo", n: name });
     }
-    /** Asks children that still run to end, as many as the result can have commands. Reports whether there were any. */
+    /** Asks running children to end, up to the number of commands that the result can hold. Reports whether there were any. */
     cancelChildren(reason) {
         const { run, journal } = this;
         const { commands } = run.effects;
@@ -460,7 +460,7 @@ class FunctionTask {
     async body(what, name, f) {
         const { process, journal } = this.run;
         const { signal, deadline = Infinity } = this.context;
-        const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
+        const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // Without a new key, services would return the result of the forgotten run.
         const again = reruns ? `~${reruns + 1}` : "";
         const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
         const expired = new AbortController();
@@ -488,7 +488,7 @@ class FunctionTask {
         }
         catch (error) {
             if (error instanceof ProgressorError && error.code === "unimplemented")
-                return false; // by an older engine
+                return false; // the engine is older
             throw error;
         }
         this.journal.markSaved();

@@ -8,22 +8,22 @@ import { endedBy, failureOf, type Task, type TaskContext, type TaskHandlers } fr
 import { isByStep, nearest, recordOf, repairOf, responseOf, toForget, type StepRepair } from "./repair.js";
 import { cancelOf, childOf } from "./sources.js";
 
-const maxSteps = 100; // that run in one task
-const maxPending = 99; // timers of after and of retries
-const maxStepBytes = 4 << 20; // values of the steps of one task
-const maxCalls = 500; // that the function has not taken
+const maxSteps = 100; // maximum number of steps that run in one task
+const maxPending = 99; // maximum number of timers for after() and for retries
+const maxStepBytes = 4 << 20; // maximum size of the values of the steps of one task
+const maxCalls = 500; // maximum number of calls that the function has not taken
 const stepMargin = 1000; // ms before the end of an attempt at which the signals of steps are aborted
 const maxRunOn = 1000; // ms for which a task with checkpoints runs steps
 
-/** A function that returns it starts again, with this input and a new history. */
+/** A function that returns a Restart starts again, with this input and a new history. */
 export class Restart {
   constructor(readonly input?: unknown) {}
 }
 
-/** The current version of each change that a function asks for with version. */
+/** The current version of each change whose version a function reads with `version()`. */
 export type Versions = { [change: string]: number };
 
-/** Returns the handlers of processes that run a durable function: for processor, and for Worker.processes. */
+/** Returns task handlers that run a durable function. Pass them to `processor` or to `Worker.processes`. */
 export function func<In = any, Out = unknown>(
   name: string, f: (ctx: Ctx, input: In) => Promise<Out | Restart>, options: { versions?: Versions } = {},
 ): TaskHandlers {
@@ -51,7 +51,7 @@ class FunctionTask {
   ) {
     const { process, taskId, type } = task;
     this.aborted = new Promise((_, reject) => context.signal.addEventListener("abort", () => reject(context.signal.reason)));
-    this.aborted.catch(() => {}); // no body may run
+    this.aborted.catch(() => {}); // avoids an unhandled rejection when no body is running
     const journal = new Journal(process.firstEventId || 1, process.history?.[0]?.taskId ?? taskId!);
     this.run = new Run(journal, process, type === "TASK_TYPE_CANCEL");
     this.run.addBranch("", async (ctx) => {
@@ -94,7 +94,7 @@ class FunctionTask {
   private input(): any {
     const args = decoded(this.task.args);
     if (sizeOf(args) <= maxValueBytes) return args;
-    throw badArgs(`the args have ${sizeOf(args)} bytes, at most ${maxValueBytes} are allowed`);
+    throw badArgs(`the args have ${sizeOf(args)} bytes (at most ${maxValueBytes} are allowed)`);
   }
 
   private addStart(input: any): void {
@@ -103,7 +103,7 @@ class FunctionTask {
     if (versions) this.run.mergeMetadata({ versions });
   }
 
-  /** Runs the function until everything waits. */
+  /** Runs the function until all of its branches wait. */
   private async advance(): Promise<void> {
     await this.run.advance();
     this.context.signal.throwIfAborted();
@@ -115,8 +115,8 @@ class FunctionTask {
 
   /**
    * Runs the function after the task has added entries. If the function then fails, it returns a
-   * result that stores the entries nevertheless. The function fails again in the next task, which
-   * changes nothing, so a repair can continue it.
+   * result that stores the entries nevertheless. The function fails again in the next task. That
+   * task changes nothing, so a repair can continue the function.
    */
   private async advanceOn(response?: Payload): Promise<Result | undefined> {
     const effects = structuredClone(this.run.effects);
@@ -374,7 +374,7 @@ class FunctionTask {
     this.journal.add({ k: "undo", n: name });
   }
 
-  /** Asks children that still run to end, as many as the result can have commands. Reports whether there were any. */
+  /** Asks running children to end, up to the number of commands that the result can hold. Reports whether there were any. */
   private cancelChildren(reason: string): boolean {
     const { run, journal } = this;
     const { commands } = run.effects;
@@ -439,7 +439,7 @@ class FunctionTask {
   private async body(what: string, name: string, f: (step: StepContext) => unknown): Promise<Ended> {
     const { process, journal } = this.run;
     const { signal, deadline = Infinity } = this.context;
-    const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // a new key, or services return the result of the forgotten run
+    const reruns = journal.reruns.get(name.replace(/^undo:/, "")); // Without a new key, services would return the result of the forgotten run.
     const again = reruns ? `~${reruns + 1}` : "";
     const key = `${process.namespace}/${process.processId}/${microseconds(process.createdTime)}.${journal.first}/${name}${again}`;
     const expired = new AbortController();
@@ -464,7 +464,7 @@ class FunctionTask {
     try {
       this.yields = await checkpoint({ events, auxState, metadata });
     } catch (error) {
-      if (error instanceof ProgressorError && error.code === "unimplemented") return false; // by an older engine
+      if (error instanceof ProgressorError && error.code === "unimplemented") return false; // the engine is older
       throw error;
     }
     this.journal.markSaved();

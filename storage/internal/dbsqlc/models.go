@@ -125,7 +125,7 @@ type ApiKey struct {
 	ExpireTime *time.Time
 	// When the key was revoked. NULL if it is valid.
 	RevokedTime *time.Time
-	// When the key was last used, up to about a minute behind. NULL if it was never used.
+	// When the key was last used. The value lags by up to about a minute. NULL if the key was never used.
 	UsedTime *time.Time
 	// ID of the key that replaces the key. NULL if it was not rotated.
 	ReplacedBy *string

@@ -69,7 +69,7 @@ func TestDeployCheckOfRequests(t *testing.T) {
 		"open  RUNNING  new step inspect", "1 open process checked: 0 same, 1 affected (new 1)")
 }
 
-// A process that ends between the reads of the list and of its journal is not checked.
+// A process that ends after it is listed and before its journal is read is not checked.
 func TestDeployCheckOfAProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	url, swap := swapped(t)
@@ -92,7 +92,7 @@ func TestDeployCheckOfAProcessThatEnds(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "deploy", "check", "shop", "--url", url), "0 open processes checked")
 }
 
-// Processes that are not durable functions are skipped. If all are, the check fails.
+// Processes that are not durable functions are skipped. If all are skipped, the check fails.
 func TestDeployCheckOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	f := durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) {
@@ -129,7 +129,7 @@ func TestDeployCheckOfOtherProcesses(t *testing.T) {
 	put("empty", "")
 	put("f-1", `{"k":"start","n":"f","v":{}}`)
 	clitest.WantLines(t, d.Client.OK(t, "deploy", "check", "shop", "--url", url),
-		"1 open process checked: ", "4 skipped, which are not durable functions")
+		"1 open process checked: ", "4 skipped (not durable functions)")
 }
 
 // A process whose history is too large is not checked. The others are checked, and the exit code
@@ -172,7 +172,7 @@ func TestDeployCheckOfALargeHistory(t *testing.T) {
 	const reason = "its history is too large to read: it has 10,001 events (limits: 10,000 events and 8 MiB)"
 	check(cli.ExitTaskFailed, []string{
 		"f-small  RUNNING  new step x", "f-large  RUNNING  " + reason,
-		"1 open process checked: 0 same, 1 affected (new 1); 1 skipped, which are not durable functions; 1 not checked",
+		"1 open process checked: 0 same, 1 affected (new 1); 1 skipped (not a durable function); 1 not checked",
 		"progressor: 1 open process could not be checked",
 	})
 	check(cli.ExitFailed, []string{"with findings of the class new, and 1 open process could not be checked"},

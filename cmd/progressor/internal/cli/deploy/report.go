@@ -188,8 +188,10 @@ func (c *checkCmd) printTables(w io.Writer, r *result) error {
 	if len(classes) > 0 {
 		summary += " (" + strings.Join(classes, ", ") + ")"
 	}
-	if r.Skipped > 0 {
-		summary += fmt.Sprintf("; %d skipped, which are not durable functions", r.Skipped)
+	if r.Skipped == 1 {
+		summary += "; 1 skipped (not a durable function)"
+	} else if r.Skipped > 1 {
+		summary += fmt.Sprintf("; %d skipped (not durable functions)", r.Skipped)
 	}
 	if n := len(r.NotChecked); n > 0 {
 		summary += fmt.Sprintf("; %d not checked", n)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// maxBytes is the maximum length of a body. It shares a 4 KiB buffer with the header.
+// maxBytes is the maximum length of a body. The body shares a 4 KiB buffer with the header.
 const maxBytes = 3 << 10
 
 // Request returns req with an in-memory body if its body is small and of known length. It reads and
@@ -20,11 +20,13 @@ func Request(req *http.Request) (*http.Request, error) {
 	if closeErr := req.Body.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && int64(len(body)) != req.ContentLength {
-		err = fmt.Errorf("its Content-Length is %d, and it has %d bytes or more", req.ContentLength, len(body))
+	if n := int64(len(body)); err == nil && n < req.ContentLength {
+		err = fmt.Errorf("the Content-Length is %d, but the body has only %d bytes", req.ContentLength, n)
+	} else if err == nil && n > req.ContentLength {
+		err = fmt.Errorf("the Content-Length is %d, but the body is longer", req.ContentLength)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the body of the request: %w", err)
+		return nil, fmt.Errorf("read the request body: %w", err)
 	}
 	whole := *req
 	whole.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
@@ -44,5 +46,6 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Next.RoundTrip(whole)
 }
 
-// CloseIdleConnections is called by http.Client.CloseIdleConnections.
+// CloseIdleConnections closes the idle connections of Next. http.Client.CloseIdleConnections calls
+// it.
 func (t Transport) CloseIdleConnections() { (&http.Client{Transport: t.Next}).CloseIdleConnections() }

@@ -139,8 +139,8 @@ func TestBodyThatBreaks(t *testing.T) {
 		body io.Reader
 		want string
 	}{
-		{strings.NewReader("hel"), "Content-Length is 5, and it has 3 bytes"},
-		{strings.NewReader("hello!"), "Content-Length is 5, and it has 6 bytes"},
+		{strings.NewReader("hel"), "Content-Length is 5, but the body has only 3 bytes"},
+		{strings.NewReader("hello!"), "Content-Length is 5, but the body is longer"},
 		{io.MultiReader(strings.NewReader("he"), readError{broken}), "broken"},
 	} {
 		url, transport, writes := echoing(t)

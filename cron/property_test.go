@@ -21,7 +21,7 @@ func drawDaylight(t *rapid.T) DaylightSaving {
 	}
 }
 
-// compareWithNaive checks every step of a window with the slow implementation, and walks through
+// compareWithNaive checks every step of a window against the slow implementation, and walks through
 // the fire times of s forwards and backwards.
 func compareWithNaive(
 	t interface{ Fatalf(string, ...any) }, s *Schedule, from, to time.Time, step time.Duration,
@@ -108,7 +108,8 @@ func TestSpecsAgainstEachSecond(t *testing.T) {
 	}
 }
 
-// Expressions that fire at noon on rarely matching days are compared day by day over thirty years.
+// Expressions with random day fields that fire at 12:30 are compared with the slow implementation
+// for each day of thirty years.
 func TestDaysAgainstEachDay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNaive(t, false)
@@ -178,7 +179,7 @@ func transitions(location *time.Location) []time.Time {
 }
 
 // At every transition of every zone, fixed hours in and around the skipped or repeated hour and a
-// schedule in real time are compared with the slow implementation.
+// schedule that follows real time are compared with the slow implementation.
 func TestEveryTransition(t *testing.T) {
 	seen := map[string]bool{} // zones with the same transitions
 	count, found := 0, 0

@@ -36,7 +36,7 @@ func (b *bench) fairBacklog() {
 	b.recount()
 }
 
-// Claims find the next jobs by one index, in the order of their rounds, without a sort. The round
+// Claims find the next jobs with one index, in the order of their rounds, without a sort. The round
 // of a new job is found with a few reads, regardless of the number of waiting jobs.
 func TestRoundsAreFoundByIndexes(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 			t.Errorf("%s: round %d, %v, want %d", key, round, err, want)
 		}
 		if pages := buffersOf(t, conn, call, key); pages == 0 || pages > 30 {
-			t.Errorf("%s: %d pages were read", key, pages)
+			t.Errorf("%s: %d pages were read, want 1 to 30", key, pages)
 		}
 	}
 }

@@ -277,7 +277,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 				t.Errorf("%s is not reported after %s\nreported: %v", p.invariant, p.sql, report.Violations)
 			}
 			if report.Looked[p.invariant] == 0 {
-				t.Errorf("%s has a violation but has checked no rows", p.invariant)
+				t.Errorf("%s reports a violation, but its count of checked rows is 0", p.invariant)
 			}
 			return errRolledBack
 		})
@@ -286,7 +286,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 		}
 	}
 	if len(unplanted) > 0 {
-		t.Errorf("no violation is planted of %v", slices.Sorted(maps.Keys(unplanted)))
+		t.Errorf("no entry violates %v", slices.Sorted(maps.Keys(unplanted)))
 	}
 	for invariant, n := range sound.Looked {
 		if n == 0 {
@@ -337,7 +337,7 @@ func TestQuiescenceIsChecked(t *testing.T) {
 			"lease_is_held new lease_is_held repairs lease_is_held retries]")
 }
 
-// A check in a database in use reads one snapshot and finds no violations.
+// A check of a database under load reads one snapshot and finds no violations.
 func TestInvariantsHoldUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

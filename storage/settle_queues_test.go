@@ -79,8 +79,8 @@ func (b *bench) queued(id, waitsFor string) int {
 	return ask[int](b, `SELECT count(*) FROM schedule WHERE process_id = $1 AND waits_for::text = $2`, id, waitsFor)
 }
 
-// A change of the status of a process with a large queue changes few rows. SettleQueues then
-// updates the queue in batches.
+// Changing the status of a process with a large queue updates few rows. SettleQueues then updates
+// the queue in batches.
 func TestLargeQueueFollowsInBatches(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench, c *storage.Claim){
@@ -110,7 +110,7 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 	}
 }
 
-// cancelOverdue cancels a process because its grace period is over.
+// cancelOverdue cancels a process without a grace period, and ends it.
 func (b *bench) cancelOverdue(id string) {
 	b.t.Helper()
 	b.cancelFor(id, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// A wait with assignees is answered by one of them, or by an operator.
+// Only an assignee or an operator may answer a wait with assignees.
 func TestAssigneesOfKeys(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -67,7 +67,7 @@ func TestWaitsOfAllNamespaces(t *testing.T) {
 		clitest.WantLines(t, out, "billing/one", "billing/two", "shop/orders/one", "shop/orders/two")
 	}
 	if r := root.Run(t, "run", "waits", "--page-token", "x"); !strings.Contains(r.Stderr, "page_token") {
-		t.Errorf("a wrong token: %+v", r)
+		t.Errorf("an invalid page token: %+v", r)
 	}
 	root.OK(t, "grant", "add", "key:"+bossID, "viewer", "billing", "--db.dsn", s.dsn)
 	clitest.Eventually(t, "the grant takes effect", func() error {
@@ -85,6 +85,6 @@ func TestWaitsOfAllNamespaces(t *testing.T) {
 	s.with(boss).OK(t, "run", "complete", "shop/orders", "two", "sign", "--result", "1")
 	if out := root.OK(t, "run", "get", "shop/orders", "two", "-o", "json"); !strings.Contains(out,
 		`"workerId": "key:`+bossID+`"`) {
-		t.Errorf("the output does not name who answered: %s", out)
+		t.Errorf("the output does not show who answered: %s", out)
 	}
 }

@@ -42,10 +42,10 @@ func TestSinksOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// checkConfiguration checks a valid file that has these parts and no namespaces. The output of
+// checkConfiguration checks a valid file that has the given parts and no namespaces. The output of
 // config print contains no secrets. It is still a valid file, because the engine may have stored
-// the secrets. Each of the changes FROM|TO makes the file invalid, with an error that contains the
-// value.
+// the secrets. Each key FROM|TO of changes is a change that makes the file invalid. The error
+// contains the value of the key.
 func checkConfiguration(t *testing.T, file, parts string, changes map[string]string) {
 	t.Helper()
 	p := clitest.Program{Commands: newCommands}
@@ -76,7 +76,7 @@ func checkConfiguration(t *testing.T, file, parts string, changes map[string]str
 
 // Sinks of the configuration file are created at the start, replaced if they differ, and otherwise
 // not changed. A sink that was paused stays paused, and sinks that are not in the file do not
-// change. An entry that the engine rejects fails the start.
+// change. If the engine rejects an entry, it does not start.
 func TestServePutsSinks(t *testing.T) {
 	t.Parallel()
 	text := `

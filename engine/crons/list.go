@@ -64,8 +64,8 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 // nextCrons is the default number of crons that ListNext returns.
 const nextCrons = 10
 
-// ListNext returns the crons of a namespace that fire next, the soonest first. If the namespace is
-// empty, it returns those of all namespaces that are visible and not paused.
+// ListNext returns the crons of a namespace that fire next, the soonest first. If r has no
+// namespace, ListNext returns those of all namespaces that are visible and not paused.
 func (c *Crons) ListNext(ctx context.Context, r *progressorv1.ListNextCronsRequest) ([]*progressorv1.Cron, error) {
 	names, leave, err := c.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {

@@ -86,8 +86,8 @@ func TestCountUserProcesses(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "the overview agrees", func() bool { return overviewAgrees(t, n) })
 }
 
-// overviewAgrees reports whether the overview and the counts of all namespaces agree. The only
-// processes of users are those of pull, because ns has only a job, which ends in the meantime.
+// overviewAgrees reports whether the overview and the counts of all namespaces agree. All user
+// processes are in pull, because ns has only a job, which is not a user process.
 func overviewAgrees(t *testing.T, n *node) bool {
 	t.Helper()
 	pull, err := n.CountUserProcesses(t.Context(), "pull")

@@ -63,8 +63,8 @@ func parseProcStat(text []byte) (procStat, error) {
 	return s, nil
 }
 
-// postgresCPU returns the CPU time of a PostgreSQL server: of the postmaster, and of its live and
-// ended children.
+// postgresCPU returns the CPU time of a PostgreSQL server, that is, of the postmaster and its live
+// and ended children.
 func postgresCPU(postmaster int) (time.Duration, error) {
 	root, err := readProcStat(postmaster)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cronCounts counts what was checked.
+// cronCounts counts the checked fires, triggers and requests.
 type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests int }
 
 // ledger compares the ledgers of crons with the fire times, with their runs, and with what clients
@@ -105,7 +105,7 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	at := k.id + " " + r.fire.Format(time.RFC3339Nano)
 	say := func(format string, args ...any) { wrong = append(wrong, at+": "+fmt.Sprintf(format, args...)) }
 	if !slices.Contains(k.decisions, r.decision) || !slices.Contains(k.statuses, r.status) || r.attempt < 1 {
-		say("%s %s, attempt %d", r.decision, r.status, r.attempt)
+		say("unexpected decision, status or attempt: %s %s, attempt %d", r.decision, r.status, r.attempt)
 	}
 	run, ok := runs[r.process]
 	if !ok {
@@ -125,7 +125,7 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 		}
 	}
 	if got := strings.Join(run.operations, ", "); run.status != status || got != operations {
-		say("its run is %s, with %q: want %s, with %q", run.status, got, status, operations)
+		say("its run is %s with operations %q, want %s with %q", run.status, got, status, operations)
 	}
 	return wrong
 }

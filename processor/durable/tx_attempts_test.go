@@ -37,7 +37,7 @@ func (l *lost) Process(ctx context.Context, req *request) (*response, error) {
 		return resp, err
 	}
 	l.request = again
-	return nil, &processor.LostError{Err: errors.New("the test lost it")}
+	return nil, &processor.LostError{Err: errors.New("response discarded by the test")}
 }
 
 // A concurrent attempt waits for the transaction of a stale one, and takes its value.
@@ -160,12 +160,12 @@ func TestTxWithLostCommit(t *testing.T) {
 	check(t, "journal", journal(p), "start:f step:book end:f")
 	check(t, "effects", effectsIn(t, db), "book")
 	if runs != 1 || armed.Load() {
-		t.Errorf("the body ran %d times, the commit was lost: %t", runs, !armed.Load())
+		t.Errorf("the body ran %d times, want 1 (lost commit: %t)", runs, !armed.Load())
 	}
 }
 
-// A process is cancelled after a step has committed and its attempt was lost. The step is undone,
-// once. If the step has not committed by then, it can no longer commit.
+// A process is cancelled after a step has committed and its attempt has been lost. The step is
+// undone once. If the step has not committed by then, it can no longer commit.
 func TestTxCancelled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -200,7 +200,7 @@ func TestTxCancelled(t *testing.T) {
 	}
 }
 
-// An undo takes effect once, although one attempt fails and the next one is lost.
+// An undo takes effect only once, even though one attempt fails and the next one is lost.
 func TestUndoTx(t *testing.T) {
 	t.Parallel()
 	db := books(t)
@@ -221,7 +221,7 @@ func TestUndoTx(t *testing.T) {
 		resp, err := f.Process(ctx, req)
 		if strings.Contains(entries(resp), `"undo"`) {
 			if losses++; losses == 1 {
-				return nil, &processor.LostError{Err: errors.New("the test lost it")}
+				return nil, &processor.LostError{Err: errors.New("response discarded by the test")}
 			}
 		}
 		return resp, err
@@ -253,7 +253,7 @@ func TestTxOnEngine(t *testing.T) {
 	n := node(t, db.Config().ConnString(), processor.Func(func(ctx context.Context, req *request) (*response, error) {
 		resp, err := f.Process(ctx, req)
 		if req.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT && req.GetAttempt() == 1 {
-			return nil, &processor.LostError{Err: errors.New("the test lost it")}
+			return nil, &processor.LostError{Err: errors.New("response discarded by the test")}
 		}
 		return resp, err
 	}))

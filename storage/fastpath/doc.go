@@ -2,7 +2,7 @@
 //
 // # What it saves
 //
-// The fast path saves CPU time in PostgreSQL. Most calls are for a process in RUNNING that has no
+// The fast path saves CPU time in PostgreSQL. Most calls are for a RUNNING process that has no
 // attempt and no waiting task. Most results leave a process without waiting tasks. For these,
 // CaptureCalls replaces PrepareCall, and SaveFinished and SaveCompleted replace SaveResult. The
 // statements of the fast path have half as many plan nodes: PostgreSQL spends more time on starting
@@ -16,8 +16,9 @@
 // fast path if it is FINISHED or COMPLETED, has no failure or rejection, is not that of a repair,
 // and neither sets or unsets timers nor restarts the history (Completion.plain in package storage).
 // Its process must not be in Busy, and the flush must neither cancel nor remove the process. The
-// other items of a flush use the general statements. If fewer than minFastPath calls fit and other
-// calls do not, all calls of the flush use the general statement. The same is true of results.
+// other items of a flush use the general statements. If fewer than minFastPath calls qualify and
+// other calls do not, all calls of the flush use the general statement. The same is true of
+// results.
 //
 // The statements check the state of the process themselves. If it is not the usual state, they
 // store nothing for the item and return no row for it. The next flush then stores the item with the

@@ -140,7 +140,7 @@ type PendingResult struct {
 }
 
 // PendingResults returns at most limit pending results, the oldest first, except those of leases
-// with the known fencing tokens.
+// whose fencing tokens are in known.
 func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit int) ([]PendingResult, error) {
 	if known == nil {
 		known = []int64{} // a comparison with NULL would exclude all rows
@@ -160,8 +160,8 @@ func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit 
 	return pending, err
 }
 
-// LeaseAnswered returns the stored result of the attempt of an ended lease, or process.ErrFenced if
-// there is none.
+// LeaseAnswered returns the stored result of the attempt that had the ended lease, or
+// process.ErrFenced if there is none.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
 	row, err := storage.Query(ctx, s.RunSoon, "read answer of a lease", dbsqlc.New().LeaseAnswered,
 		dbsqlc.LeaseAnsweredParams{

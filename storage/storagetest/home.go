@@ -24,9 +24,9 @@ const (
 	homeLock    = "owner.lock"
 )
 
-// memoryDir is an in-memory file system on Linux, where cloning a database takes a tenth of the
-// time that it takes on disk. It is used only if it has room for several servers; in containers it
-// is often tiny.
+// memoryDir is an in-memory file system on Linux. Cloning a database there takes a tenth of the
+// time that it takes on disk. It is used only if it has room for several servers, because it is
+// often tiny in containers.
 const (
 	memoryDir  = "/dev/shm"
 	memoryRoom = 2 << 30
@@ -52,7 +52,7 @@ func newHome() (*home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the server: %w", err)
 	}
-	// If this process is root, the server runs as another user, who needs access.
+	// If this process runs as root, the server runs as another user, who needs access.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -121,7 +121,7 @@ type ListRunningRow struct {
 }
 
 // ListRunning returns running rows of a node that are not in its memory, with the columns of
-// SearchCalls. The responses to the claims of these rows were lost, and the node adopts them.
+// SearchCalls. The responses to the claims of these rows were lost, and the node adopts the rows.
 // Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
 // and stops after the row that exceeds max_bytes.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
@@ -388,10 +388,10 @@ type ListSuspectsRow struct {
 	TimeoutUs    int64
 }
 
-// ListSuspects returns the running rows that may be zombies. The collector decides, because the
-// clock of the database may have been set. node_dead is true if the node that claimed the task was
-// declared dead. A lease is listed from 1.5 heartbeat intervals (renewal_us) before its expiry, so
-// that the collector can measure for how long it was not renewed.
+// ListSuspects returns the running rows that may be zombies. The collector decides whether they
+// are, because the clock of the database may have been changed. node_dead is true if the node that
+// claimed the task was declared dead. A lease is listed from 1.5 heartbeat intervals (renewal_us)
+// before its expiry, so that the collector can measure for how long it was not renewed.
 // overdue is true if the deadline of the attempt has passed. While the node that claimed the task
 // is alive, only that node decides about an overdue attempt, because it knows how long the attempt
 // has run.
@@ -530,9 +530,9 @@ type ReadZombiesRow struct {
 }
 
 // ReadZombies returns the running rows with the given fencing tokens that are still zombies. Each
-// zombie is then saved as a retry or a failure under its own token, like any end of an attempt. If
-// the node of the attempt has stored its end first, nothing happens. For a leased task, the lease
-// counts instead of the node that leased it, and its deadline has no margin.
+// zombie is then saved as a retry or a failure under its own token, as when any other attempt ends.
+// If the node of the attempt has already stored a result, nothing happens. For a leased task, the
+// lease counts instead of the node that leased it, and the deadline of the task has no margin.
 //
 // timed_out is true if the attempt has exceeded its deadline. It is false if the worker should have
 // sent a heartbeat before the deadline but has never sent one, because the worker may not know

@@ -17,13 +17,13 @@ const (
 	// failsafeAge is PostgreSQL's default for vacuum_failsafe_age. From this age on, vacuum does
 	// nothing but freeze.
 	failsafeAge = 1_600_000_000
-	// longQueue is the number of waiting tasks in a process that causes a warning: ten times the
-	// default of max_waiting.
+	// longQueue is the number of tasks that may wait in a process without a warning. It is ten
+	// times the default of max_waiting.
 	longQueue = 10_000
 	// lateMessage is the longest normal wait of a message while its process is not locked and a
 	// node runs.
 	lateMessage = time.Minute
-	// manyMessages is the number of messages to a process that causes a warning.
+	// manyMessages is the number of messages that may wait for a process without a warning.
 	manyMessages = 10_000
 	// lateKeys is how long idempotency keys may exceed their retention. Each node deletes them
 	// every 30 s.

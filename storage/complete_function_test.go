@@ -79,6 +79,12 @@ func TestCompleteFromSQL(t *testing.T) {
 	if len(results) != 1 || string(results[0].Result) != `{"complete": {}}` {
 		t.Fatalf("results: %+v", results)
 	}
+	guessed := *c
+	guessed.FencingToken = results[0].Token.FencingToken
+	tx, err = b.booking(app, checkpointSQL(&guessed, 3, "ARRAY['late']::bytea[]"))
+	requireEnded(t, "a checkpoint with the new fencing token", err)
+	must(t, 0, tx.Rollback(t.Context()))
+	equal(t, "bytes of the new salt", len(results[0].Token.Salt), len(salt))
 	equal(t, "other results", len(b.pending(results[0].Token.FencingToken)), 0)
 	l, err := pull.ReadLease(t.Context(), b.Store, results[0].Token)
 	held := must(t, l, err).Claim

@@ -1,6 +1,9 @@
 package main
 
-const sqlComplete = "migrations/00159_complete.sql"
+const (
+	sqlComplete     = "migrations/00159_complete.sql"
+	sqlCompleteSalt = "migrations/00164_complete_salt.sql" // replaces the function complete
+)
 
 // durableMutants repeat effects, lose calls or overlook misuse of durable functions.
 var durableMutants = []mutant{

@@ -63,8 +63,9 @@ var txMutants = []mutant{
 	},
 	{
 		name: "sql-complete-keeps-token", breaks: "after complete, the worker and the collector cannot end the attempt",
-		file: sqlComplete, old: "new_token := nextval('fencing_tokens');",
-		planted:  "new_token := lease.leased_fencing_token;",
+		file:     sqlCompleteSalt,
+		old:      "rejected.\n  new_token := nextval('fencing_tokens');",
+		planted:  "rejected.\n  new_token := lease.leased_fencing_token;",
 		packages: "./storage", run: "TestCompleteFromSQL",
 	},
 	{
@@ -82,6 +83,11 @@ var txMutants = []mutant{
 		name: "locked-lease-is-not-extended", breaks: "a heartbeat takes effect after another one of the same lease",
 		file: "storage/pull/leases.go", old: "tried == len(lockedLeaseWaits)", planted: "tried == 0",
 		packages: "./storage", run: "TestHeartbeatAfterAnother",
+	},
+	{
+		name: "sql-complete-keeps-salt", breaks: "after complete, a worker cannot guess the lease token",
+		file: sqlCompleteSalt, old: " salt = uuid_send(gen_random_uuid()),", planted: "",
+		packages: "./storage", run: "TestCompleteFromSQL$",
 	},
 	{
 		name: "pending-result-is-a-zombie", breaks: "a lease with a pending result does not expire",
@@ -126,7 +132,9 @@ var txMutants = []mutant{
 	},
 	{
 		name: "pending-result-without-notice", breaks: "a node stores the result of an attempt at once",
-		file: sqlComplete, old: "  PERFORM send_notice('progressor_results');\n", planted: "",
+		file:     sqlCompleteSalt,
+		old:      "notifies the nodes.\n  PERFORM send_notice('progressor_results');\n",
+		planted:  "notifies the nodes.\n",
 		packages: "./engine", run: "TestResultsFromSQL$",
 	},
 	{

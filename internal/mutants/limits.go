@@ -97,6 +97,12 @@ var limitMutants = []mutant{
 		packages: "./processor/durable", run: "TestHumanBadAnswer",
 	},
 	{
+		name: "checks-accept-questions-as-flows", breaks: "a check reports a run that became a question",
+		file: "processor/durable/child.go", old: "child.Run != \"\" && child.Run != want.Run",
+		planted: "child.Run != \"\" && want.Run == \"\"", packages: "./processor/durable",
+		run: "TestCheckQuestionOrFlow",
+	},
+	{
 		name: "wait-patterns-without-limit", breaks: "the patterns of a wait in a result compile fast",
 		file: "processor/check_wait.go", old: "n > maxWaitPattern", planted: "n < 0",
 		packages: "./processor", run: "TestCheckWait",

@@ -14,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/durable"
 	"github.com/progressor-engine/progressor/processor/durable/durablecheck"
 	"github.com/progressor-engine/progressor/processor/processortest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // order is the input of the functions of this test.
@@ -107,7 +108,12 @@ func (b build) run(ctx durable.Ctx, in order) (string, error) {
 // checked returns the findings of a build about a process, one per line.
 func checked(t *testing.T, p *processortest.Process, build processor.Processor) string {
 	t.Helper()
-	report, err := durablecheck.Run(t.Context(), build, p.Snapshot())
+	return checkedProcess(t, p.Snapshot(), build)
+}
+
+func checkedProcess(t *testing.T, p *progressorv1.Process, build processor.Processor) string {
+	t.Helper()
+	report, err := durablecheck.Run(t.Context(), build, p)
 	if err != nil {
 		return "error: " + err.Error()
 	}

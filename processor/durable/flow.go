@@ -54,19 +54,22 @@ func Flow[Out any](ctx Ctx, name, template string, payload any, opts ...FlowOpti
 		opt.setFlow(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{branch: b, name: full, child: b.recordedChild(e, o.namespace, targetRun)}
+		run := b.recordedChild(e, childKey{Namespace: o.namespace, ProcessID: process.FlowPrefix, Run: runFlow})
+		return &Future[Out]{branch: b, name: full, child: run}
 	}
 	value, err := protoOf(payload)
 	if err != nil {
 		b.owner.misuse("the payload of run %s: the value %s", full, err)
 	}
 	o.command.Payload = value
-	return startRun[Out](b, full, o.namespace, o.command)
+	run := b.owner.newChild(o.namespace, full)
+	run.Run = runFlow
+	return startRun[Out](b, full, run, o.command)
 }
 
-// startRun records a run with a full name, and sends the command that starts it.
-func startRun[Out any](b *branch, full, namespace string, c *progressorv1.StartRunCommand) *Future[Out] {
-	run := b.owner.newChild(namespace, full)
+// startRun records a run with a full name, and sends the command that starts it. The process ID of
+// run is the ID of the run.
+func startRun[Out any](b *branch, full string, run childKey, c *progressorv1.StartRunCommand) *Future[Out] {
 	c.Namespace, c.RunId, c.NotifyParentArgs = b.owner.targetOf(run), run.ProcessID, reported(full)
 	run.ProcessID = process.FlowPrefix + run.ProcessID
 	b.begin(full, run, &progressorv1.Command{Command: &progressorv1.Command_StartRun{StartRun: c}})

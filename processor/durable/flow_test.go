@@ -59,7 +59,7 @@ func TestFlow(t *testing.T) {
 				}},
 			}}))
 			check(t, "entry", string(p.Events()[1].GetPayload()),
-				`{"k":"child","n":"c","v":{"namespace":"kids","process_id":"~flow/process/c~1"}}`)
+				`{"k":"child","n":"c","v":{"namespace":"kids","process_id":"~flow/process/c~1","run":"flow"}}`)
 			endOf(t, p, "~flow/process/c~1", test.end)
 			check(t, "last event", lastEvent(p.Snapshot()), test.want)
 		})

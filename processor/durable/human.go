@@ -100,8 +100,8 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 		opt.setHuman(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		child := b.recordedChild(e, o.namespace, targetRun)
-		return &Future[Out]{branch: b, name: full, child: child, isQuestion: true}
+		run := b.recordedChild(e, childKey{Namespace: o.namespace, ProcessID: process.FlowPrefix, Run: runQuestion})
+		return &Future[Out]{branch: b, name: full, child: run, isQuestion: true}
 	}
 	if o.schema == nil {
 		o.schema = schemaFor[Out]()
@@ -116,7 +116,9 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 	if err != nil {
 		b.owner.misuse("run %s: %s", full, err)
 	}
-	f := startRun[Out](b, full, o.namespace, &progressorv1.StartRunCommand{Wait: wait, Payload: payload})
+	run := b.owner.newChild(o.namespace, full)
+	run.Run = runQuestion
+	f := startRun[Out](b, full, run, &progressorv1.StartRunCommand{Wait: wait, Payload: payload})
 	f.isQuestion = true
 	return f
 }

@@ -48,7 +48,8 @@ func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out
 		opt.setJob(&o)
 	}
 	if e, ok := b.owner.journal.find(kindChild, full); ok {
-		return &Future[Out]{branch: b, name: full, child: b.recordedChild(e, o.namespace, targetJob)}
+		job := b.recordedChild(e, childKey{Namespace: o.namespace, IsJob: true})
+		return &Future[Out]{branch: b, name: full, child: job}
 	}
 	value, err := protoOf(args)
 	if err != nil {

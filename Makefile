@@ -108,7 +108,9 @@ bench: postgres build ## Measure this engine against the baseline (ARGS=flags of
 
 .PHONY: bench-peers
 bench-peers: postgres build ## Compare with River, graphile-worker and DBOS (needs Node; ARGS='-compare functions')
+ifeq (,$(findstring -compare functions,$(ARGS)))
 	npm ci --prefix tools/peers/graphile --silent --no-audit --no-fund
+endif
 	cd tools/peers && $(GO) run . -progressor ../../bin/progressor -graphile graphile $(ARGS)
 
 .PHONY: chaos

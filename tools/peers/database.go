@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,11 +56,14 @@ func (d *database) pool(n int32) *pgxpool.Config {
 	return config
 }
 
-// dsn returns the DSN of the database.
+// dsn returns the DSN of the database, with all settings of the DSN of the server.
 func (d *database) dsn() string {
-	c := d.config.ConnConfig
-	return fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s",
-		c.Host, c.Port, c.User, c.Password, c.Database)
+	name := d.config.ConnConfig.Database
+	if u, err := url.Parse(d.server); err == nil && u.Scheme != "" {
+		u.Path = "/" + name
+		return u.String()
+	}
+	return d.server + " dbname=" + name // the last dbname counts
 }
 
 // environment returns the variables that tell clients of other languages how to connect.

@@ -18,7 +18,8 @@ type dbosPeer struct{}
 
 func (dbosPeer) name() string { return "DBOS" }
 
-// dbosStop limits how long DBOS waits for its functions when it stops.
+// dbosStop limits how long a client waits for a step, and how long DBOS waits for its functions
+// when it stops.
 const dbosStop = time.Minute
 
 // measure measures DBOS in an empty database.
@@ -85,6 +86,8 @@ func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Du
 				case <-ran[i]:
 				case <-ctx.Done():
 					return ctx.Err()
+				case <-time.After(dbosStop):
+					return errors.New("the step of a run did not run")
 				}
 				done.Add(1)
 				took[i] = append(took[i], time.Since(began))

@@ -23,8 +23,12 @@ type ListedSecret = dbsqlc.ListSecretsRow
 // EncryptedObject is a namespace, cron or sink with a value that a key has encrypted.
 type EncryptedObject = dbsqlc.ListEncryptedRow
 
+// EncryptedHeader is a header of a namespace or cron, or a field of a sink, with a value that a key
+// has encrypted.
+type EncryptedHeader = dbsqlc.ListEncryptedHeadersRow
+
 // MaxListedSecrets is the maximum number of secrets that List returns, and of rows that
-// ListEncrypted returns.
+// ListEncrypted and ListEncryptedHeaders return.
 const MaxListedSecrets = 10_000
 
 // SecretKey identifies a secret.
@@ -81,6 +85,13 @@ func (s Secrets) List(ctx context.Context) ([]ListedSecret, error) {
 func (s Secrets) ListEncrypted(ctx context.Context) ([]EncryptedObject, error) {
 	rows, err := dbsqlc.New().ListEncrypted(ctx, s.db, MaxListedSecrets)
 	return rows, mapped("list encrypted values", err)
+}
+
+// ListEncryptedHeaders returns the headers of namespaces and crons, and the fields of sinks, with
+// encrypted values, and the keys that encrypted them.
+func (s Secrets) ListEncryptedHeaders(ctx context.Context) ([]EncryptedHeader, error) {
+	rows, err := dbsqlc.New().ListEncryptedHeaders(ctx, s.db, MaxListedSecrets)
+	return rows, mapped("list encrypted headers", err)
 }
 
 // PutSecret creates or replaces a secret. value is encrypted. It writes to audit.

@@ -377,6 +377,61 @@ func TestReplaceMasterKey(t *testing.T) {
 	d.Stop(t)
 }
 
+// At its start, a node logs the headers and the keys of sinks that it cannot decrypt.
+func TestUndecryptableHeaders(t *testing.T) {
+	t.Parallel()
+	dsn, to := storagetest.DSN(t), newCallee(t)
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "--secrets.master-key-file"}
+	file := writeKeys(t, "a")
+	d := background(t, nil, append(args, file)...)
+	long := "x-" + strings.Repeat("long-", 10) + "name"
+	d.Client.OK(t, "namespace", "put", "shop", "--connect-url", to.URL, "--changes", "event", "--header", "x-key=k")
+	d.Client.OK(t, "cron", "create", "shop", "play", "@yearly", "--http", to.URL, "--header", "authorization=a",
+		"--header", long+"=b")
+	sink := d.Client
+	sink.Stdin = "webhook: {url: " + to.URL + ", secrets: [whsec_c2VjcmV0LWtleS1mb3ItdGhlLWV4YW1wbGU=]}"
+	sink.OK(t, "sink", "put", "shop", "hook", "-f", "-")
+	zoo := []string{"namespace", "put", "zoo", "--connect-url", to.URL}
+	for n := range 20 {
+		zoo = append(zoo, "--header", fmt.Sprintf("x-%02d=v", n))
+	}
+	d.Client.OK(t, zoo...)
+	d.Stop(t)
+
+	const message, more = "a header cannot be decrypted", `"count":24,"logged":20`
+	d = background(t, nil, append(args, writeKeys(t, "b"))...)
+	clitest.Eventually(t, "the log counts what the node cannot decrypt", func() error {
+		if text := d.Log.String(); !strings.Contains(text, more) {
+			return errors.New(text)
+		}
+		return nil
+	})
+	text := d.Log.String()
+	for _, want := range []string{
+		`"namespace":"shop","kind":"namespace","name":"","header":"x-key","cause":"it was encrypted with the master`,
+		`"namespace":"shop","kind":"cron","name":"play","header":"authorization"`,
+		`"namespace":"shop","kind":"cron","name":"play","header":"` + long + `"`,
+		`"namespace":"shop","kind":"sink","name":"hook","header":"secrets"`,
+		`"namespace":"zoo","kind":"namespace","name":"","header":"x-15"`,
+		"add that key to the file of --secrets.master-key-file, or put the value again",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the log:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, message); n != 20 {
+		t.Errorf("%d headers are in the log:\n%s", n, text)
+	}
+	d.Stop(t)
+
+	d = background(t, nil, append(args, file)...)
+	d.Client.OK(t, "namespace", "list")
+	d.Stop(t)
+	if text := d.Log.String(); strings.Contains(text, message) {
+		t.Errorf("the log with the key: %s", text)
+	}
+}
+
 // Invalid values and files are rejected with an error that describes what is valid.
 func TestWrongSecrets(t *testing.T) {
 	t.Parallel()

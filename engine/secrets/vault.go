@@ -125,11 +125,18 @@ func unknownKey(id string) error {
 
 // CheckKey returns an error if a secret cannot be decrypted because its key is not known.
 func (v *Vault) CheckKey(s storage.ListedSecret) error {
-	known := func(k *key) bool { return k.id == s.KeyID }
-	if s.KeyID == DatabaseKey || slices.ContainsFunc(v.file, known) {
+	if err := v.CheckKeyID(s.KeyID); err != nil {
+		return fmt.Errorf("secret %s for %s: %w", s.Name, s.Namespaces, err)
+	}
+	return nil
+}
+
+// CheckKeyID returns an error if the key with this ID is not known.
+func (v *Vault) CheckKeyID(id string) error {
+	if id == DatabaseKey || slices.ContainsFunc(v.file, func(k *key) bool { return k.id == id }) {
 		return nil
 	}
-	return fmt.Errorf("secret %s for %s: %w", s.Name, s.Namespaces, unknownKey(s.KeyID))
+	return unknownKey(id)
 }
 
 // KeyID returns the ID of the key with which values are sealed.

@@ -208,4 +208,16 @@ var secretMutants = []mutant{
 		planted:  "}\n\t_ = secrets.Mask",
 		packages: "./cmd/progressor", run: "TestSecretsOfAConfigurationFile",
 	},
+	{
+		name: "undecryptable-headers-unlogged", breaks: "a node logs the headers that it cannot decrypt",
+		file: "cmd/progressor/internal/cli/server/secret.go", old: "	go logEncrypted(ctx, vault, stored, log)\n",
+		planted:  "	_ = logEncrypted\n",
+		packages: "./cmd/progressor", run: "TestUndecryptableHeaders",
+	},
+	{
+		name: "undecryptable-headers-unbounded", breaks: "a node logs at most 20 headers that it cannot decrypt",
+		file: "cmd/progressor/internal/cli/server/secret.go", old: "unknown++; unknown <= maxLoggedHeaders",
+		planted:  "unknown++; unknown > 0",
+		packages: "./cmd/progressor", run: "TestUndecryptableHeaders",
+	},
 }

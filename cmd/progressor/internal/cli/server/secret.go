@@ -56,7 +56,43 @@ func (f secretsFlags) openFor(ctx context.Context, stored storage.Secrets, log *
 			log.Error("requests that use a secret will fail", "cause", err)
 		}
 	}
+	go logEncrypted(ctx, vault, stored, log)
 	return vault, nil
+}
+
+const (
+	// maxLoggedHeaders is the maximum number of headers that logEncrypted names.
+	maxLoggedHeaders = 20
+	// encryptedTimeout limits how long logEncrypted reads all crons.
+	encryptedTimeout = time.Minute
+)
+
+// logEncrypted logs the headers and the fields of sinks that the node cannot decrypt.
+func logEncrypted(ctx context.Context, vault *secrets.Vault, stored storage.Secrets, log *slog.Logger) {
+	limit, cancel := context.WithTimeout(ctx, encryptedTimeout)
+	defer cancel()
+	all, err := stored.ListEncryptedHeaders(limit)
+	if err != nil {
+		if ctx.Err() == nil {
+			log.Warn("cannot check the keys of encrypted headers", "error", err)
+		}
+		return
+	}
+	unknown := 0
+	for _, h := range all {
+		err := vault.CheckKeyID(h.KeyID)
+		if err == nil {
+			continue
+		}
+		if unknown++; unknown <= maxLoggedHeaders {
+			log.Warn("a header cannot be decrypted: requests that need it will fail", "namespace", h.Namespace,
+				"kind", h.Kind, "name", h.Name, "header", h.Header, "cause", err)
+		}
+	}
+	if unknown > maxLoggedHeaders {
+		log.Warn("more headers cannot be decrypted; progressor secret list --all names what contains them", "count",
+			unknown, "logged", maxLoggedHeaders)
+	}
 }
 
 type secretCmd struct {

@@ -159,7 +159,7 @@ func TestWorkerStoresCheckpoints(t *testing.T) {
 			plain := n.Count(t, `SELECT count(*) FROM events WHERE position('"k"'::bytea IN payload) > 0`)
 			plain += n.Count(t, `SELECT count(*) FROM processes WHERE position('"a"'::bytea IN aux_state) > 0`)
 			if (plain > 0) != (opts == nil) {
-				t.Errorf("%d payloads are in the clear", plain)
+				t.Errorf("%d payloads are not encoded", plain)
 			}
 		})
 	}
@@ -239,7 +239,7 @@ func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 			select {
 			case <-dead:
 			case <-time.After(testTimeout):
-				t.Fatal("the worker does not die")
+				t.Fatal("the worker did not die")
 			}
 			defer run(h.client)()
 			p := h.completed(namespace, "p")

@@ -134,7 +134,7 @@ func TestRetriesKeepOneKey(t *testing.T) {
 	}
 }
 
-// A request whose connection broke is retried like UNAVAILABLE: only if it has a key.
+// A request whose connection broke is retried only if it has a key, as after UNAVAILABLE.
 func TestBrokenConnection(t *testing.T) {
 	for name, opts := range map[string][]client.Option{"with key": nil, "without": {client.WithoutKeys()}} {
 		s := &scripted{}
@@ -220,7 +220,7 @@ func TestNotRetried(t *testing.T) {
 
 func TestDetail(t *testing.T) {
 	if client.Detail(nil) != nil || client.Detail(errors.New("x")) != nil {
-		t.Error("an error that is not the engine's has a detail")
+		t.Error("an error that does not come from the engine has a detail")
 	}
 	s := &scripted{errs: []error{engineError(connect.CodeAborted, &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, TaskId: 9,

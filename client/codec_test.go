@@ -37,7 +37,7 @@ var errBroken = errors.New("the key service is down")
 
 func (brokenCodec) Encode(context.Context, codec.Payload) ([]byte, error) { return nil, errBroken }
 
-// The engine, which returns the args of a call, sees only encoded payloads, and the caller only
+// The engine returns the args of a call. It sees only encoded payloads, and the caller sees only
 // decoded ones.
 func TestCodecOfClients(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestCodecOfClients(t *testing.T) {
 	// A retry sends the same bytes, because the engine compares them.
 	s.errs = []error{connect.NewError(connect.CodeUnavailable, errors.New("restart"))}
 	if _, err := c.Call(t.Context(), request); err != nil || len(s.args) != 3 || !bytes.Equal(s.args[1], s.args[2]) {
-		t.Errorf("the retry had other args: %q, %v", s.args, err)
+		t.Errorf("the retry had different args: %q, %v", s.args, err)
 	}
 }
 
@@ -106,8 +106,8 @@ func (c *flakyCodec) Decode(ctx context.Context, p codec.Payload) ([]byte, error
 	return c.Codec.Decode(ctx, p)
 }
 
-// A worker releases a task while its codec is unavailable: no attempt fails. If the codec panics,
-// only the attempt fails.
+// A worker releases a task while its codec is unavailable, so no attempt fails. If the codec
+// panics, only the attempt fails.
 func TestWorkerOfAnUnavailableCodec(t *testing.T) {
 	e := newTestEngine(t)
 	keys := newCodec(t, "k1")

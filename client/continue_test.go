@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// After an attempt that fails right after reporting its progress, the next attempt gets the
-// progress. It begins after the delay that the failure requests.
+// If an attempt fails right after it has reported progress, the next attempt gets the progress. It
+// begins after the delay that the failure requests.
 func TestContinuesAfterAFailure(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {

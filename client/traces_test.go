@@ -115,8 +115,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// The trace of a job continues in the worker that runs it, even if the answer goes to another
-// engine than the one that leased the job.
+// The trace of a job continues in the worker that runs it, even if one engine leases the job and
+// another one gets the answer.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)

@@ -16,8 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A worker passes all tasks of a process, and jobs, to a processor, like an engine that calls a
-// processor by URL.
+// A worker passes jobs and all tasks of a process to a processor, as an engine does for a processor
+// with a URL.
 func TestProcessorInWorker(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {
@@ -105,7 +105,7 @@ func TestOperatorCommands(t *testing.T) {
 	select {
 	case <-one.over:
 	case <-time.After(testTimeout):
-		t.Error("the worker does not stop")
+		t.Error("the worker did not stop")
 	}
 }
 
@@ -121,7 +121,7 @@ func TestMisconfiguredWorker(t *testing.T) {
 		}
 	}
 	if err := client.NewWorker(h.client, []string{"pull"}).Run(t.Context()); err == nil {
-		t.Error("a worker without handlers runs")
+		t.Error("Run of a worker without handlers returned no error")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestWorkerOfJobsOnly(t *testing.T) {
 	}
 }
 
-// Errors of a poll and an enqueue name their namespaces and jobs.
+// The errors of polls and of enqueue requests name their namespaces and jobs.
 func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	h := newTestEngine(t)
 	_, err := h.client.Worker.Poll(t.Context(),
@@ -196,8 +196,8 @@ func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	}
 }
 
-// An operator sees the address and the program of a worker. A header that is not valid text, or
-// too long, does not break this.
+// An operator sees the address and the program of a worker, even if the header is too long or is
+// not valid text.
 func TestSenderOfWorker(t *testing.T) {
 	h := newTestEngine(t)
 	for _, test := range []struct{ program, want string }{

@@ -64,7 +64,7 @@ type testWorker struct {
 	ended chan client.Attempt
 }
 
-// worker creates a worker of "pull", which f sets up, and runs it.
+// worker runs a worker of the namespace "pull". f configures the worker.
 func (h *testEngine) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *testWorker {
 	h.t.Helper()
 	w := &testWorker{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
@@ -109,7 +109,7 @@ func (h *testEngine) enqueue(id, name string, args *structpb.Value, o *progresso
 	}
 }
 
-// job waits for the end of a job, which must have the given state.
+// job waits until a job has ended, and checks its state.
 func (h *testEngine) job(id string, want progressorv1.JobState) *progressorv1.Job {
 	h.t.Helper()
 	resp, err := h.client.Job.GetJob(h.t.Context(),
@@ -143,7 +143,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		client.Handle(w, "add", func(ctx context.Context, s sum) (map[string]int, error) {
 			l := client.LeaseOf(ctx)
 			if _, twice := ran.LoadOrStore(l.GetJob().GetJobId(), true); twice || l.GetJob().GetWorkerId() != w.ID() {
-				t.Errorf("%s by %s: twice %v", l.GetJob().GetJobId(), l.GetJob().GetWorkerId(), twice)
+				t.Errorf("%s ran on %s (it ran twice: %v)", l.GetJob().GetJobId(), l.GetJob().GetWorkerId(), twice)
 			}
 			return map[string]int{"sum": s.A + s.B}, nil
 		})
@@ -415,7 +415,7 @@ func TestStopDuringPoll(t *testing.T) {
 	w := client.NewWorker(client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r})), []string{"pull"},
 		client.WithWorkerLogger(slog.New(slog.DiscardHandler)))
 	client.Handle(w, "work", func(context.Context, any) (any, error) {
-		t.Error("the job runs")
+		t.Error("the job ran")
 		return nil, nil
 	})
 	if err := w.Run(ctx); err != nil {

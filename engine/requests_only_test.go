@@ -16,7 +16,7 @@ import (
 func requestsOnly(c *engine.Config) { c.RequestsOnly = true }
 
 // rarely makes polls so rare that progress can only come from notices of other nodes. In portable
-// databases there are no notices, so it changes nothing.
+// databases there are no notices, so rarely changes nothing.
 func rarely(c *engine.Config) {
 	if !storagetest.AllPortable() {
 		c.ScanInterval, c.AnswerPoll = time.Hour, time.Hour
@@ -101,7 +101,7 @@ func TestRequestsOnlyAlone(t *testing.T) {
 	})
 }
 
-// Other nodes leave no chore to a node that takes only requests.
+// Other nodes do not leave chores to a node that accepts only requests.
 func TestRequestsOnlyDoesNoChores(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

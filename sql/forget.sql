@@ -1,7 +1,8 @@
--- ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
--- retention counts from the end of the task: a key whose task has not ended, or has ended since,
--- gets a new created_time and is checked later. All keys that are older than since were already
--- deleted. The condition skips their index entries, which stay until a vacuum.
+-- ForgetRequests deletes idempotency keys after their retention, at most lim at a time, oldest
+-- first. The retention begins when the task ends. A key whose task has not ended, or has ended less
+-- than the retention ago, gets a new created_time and is checked later. All keys that are older
+-- than since were already deleted. The condition skips their index entries, which remain until a
+-- vacuum.
 -- name: ForgetRequests :one
 WITH due_requests AS MATERIALIZED (
   SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time
@@ -55,7 +56,7 @@ SELECT count(*)::int AS found,
            - interval '1 minute')::timestamptz AS forgotten_to
   FROM due_requests;
 
--- ForgetAnswers deletes results of tasks of removed processes, lim at a time, oldest first.
+-- ForgetAnswers deletes results of tasks of removed processes, at most lim at a time, oldest first.
 -- name: ForgetAnswers :execrows
 DELETE FROM answers a
  USING (

@@ -1,8 +1,8 @@
--- SimpleRepair returns a process in ERROR to RUNNING without its processor, and sets the timers
--- that its error had cancelled, including a failed timer, each as a new task with attempt 1. It
--- records the repair as a finished REPAIR task without an attempt. It handles one process, and runs
--- after LockProcesses. The outcome is repaired, replayed, mismatch, not_found, job (a job must be
--- retried instead), status, repairing or unsettled (see PrepareRepair).
+-- SimpleRepair returns a process in ERROR to RUNNING without a call of its processor. It also sets
+-- the timers that the error had cancelled, including a failed timer, each as a new task with
+-- attempt 1. It records the repair as a finished REPAIR task without an attempt. It handles one
+-- process, and runs after LockProcesses. The outcome is repaired, replayed, mismatch, not_found,
+-- job (a job must be retried instead), status, repairing or unsettled (see PrepareRepair).
 -- name: SimpleRepair :one
 WITH input AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id, p.status, p.corrupted_by,

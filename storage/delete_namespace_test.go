@@ -80,7 +80,8 @@ func fillTable(b *bench, table string, n int) {
 			ON CONFLICT DO NOTHING`), n)
 }
 
-// A namespace is deleted with its rows in every table, in batches. The rows of others stay.
+// A namespace is deleted with its rows in every table, in batches. The rows of other namespaces
+// remain.
 func TestDeleteRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
@@ -174,9 +175,9 @@ func TestCountData(t *testing.T) {
 	}
 	equal(t, "all", text(b.CountData(t.Context(), ns, 1000, storage.CountsAll)),
 		"[{processes RUNNING 3 false} {waiting_tasks  3 false} {idempotency_keys  3 false}] <nil>")
-	equal(t, "to a limit", text(b.CountData(t.Context(), ns, 2, storage.CountsIndexed)),
+	equal(t, "up to a limit", text(b.CountData(t.Context(), ns, 2, storage.CountsIndexed)),
 		"[{processes RUNNING 3 false} {waiting_tasks  2 true}] <nil>")
-	equal(t, "another", text(b.CountData(t.Context(), "other", 1000, storage.CountsAll)), "[] <nil>")
+	equal(t, "another namespace", text(b.CountData(t.Context(), "other", 1000, storage.CountsAll)), "[] <nil>")
 }
 
 // countedBy has the tables that CountData does not count, with the kind of the objects to which the
@@ -190,7 +191,7 @@ var countedBy = map[string]string{
 	"job_event_drops": "", "sink_dead_letters": "sinks",
 }
 
-// CountData counts each table that has rows of a namespace, or objects to which the rows belong.
+// CountData counts the rows of a namespace in each table, or the objects to which the rows belong.
 func TestCountDataKnowsEveryTable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

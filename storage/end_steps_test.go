@@ -93,15 +93,15 @@ func TestEndsOfStepsAreMessages(t *testing.T) {
 			equal(t, "continuation", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
 		})
 	}
-	equal(t, "behind a message", targets(jobs["a"]), "[~flow/r]")
-	equal(t, "the delivery", b.deliver("~flow/r"), "notify delivered, child_end delivered")
+	equal(t, "message behind another message", targets(jobs["a"]), "[~flow/r]")
+	equal(t, "delivery of both messages", b.deliver("~flow/r"), "notify delivered, child_end delivered")
 	must(t, 0, b.SuspendProcess(key("~flow/r"), "later"))
-	equal(t, "to a run that is suspended", targets(jobs["b"]), "[~flow/r]")
-	equal(t, "that delivery", b.deliver("~flow/r"), "child_end held")
+	equal(t, "message to a suspended run", targets(jobs["b"]), "[~flow/r]")
+	equal(t, "delivery to a suspended run", b.deliver("~flow/r"), "child_end held")
 	must(t, 0, b.ResumeProcess(key("~flow/r")))
 	b.deliver("~flow/r")
 	other := func(c *storage.Completion) { c.Run = key("~flow/other") }
-	equal(t, "to a run that is not locked", targets(jobs["c"], other), "[~flow/r]")
-	equal(t, "its delivery", b.deliver("~flow/r"), "child_end delivered")
+	equal(t, "message to a run that is not locked", targets(jobs["c"], other), "[~flow/r]")
+	equal(t, "delivery to a run that is not locked", b.deliver("~flow/r"), "child_end delivered")
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }

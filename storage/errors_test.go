@@ -37,7 +37,7 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	})
 	for waits := 0; waits == 0; {
 		if time.Since(began) > waitLimit {
-			t.Fatal("the command does not wait longer than 400 ms")
+			t.Fatal("the command did not wait longer than 400 ms")
 		}
 		waits = ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 milliseconds'`)

@@ -18,8 +18,8 @@ func plainJob(id string) storage.Message {
 
 func startsOn(c *storage.Completion) { c.MayStartStep = true }
 
-// The first job of a result runs at once if there is a slot, unless its process itself continues.
-// The others wait for a slot. A fenced attempt starts no jobs.
+// The first job of a result runs at once if there is a slot, unless the process of the result
+// continues. The other jobs wait for a slot. A fenced attempt starts no jobs.
 func TestJobsStartWithTheResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -28,13 +28,13 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	saved := b.save(end(init, storage.Finished, withMessages(plainJob("a"), plainJob("b")), startsOn))
 	next := saved.Next
 	if next == nil {
-		t.Fatal("the first job does not run")
+		t.Fatal("the first job did not run")
 	}
 	job, _ := jobs.JobOf(next)
 	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{
 		"a", process.TaskInit, process.StatusInit, "job", "child",
 	})
-	equal(t, "its job", []any{job.Name, job.Timeout.String(), string(job.Options)}, []any{
+	equal(t, "the job of the claim", []any{job.Name, job.Timeout.String(), string(job.Options)}, []any{
 		"work", "1m0s", `{"keepResult": true}`,
 	})
 	_, err := b.SaveResult(end(init, storage.Finished, withMessages(plainJob("late")), startsOn))
@@ -56,8 +56,8 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "jobs", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) FROM jobs"), "a b c")
 }
 
-// A job whose ID exists, and a job of a namespace with constraints, is started by a message, whose
-// delivery reports the outcome.
+// A message starts a job if its ID exists or if its namespace has constraints. The delivery reports
+// the outcome.
 func TestJobsStartedByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,5 +80,5 @@ func TestJobsStartedByMessage(t *testing.T) {
 		b.save(end(b.claim("run"), storage.Finished, withMessages(plainJob("limited")), startsOn))
 	})
 	equal(t, "targets with constraints", targets, "[limited]")
-	equal(t, "that delivery", b.deliver("limited"), "start delivered")
+	equal(t, "the delivery with constraints", b.deliver("limited"), "start delivered")
 }

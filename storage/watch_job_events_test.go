@@ -230,7 +230,7 @@ func TestWatchUnderLoad(t *testing.T) {
 		found := w.next()
 		for _, e := range found {
 			if last[e.JobID]++; fmt.Sprint(last[e.JobID]) != e.Type {
-				t.Fatalf("event %s of job %s is read where its event %d should be", e.Type, e.JobID, last[e.JobID])
+				t.Fatalf("got event %s of job %s, want event %d", e.Type, e.JobID, last[e.JobID])
 			}
 		}
 		if ended && len(found) == 0 {
@@ -262,7 +262,7 @@ func TestWatchBehindTheRetention(t *testing.T) {
 		must(t, 0, err)
 	}
 	forget()
-	equal(t, "before its retention is over", now.types(), "old")
+	equal(t, "before the retention has passed", now.types(), "old")
 	b.exec("UPDATE job_events SET created_time = now() - interval '2 hours'")
 	forget()
 	between := b.watchEvents("0.0")
@@ -322,8 +322,8 @@ func TestWatchFromAnOlderCursor(t *testing.T) {
 	}
 }
 
-// Events of a dump that was restored into another cluster have transaction IDs of the future. They
-// come before all new ones.
+// Events of a dump that was restored into another cluster have transaction IDs that this cluster
+// has not reached. They come before all new events.
 func TestWatchAfterADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -28,7 +28,7 @@ func TestWorkersWithManyLeases(t *testing.T) {
 	conn, q, owner := b.connect(storage.HotConfig), dbsqlc.New(), "key:a"
 	for _, test := range []struct {
 		name  string
-		pages int // at most
+		pages int // maximum number of pages that are read
 		run   func(dbsqlc.DBTX) error
 	}{
 		{"list one worker", 1000, func(db dbsqlc.DBTX) error {
@@ -44,7 +44,7 @@ func TestWorkersWithManyLeases(t *testing.T) {
 	} {
 		sql, args := recorded(test.run)
 		if pages := buffersOf(t, conn, sql, args...); pages > test.pages {
-			t.Errorf("to %s, %d pages are read", test.name, pages)
+			t.Errorf("%s: %d pages were read, want at most %d", test.name, pages, test.pages)
 		}
 	}
 	equal(t, "workers with leases", ask[string](b, "SELECT string_agg(worker_id, ' ' ORDER BY worker_id) FROM workers"),

@@ -31,8 +31,8 @@ func newKey(t *testing.T, dsn, name, role string, namespaces ...string) (id, tok
 	return key.ID, key.Token
 }
 
-// TestCertificates follows the steps of an operator: an engine with TLS, and a client with a
-// certificate instead of a key.
+// TestCertificates follows the steps of an operator who configures an engine with TLS and a client
+// with a certificate instead of a key.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	dsn, dir := storagetest.DSN(t), t.TempDir()
@@ -105,8 +105,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestKeys follows the steps of an operator: an engine that requires keys, a key for a client, a
-// second key during a rotation, and the revocation of the first key.
+// TestKeys follows the steps of an operator who configures an engine that requires keys, creates a
+// key for a client and a second one for a rotation, and revokes the first key.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -190,7 +190,7 @@ func TestGoClientWithToken(t *testing.T) {
 	}
 }
 
-// With auth.mode local, the root key in the file works, and the file is created for its owner only.
+// With auth.mode local, the root key in the file works, and only the owner can read the file.
 func TestLocalMode(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "data", "token")

@@ -61,7 +61,7 @@ func TestBulkOfJobs(t *testing.T) {
 	d.Client.OK(t, "job", "cancel", "mail", "a-0")
 	wantBulk(t, d, "matched=700 skipped=1 kind=job", "cancel", "tags:old", "--kind", "job", "--dry-run")
 	if k := jobsOf(t, d, "state = CANCELLED"); k != 1 {
-		t.Fatalf("a dry run cancelled %d", k)
+		t.Fatalf("a dry run cancelled %d jobs", k)
 	}
 	fast := []string{"--kind", "job", "--rate", "10000", "--wait"}
 	wantBulk(t, d, "matched=700 done=699 skipped=1 failed=", "cancel", "tags:old", fast...)
@@ -78,7 +78,7 @@ func TestBulkOfJobs(t *testing.T) {
 	}
 }
 
-// A bulk of runs cancels and retries them.
+// A bulk can cancel and retry runs.
 func TestBulkOfRuns(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The errors of the engine about fires, deletions, bulks and jobs name the flag or the argument of
-// the command, and the next command.
+// Errors of the engine about fires, deletions, bulks and jobs name the flag or the argument of the
+// command, and suggest the next command.
 func TestErrorsNameFlags(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

@@ -228,7 +228,7 @@ func TestNodeContinuesGo(t *testing.T) {
 	}
 }
 
-// A program that serves no functions does not pass, and one that ends is reported.
+// A program that serves no functions does not pass. A program that ends is reported.
 func TestConformanceDifferences(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {

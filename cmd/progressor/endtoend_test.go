@@ -209,7 +209,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	select {
 	case <-reached:
 	case <-time.After(clitest.DaemonWait):
-		t.Fatal("the processor is not called")
+		t.Fatal("the processor was not called")
 	}
 	for _, d := range []*clitest.Daemon{one, two} {
 		d.Signals <- syscall.SIGINT

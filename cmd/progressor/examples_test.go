@@ -88,7 +88,8 @@ func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	return resp.GetJob()
 }
 
-// counts checks that the job count of the examples succeeds with valid args and fails with others.
+// counts checks that the job count of the examples succeeds with valid args and fails with invalid
+// ones.
 func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
@@ -144,7 +145,7 @@ func TestExampleWorkers(t *testing.T) {
 				t.Errorf("after SIGTERM: %v", err)
 			}
 			if d := time.Since(began); d > 8*time.Second { // the grace period for jobs is 10 s, a poll takes 20 s
-				t.Errorf("it ended only %s after SIGTERM, although it ran no job: it did not end its polls", d)
+				t.Errorf("it ended only %s after SIGTERM although it ran no job, so it did not end its polls", d)
 			}
 		})
 	}

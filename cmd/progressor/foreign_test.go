@@ -15,7 +15,8 @@ import (
 // These tests use programs of other projects, in other languages. If one is not available, the test
 // is skipped, and its output names the program.
 
-// output runs a command in a directory and returns its output. A command that fails fails the test.
+// output runs a command in a directory and returns its output. If the command fails, the test
+// fails.
 func output(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -43,7 +44,8 @@ func offline(out []byte) bool {
 	return false
 }
 
-// fetched runs a command that needs a registry, and skips the test without one.
+// fetched runs a command that needs a registry. It skips the test if the registry cannot be
+// reached.
 func fetched(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) {

@@ -44,7 +44,8 @@ func TestSamplesOfAnHour(t *testing.T) {
 	}
 }
 
-// A day has one sample per five minutes: the mean of the rate, and the maximum of everything else.
+// A day has one sample per five minutes. It contains the mean of the rate and the maximum of every
+// other value.
 func TestSamplesOfADay(t *testing.T) {
 	t.Parallel()
 	h := &sampleHistory{}

@@ -47,7 +47,7 @@ func TestMetricsOfManyNamespaces(t *testing.T) {
 	for _, name := range []string{"progressor_places_taken", "progressor_runnable_tasks",
 		"progressor_oldest_available_job_age_seconds"} {
 		if !strings.Contains(page, name+`{namespace="(other)"`) {
-			t.Errorf("%s has no sum of the other namespaces", name)
+			t.Errorf("%s has no series for the other namespaces", name)
 		}
 	}
 	status, body := post(t, service+"DeleteNamespace", "application/json", `{"namespace":"m-000"}`)

@@ -180,12 +180,12 @@ func TestARequiredChoiceIsListed(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if err := CheckRules(request); err == nil || err.Error() != want {
-			t.Errorf("outside of a server: got %v, want %s", err, want)
+			t.Errorf("outside a server: got %v, want %s", err, want)
 		}
 	}
 }
 
-// The error for a duration that must not be 0 names no bound that includes 0.
+// The error for a duration that must be positive does not name a range that includes 0.
 func TestPositiveDurations(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -224,7 +224,7 @@ func TestPositiveDurations(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	// Outside of a server, only the rules are checked.
+	// Outside a server, only the rules are checked.
 	err = CheckRules(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: &progressorv1.JobOptions{
 		StartDeadline: durationpb.New(-time.Second)}})
 	if want := "options.start_deadline: must be a positive duration, such as 30s"; err == nil || err.Error() != want {
@@ -283,7 +283,7 @@ func TestIDsOfTheEngineAreRefused(t *testing.T) {
 		Jobs: []*progressorv1.EnqueueRequest{{JobId: "mail-1"}, {JobId: "~mine"}}}
 	_, err := (&jobService{}).EnqueueBatch(t.Context(), batch)
 	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "jobs[1].job_id" {
-		t.Errorf("of a batch: %v", err)
+		t.Errorf("batch: %v", err)
 	}
 }
 

@@ -196,7 +196,7 @@ type receiver struct {
 	events  map[string]int64 // the last event of each process
 	ids     map[string]int64 // the last change of each process
 	again   int              // changes that were received again
-	faults  int              // requests that were not answered with success
+	faults  int              // requests that got an error
 	respond func(c *progressorv1.Change) reaction
 }
 

@@ -33,7 +33,7 @@ type rejectingTarget struct {
 	mutex    sync.Mutex
 	accepted map[string]map[int64]bool // changes by process
 	refused  map[int64]bool            // changes that were refused
-	retried  int                       // those of them that were accepted later
+	retried  int                       // number of refused changes that were accepted later
 }
 
 func newRejectingTarget(t testing.TB) *rejectingTarget {

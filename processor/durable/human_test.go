@@ -44,7 +44,7 @@ type Part struct {
 	N    int    `json:"n"`
 }
 
-// asks asks with these options, and returns the answer.
+// asks returns a function that asks a person with the given options.
 func asks[Out any](opts ...durable.HumanOption) func(ctx durable.Ctx) (string, error) {
 	return func(ctx durable.Ctx) (string, error) {
 		answer, err := durable.Human[Out](ctx, "c", opts...)
@@ -148,7 +148,7 @@ func accepts(t *testing.T, f func(ctx durable.Ctx) (string, error), answer strin
 	return len(problems) == 0
 }
 
-// The engine rejects answers that the type of the answer cannot have.
+// The engine rejects answers that cannot be decoded as the type of the answer.
 func TestHumanAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -212,7 +212,7 @@ func text(t *testing.T, m interface{ ProtoReflect() protoreflect.Message }) stri
 	return strings.NewReplacer(`": `, `":`, `, "`, `,"`, `, {`, `,{`).Replace(string(text))
 }
 
-// Human returns the answer, or an error with the reason why there is none.
+// Human returns the answer, or an error that says why there is no answer.
 func TestHuman(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  *progressorv1.ChildEnd

@@ -125,8 +125,8 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// A body that leaves its goroutine without a panic has no result: a step is not repeated, an undo
-// is not done, and a call is not accepted.
+// A body that leaves its goroutine without a panic has no result. A step is not repeated, an undo
+// does not count as done, and a call is not accepted.
 func TestGoexitInBodies(t *testing.T) {
 	runs := map[string]int{}
 	leave := func(what string) {
@@ -210,7 +210,7 @@ func TestPanicInRetry(t *testing.T) {
 	check(t, "effects", done.String(), "b")
 }
 
-// More steps than there are timers fail at the same time and are retried.
+// More steps fail at the same time than there are timers. All of them are retried.
 func TestManyRetries(t *testing.T) {
 	var mu sync.Mutex
 	tries := map[int]int{}
@@ -287,7 +287,7 @@ func TestPanicWithOtherSteps(t *testing.T) {
 	}
 }
 
-// Values that cannot be stored are errors of their step, so that its effect is not repeated.
+// If a value cannot be stored, its step returns an error, so that the effect is not repeated.
 func TestBadValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		value any

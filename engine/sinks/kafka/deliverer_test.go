@@ -266,6 +266,6 @@ func wantRetried(t testing.TB, err error, text string) {
 		t.Errorf("%v\nwant %s", err, text)
 	}
 	if _, ok := errors.AsType[*sinks.PermanentError](err); ok {
-		t.Errorf("%v\nmust not be permanent: it is not an error of one change", err)
+		t.Errorf("%v\nmust not be permanent, because no single change causes it", err)
 	}
 }

@@ -29,7 +29,7 @@ type ForgetAnswersParams struct {
 	Lim         int32
 }
 
-// ForgetAnswers deletes results of tasks of removed processes, lim at a time, oldest first.
+// ForgetAnswers deletes results of tasks of removed processes, at most lim at a time, oldest first.
 func (q *Queries) ForgetAnswers(ctx context.Context, db DBTX, arg ForgetAnswersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetAnswers, arg.Since, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -103,10 +103,11 @@ type ForgetRequestsRow struct {
 	ForgottenTo time.Time
 }
 
-// ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
-// retention counts from the end of the task: a key whose task has not ended, or has ended since,
-// gets a new created_time and is checked later. All keys that are older than since were already
-// deleted. The condition skips their index entries, which stay until a vacuum.
+// ForgetRequests deletes idempotency keys after their retention, at most lim at a time, oldest
+// first. The retention begins when the task ends. A key whose task has not ended, or has ended less
+// than the retention ago, gets a new created_time and is checked later. All keys that are older
+// than since were already deleted. The condition skips their index entries, which remain until a
+// vacuum.
 func (q *Queries) ForgetRequests(ctx context.Context, db DBTX, arg ForgetRequestsParams) (ForgetRequestsRow, error) {
 	row := db.QueryRow(ctx, forgetRequests, arg.RetentionUs, arg.Since, arg.Lim)
 	var i ForgetRequestsRow

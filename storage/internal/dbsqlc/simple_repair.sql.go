@@ -134,11 +134,11 @@ type SimpleRepairRow struct {
 	Status  process.Status
 }
 
-// SimpleRepair returns a process in ERROR to RUNNING without its processor, and sets the timers
-// that its error had cancelled, including a failed timer, each as a new task with attempt 1. It
-// records the repair as a finished REPAIR task without an attempt. It handles one process, and runs
-// after LockProcesses. The outcome is repaired, replayed, mismatch, not_found, job (a job must be
-// retried instead), status, repairing or unsettled (see PrepareRepair).
+// SimpleRepair returns a process in ERROR to RUNNING without a call of its processor. It also sets
+// the timers that the error had cancelled, including a failed timer, each as a new task with
+// attempt 1. It records the repair as a finished REPAIR task without an attempt. It handles one
+// process, and runs after LockProcesses. The outcome is repaired, replayed, mismatch, not_found,
+// job (a job must be retried instead), status, repairing or unsettled (see PrepareRepair).
 // The repair gets a smaller number than the timers that it sets.
 func (q *Queries) SimpleRepair(ctx context.Context, db DBTX, arg SimpleRepairParams) (SimpleRepairRow, error) {
 	row := db.QueryRow(ctx, simpleRepair,

@@ -44,7 +44,7 @@ func TestSlotsDuringAScan(t *testing.T) {
 		p.takeStored(1)
 		began = time.Now()
 		if p.take(t.Context()) || time.Since(began) != maxSlotWaits*slotWait {
-			t.Errorf("a scan that does not end: %s", time.Since(began))
+			t.Errorf("a scan that does not end: rejected after %s", time.Since(began))
 		}
 	})
 }
@@ -122,8 +122,8 @@ func TestSlotsRefuse(t *testing.T) {
 	})
 }
 
-// After a request has waited without getting a slot, only as many wait as can be served in time.
-// Others fail fast.
+// After a request has waited without getting a slot, only as many requests wait as can be served in
+// time. The other requests fail fast.
 func TestSlotsRefuseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestSlotsLeftForStored(t *testing.T) {
 	})
 }
 
-// A scan for timers takes at most half of the free slots. Its poller is woken when a slot is free
-// for timers.
+// A scan for timers takes at most half of the free slots. The poller of timers is woken when a slot
+// is free for them.
 func TestSlotsOfTimers(t *testing.T) {
 	t.Parallel()
 	p, wokenStored, wokenTimers := newSlots(8)
@@ -277,7 +277,7 @@ func TestSlotsOfTimers(t *testing.T) {
 	// A scan that returns slots wakes the poller of the other class.
 	p.takeStored(8)
 	if p.takeTimers(8) != 0 {
-		t.Fatal("a slot is free")
+		t.Fatal("got a slot, although all are taken")
 	}
 	if p.scanned(stored, 5, false); *wokenTimers != 2 {
 		t.Error("the timers are not woken when the scan of stored tasks returns slots")

@@ -68,7 +68,7 @@ func TestWaitersDeliver(t *testing.T) {
 }
 
 // Tasks that run on this node are not queried, except once if they may have ended before their
-// client came.
+// client began to wait.
 func TestWaitersAsk(t *testing.T) {
 	t.Parallel()
 	e := bare()
@@ -104,7 +104,7 @@ func TestWaitersAsk(t *testing.T) {
 	}
 }
 
-// If there are more tasks than one query reads, they take turns.
+// If there are more tasks than one query can read, consecutive queries read different tasks.
 func TestWaitersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := bare().waiters

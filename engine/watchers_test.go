@@ -68,7 +68,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 	}
 }
 
-// If there are more watchers than one query reads, they take turns.
+// If there are more watchers than one query can serve, consecutive queries serve different ones.
 func TestWatchersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers

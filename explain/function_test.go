@@ -27,7 +27,7 @@ func TestReadJournal(t *testing.T) {
 		"no JSON":                 {start, `pay`},
 		"an event without a kind": {start, `{"n":"a"}`},
 		"encrypted":               {"\x00\x01"},
-		"a repair that is odd":    {start, `{"k":"repair","n":"order","v":{"forget":"all"}}`},
+		"an invalid repair":       {start, `{"k":"repair","n":"order","v":{"forget":"all"}}`},
 	} {
 		if f := journalOf(entries...); f != nil {
 			t.Errorf("%s: %+v", name, f)
@@ -122,8 +122,8 @@ const (
 	failure = `{"k":"fail","n":"order","e":{"reason":"bank","message":"step charge: no money"}}`
 )
 
-// TestFunctions checks the explanations of situations that tests of an engine do not reach. Those
-// are in processor/durable.
+// TestFunctions checks the explanations of situations that tests of an engine do not reach. The
+// tests of an engine are in processor/durable.
 func TestFunctions(t *testing.T) {
 	try := `{"k":"try","n":"charge","e":{"reason":"bank","message":"no money."}}`
 	for _, tt := range []waitCase{

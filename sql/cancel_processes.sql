@@ -164,7 +164,7 @@ inserted_job_events AS (
    WHERE input.job
      AND input.n = 1
      AND (input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)),
--- In a process with a cancel request, only the CANCEL task or an INIT task before it waits for a
+-- In a process with a cancel request, only its CANCEL task or an earlier INIT task waits for a
 -- slot. (waits_for::text: see SaveResult.)
 postponed_tasks AS (
   UPDATE schedule s

@@ -79,7 +79,7 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 				}},
 		},
 		first: groupTransactions, second: groupTransactions, extraState: (*bench).counted,
-		after: func(b *bench) { b.exec("DELETE FROM messages") }, // messages to members, which nothing delivers here
+		after: func(b *bench) { b.exec("DELETE FROM messages") }, // this test does not deliver them
 	}.run(t)
 }
 
@@ -157,7 +157,7 @@ func TestCountsOfAGroup(t *testing.T) {
 		equal(t, "available", c.ByState["available"], int64(0))
 		return
 	}
-	t.Error("the job is not counted")
+	t.Error("the job was not counted")
 }
 
 // The start time of a job for several workers can change only before its members are created, even

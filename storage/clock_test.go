@@ -38,8 +38,8 @@ func TestRepairTimes(t *testing.T) {
 		+ interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL`)
 	lost, err := b.ListRunning(t.Context(), nil, time.Second)
 	// The process "runs" has a worker, so its claim is not adopted.
-	equal(t, "claims of the future can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]")
-	// These are two attempts, a lease and a grace period.
+	equal(t, "claims with times in the future that can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]")
+	// Two attempts, a lease and a grace period are repaired.
 	equal(t, "repaired", repaired(false), 4)
 	equal(t, "backoffs", repaired(true), 1)
 	equal(t, "left", repaired(true), 0)

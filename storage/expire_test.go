@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// expire removes processes that ended more than an hour ago. It returns how many of shop it has
-// removed.
+// expire removes processes that ended more than an hour ago. It returns the number of removed
+// processes of namespace shop.
 func (b *bench) expire() int {
 	b.t.Helper()
 	expired, err := b.Expire(b.t.Context(), map[string]storage.Retention{
@@ -30,7 +30,7 @@ func TestExpire(t *testing.T) {
 	}
 	b.process("running", timer(time.Hour))
 	b.breakByTimer("error")
-	for _, id := range []string{"failed", "again"} { // a FAILED job has ended, a process in ERROR has not
+	for _, id := range []string{"failed", "again"} { // a FAILED job has ended, but a process in ERROR has not
 		b.enqueue(id)
 		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
 	}

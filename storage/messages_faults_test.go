@@ -72,7 +72,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 				}
 			}
 		})
-		b.deliver(id) // the messages of a node that gave up
+		b.deliver(id) // the messages that a node has failed to deliver
 		equal(t, "waiting tasks of "+id, b.waiting(id), want)
 	}
 	equal(t, "left", b.undelivered(), 0)
@@ -163,7 +163,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	}
 	for try := range 50 {
 		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
-		dropped := ask[int](b, "SELECT count(*) FROM dead_letters") // tries that took too long have dropped these
+		dropped := ask[int](b, "SELECT count(*) FROM dead_letters") // dropped by tries that took too long
 		b.process(old)
 		b.send(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
 		release := hold("first")

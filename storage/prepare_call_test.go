@@ -24,7 +24,7 @@ func TestCallIsCaptured(t *testing.T) {
 		string(c.Metadata), c.Status, c.PreviousStatus, c.LastEventID,
 	},
 		[]any{"CALL", 1, 3, "args", "ctx", `{"limit": 1}`, "state", `{"a": 1}`, "RUNNING", "INIT", 2})
-	equal(t, "a call meanwhile", b.call("p").Outcome, storage.Postponed)
+	equal(t, "a call in the meantime", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1, CALL waits for process#0")
 }
 
@@ -67,7 +67,7 @@ func TestCallWithoutSlot(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	equal(t, "the first", b.call("p", withoutSlot).Outcome, storage.AwaitsSlot)
-	// The first call keeps its position: a call with a slot does not overtake it.
+	// The first call keeps its position, so a call with a slot does not overtake it.
 	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
 	claims := b.searchCalls(9)
@@ -147,8 +147,8 @@ func (b *bench) concurrentCalls(id string, n int, change ...func(*storage.Call))
 	return outcomes
 }
 
-// Of many calls in one or several flushes, one runs at once. All others wait, and run in the order
-// of their IDs.
+// If many calls arrive in one or several flushes, one runs at once. All others wait, and run in the
+// order of their IDs.
 func TestCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

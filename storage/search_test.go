@@ -81,7 +81,7 @@ func TestSearchTimersLongestDueFirst(t *testing.T) {
 	equal(t, "nothing", []any{len(must(t, claims, err)), len(next)}, "[0 0]")
 }
 
-// Of two timers of one process that are due in one scan, one runs and the other waits for it.
+// If two timers of one process are due in one scan, one runs and the other waits for it.
 func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -97,8 +97,8 @@ func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	equal(t, "the last", b.save(end(next, storage.Finished)).Next.TimerName, "z")
 }
 
-// Of two tasks of one process that wait for a slot, as after a timer that was due before a call, a
-// claim takes one and leaves the other.
+// If two tasks of one process wait for a slot, a claim takes one and leaves the other. This happens
+// after a timer that was due before a call.
 func TestClaimsTakeOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -155,7 +155,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 		"SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event_type = 'Lock'",
 		int64(conn.PgConn().PID())) == 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("the claim does not wait for its token")
+			t.Fatal("the claim did not wait for its token")
 		}
 		pause()
 	}

@@ -58,14 +58,14 @@ func TestConnectionsOfANode(t *testing.T) {
 	equal(t, "nodes.max_connections", ask[int](b, `SELECT max_connections FROM progressor.nodes`), connectionsOfANode)
 }
 
-// connections returns the number of connections of the store. Those of a pool stay open when they
-// are idle.
+// connections returns the number of connections of the store. The idle connections of a pool stay
+// open.
 func (b *bench) connections() int {
 	return ask[int](b, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name ~ '^progressor (lane|hot|general|heartbeat|listen)$'`)
 }
 
-// Slow statements of one kind of work do not stop other kinds.
+// Slow statements of one kind of work do not block the other kinds.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

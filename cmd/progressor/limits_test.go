@@ -147,7 +147,7 @@ type request struct {
 
 // bound is the largest size of a field, in bytes, or in elements of a list.
 type bound struct {
-	field string // its path
+	field string // path of the field
 	most  int
 	text  func(n int) string
 	fill  func(m proto.Message, n int) // sets a field that setSize cannot set

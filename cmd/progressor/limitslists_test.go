@@ -185,7 +185,7 @@ func fillExpressions(m proto.Message, n int) {
 // fillFailure completes a step with a failure of n bytes.
 func fillFailure(m proto.Message, n int) {
 	failure := &progressorv1.Failure{Reason: "r"}
-	failure.Message = xs("", n-proto.Size(failure)-4) // its tag and its length have four bytes
+	failure.Message = xs("", n-proto.Size(failure)-4) // the tag and the length of the field have four bytes
 	m.(*progressorv1.CompleteStepRequest).Outcome = &progressorv1.CompleteStepRequest_Failure{Failure: failure}
 }
 
@@ -322,7 +322,7 @@ func TestResultsHaveLimits(t *testing.T) {
 		}, "r"},
 		"rejection": {1 << 20, func(n int) *progressorv1.ProcessResponse {
 			rejection := &progressorv1.Rejection{Reason: "r"}
-			rejection.Message = xs("", n-proto.Size(rejection)-4) // its tag and its length have four bytes
+			rejection.Message = xs("", n-proto.Size(rejection)-4) // the tag and the length of the field have four bytes
 			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: rejection}}
 		}, ""},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// newCommands returns the commands that the tests run: all of them.
+// newCommands returns all commands for the tests.
 var newCommands = commands.New
 
 // testsAtOnce is the number of tests that run at once, unless -parallel is set. It is more than the

@@ -25,8 +25,8 @@ func TestRequestsOnlyNode(t *testing.T) {
 	front.Stop(t)
 }
 
-// One of two engines is drained by a request to the other one. It becomes unready, and its list
-// shows that.
+// One of two engines is drained by a request to the other one. The drained engine becomes unready,
+// and its list of nodes shows this.
 func TestNodesOnTheEngine(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t), "PROGRESSOR_ENGINE_ZOMBIE_AFTER": "1s"}
@@ -46,7 +46,7 @@ func TestNodesOnTheEngine(t *testing.T) {
 		select {
 		case <-look.C:
 		case <-end:
-			t.Fatal("the engine does not drain")
+			t.Fatal("the engine did not drain")
 		}
 	}
 	clitest.WantLines(t, one.Client.OK(t, "node", "list"), "two:1") // an engine that is draining answers requests

@@ -63,7 +63,8 @@ func (r *receiver) got(path, id string) error {
 	return nil
 }
 
-// Requests to processors and of crons are signed. A key is replaced without a rejected request.
+// Requests to processors and requests of crons are signed. A key can be replaced without a rejected
+// request.
 func TestSignedRequests(t *testing.T) {
 	t.Parallel()
 	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"

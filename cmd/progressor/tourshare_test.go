@@ -17,7 +17,7 @@ func TestToursShareNothing(t *testing.T) {
 		"cron":      regexp.MustCompile(`cron create (\S+ \S+)`),
 		"job":       regexp.MustCompile(`job enqueue (\S+) \S+ --id \S+`),
 	}
-	pages := map[string]string{} // by what they use
+	pages := map[string]string{} // pages by the names and ports that they use
 	background, ended := regexp.MustCompile(`(?m)[^&]&$`), regexp.MustCompile(`(?m)^kill (%|\$\(jobs )`)
 	file := regexp.MustCompile(`cat > (\S+)`)
 	for _, page := range touredPages {
@@ -39,7 +39,7 @@ func TestToursShareNothing(t *testing.T) {
 			}
 			for _, m := range file.FindAllStringSubmatch(b.commands, -1) {
 				if !strings.HasPrefix(m[1], ".progressor/") {
-					t.Errorf("%s: %s stays in the directory: write below .progressor, which git ignores", page,
+					t.Errorf("%s leaves %s in the directory: write below .progressor, which git ignores", page,
 						m[1])
 				}
 			}

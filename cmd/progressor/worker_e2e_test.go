@@ -99,7 +99,7 @@ func TestWorkerRun(t *testing.T) {
 			t.Errorf("code %d", code)
 		}
 	case <-time.After(clitest.DaemonWait):
-		t.Fatal("the program does not stop")
+		t.Fatal("the program did not stop")
 	}
 	// A poll that the worker had sent before it stopped may have leased the job again for a moment.
 	clitest.Eventually(t, "the job is available again", func() error {

@@ -78,7 +78,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 			Name: "region", Key: byRegion, MaxRunning: int32(limit),
 		})
 		w.mu.Lock()
-		w.limits, w.putting = append(w.limits, limit), false // and no other one
+		w.limits, w.putting = append(w.limits, limit), false // from now on, no other limit is in force
 		w.mu.Unlock()
 	}
 	put(2)
@@ -159,8 +159,8 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 	}
 }
 
-// A node that does not know a change of a constraint yet runs no job under the old version. It
-// releases the jobs that it claims, and they are evaluated again.
+// A node that does not yet know about a change of a constraint does not run jobs under the old
+// version. It releases the jobs that it claims, and they are evaluated again.
 func TestNodeThatIsBehind(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -255,12 +255,12 @@ func TestBucketsRest(t *testing.T) {
 	n.one(t, "w")
 	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool { return buckets() == 1 })
 	if err := n.DeleteConstraint(context.Background(), "pull", "slow"); err != nil || buckets() != 0 {
-		t.Errorf("%v; %d buckets of no constraint", err, buckets())
+		t.Errorf("%v; %d buckets without a constraint", err, buckets())
 	}
 }
 
-// The audit records who has put or deleted a constraint. It does not record a delete that has found
-// none.
+// The audit records who has put or deleted a constraint. It does not record a delete that found no
+// constraint.
 func TestConstraintsAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

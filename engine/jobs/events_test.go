@@ -247,8 +247,8 @@ func (w *watched) count() int {
 	return len(w.ids)
 }
 
-// A watch returns every event once, and those of a job in order, while two nodes write them. This
-// is true whether the client stays connected, reconnects to other nodes, or begins with the
+// A watch returns every event once, and the events of a job in order, while two nodes write them.
+// This is true whether the client stays connected, reconnects to other nodes, or begins with the
 // history. A watch with a filter returns the matching events.
 func TestWatchJobEvents(t *testing.T) {
 	t.Parallel()

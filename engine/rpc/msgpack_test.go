@@ -154,8 +154,8 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 	}
 }
 
-// TestEveryMethodSpeaksMessagePack calls each method of every service. They have no implementation
-// here.
+// TestEveryMethodSpeaksMessagePack calls each method of every service. The methods have no
+// implementation here.
 func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

@@ -100,7 +100,7 @@ var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGr
 
 // While the database is read-only, like a demoted primary, a change that reaches it returns
 // UNAVAILABLE. None returns INTERNAL, and none succeeds. As soon as the database is writable, the
-// same requests succeed: no connection stays read-only.
+// same requests succeed, because no connection stays read-only.
 func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newServedEngine(t)

@@ -326,7 +326,7 @@ func TestServerEndsWithItsKilledParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	ctx := testContext(t)
-	_, err = conn.WaitForNotification(ctx) // an error: the connection breaks
+	_, err = conn.WaitForNotification(ctx) // returns an error, because the connection breaks
 	if ctx.Err() != nil {
 		t.Fatalf("server %s continues without its parent: %v", pid, err)
 	}
@@ -343,13 +343,13 @@ func TestRootDropsToAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(private) })
-	server := start(t, small(private)) // mode 0700 and root's: it is given to the server's user
+	server := start(t, small(private)) // root owns it with mode 0700, so it is given to the server's user
 	stat, err := os.Stat(filepath.Join("/proc", strconv.Itoa(server.PID())))
 	if err == nil && stat.Sys().(*syscall.Stat_t).Uid == 0 {
 		t.Error("the server runs as root")
 	}
 
-	// Not inside the temporary directory, so only root may open it.
+	// This is not inside the temporary directory, so only root may open it.
 	barred, err := os.MkdirTemp("", "barred")
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestErrorFingerprint(t *testing.T) {
 				t.Errorf("%q and %q have different fingerprints", m, messages[0])
 			}
 			if fingerprint("s", m) == mark {
-				t.Errorf("%q: the reason does not count", m)
+				t.Errorf("%q: the fingerprint does not depend on the reason", m)
 			}
 		}
 	}

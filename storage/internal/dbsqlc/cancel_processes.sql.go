@@ -380,7 +380,7 @@ type CancelProcessesRow struct {
 // same (a cancel is in progress), cancelled, not_found or status.
 // A retry that this transaction has stored may have changed the state of a job with a cancel
 // request. No event reports that retry, because EndIfCancelled ends such a job.
-// In a process with a cancel request, only the CANCEL task or an INIT task before it waits for a
+// In a process with a cancel request, only its CANCEL task or an earlier INIT task waits for a
 // slot. (waits_for::text: see SaveResult.)
 // A group first cancels its members.
 // The deletes search by key, because the statements of constraints change waiting jobs without the

@@ -189,9 +189,9 @@ type ReadAppliedRow struct {
 // ReadApplied returns which results were stored, after a commit whose response was lost. If a
 // result was stored, the end of the task is in tasks or answers under its token, or the task is
 // back in schedule, for a retry or because its response was deferred. A token that is not in
-// running does not prove that the result was stored: collecting a zombie, releasing a task or
-// removing the process also ends the attempt under its token. If a result was not stored, its token
-// is still in running.
+// running does not prove that the result was stored, because collecting a zombie, releasing a task
+// or removing the process also ends the attempt under its token. If a result was not stored, its
+// token is still in running.
 func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParams) ([]ReadAppliedRow, error) {
 	rows, err := db.Query(ctx, readApplied,
 		arg.Ords,

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/commands"
 )
 
-// New returns a smaller tree for each command, in which the command is the same as in the tree of
-// all commands.
+// New returns a smaller tree for each command. The command is the same in it as in the tree of all
+// commands.
 func TestCommandsOfOneSubject(t *testing.T) {
 	t.Parallel()
 	all := parse(t, "")

@@ -182,7 +182,7 @@ func TestCronFile(t *testing.T) {
 	clitest.WantRequest(t, f.Last, &progressorv1.UpdateCronRequest{Cron: changed})
 }
 
-// Errors name the flag that is wrong.
+// Errors name the invalid flag.
 func TestCronRefusals(t *testing.T) {
 	f := &clitest.Engine{Cron: nightly()}
 	p := clitest.Serve(t, newCommands, f)

@@ -175,7 +175,7 @@ func graphOf(steps ...string) *progressorv1.Template {
 }
 
 // A graph is drawn as a tree. Each step appears once, below the last of its dependencies, and names
-// the others.
+// its other dependencies.
 func TestDrawSteps(t *testing.T) {
 	columns := func(r *progressorv1.Run, m *progressorv1.Template) string {
 		var lines []string
@@ -436,8 +436,8 @@ func TestRunAnswers(t *testing.T) {
 	}
 }
 
-// Put reads files of several documents, and the output of get. It stores nothing if one of them is
-// invalid.
+// Put reads files with several documents, and the output of get. It stores nothing if one of the
+// documents is invalid.
 func TestTemplatePut(t *testing.T) {
 	f := &fakeFlows{}
 	p := serveFlows(t, f)

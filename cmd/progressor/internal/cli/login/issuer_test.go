@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/testissuer"
 )
 
-// A redirect could lead to another server, or to a server without TLS. That server would get the
-// refresh token, or could name other addresses.
+// Redirects are not followed. A redirect could lead to another server or to a server without TLS.
+// That server would get the refresh token, or could name other addresses.
 func TestRedirectsOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func TestAnswersOfAnIssuer(t *testing.T) {
 	}
 }
 
-// If the authority of an issuer is unknown, the error names the flag for it.
+// If the CA of an issuer is unknown, the error names the flag that sets the CA.
 func TestUnknownAuthorityOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

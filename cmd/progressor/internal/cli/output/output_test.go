@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// With `-o json`, an empty list is printed as an empty list: `jq '.jobs[]'` fails for {}.
+// With `-o json`, an empty list is printed as an empty list, because `jq '.jobs[]'` fails for {}.
 func TestPrintEmptyList(t *testing.T) {
 	t.Parallel()
 	for want, m := range map[string]proto.Message{

@@ -38,7 +38,7 @@ func shown() *progressorv1.Sink {
 	}
 }
 
-// Put reads a file, or the output of get -o json; the arguments and the file must agree.
+// Put reads a file or the output of get -o json. The arguments and the file must agree.
 func TestPut(t *testing.T) {
 	f := &clitest.Engine{Sink: shown()}
 	p := clitest.Serve(t, newCommands, f)

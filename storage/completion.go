@@ -78,14 +78,21 @@ type Saved struct {
 	ResponseLost bool
 }
 
-// plain reports whether SaveFinished or SaveCompleted can store the completion: the attempt
-// finished or ended its process, and sets no timer. Messages and effects do not matter, because
-// both statements write the task row that the statements of effects search. See also
-// batch.skipFastPath.
+// plain reports whether a statement of the fast path can store the completion: the attempt finished
+// or ended its process, and sets no timer unless the process continues with it. Messages and
+// effects do not matter, because these statements write the task row that the statements of effects
+// search. See also batch.skipFastPath.
 func (c *Completion) plain() bool {
-	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
-		!c.RestartHistory && !c.DeferResponse && len(c.Replies) == 0 && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
+	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair &&
+		(c.Timer == nil || c.continues()) && !c.RestartHistory && !c.DeferResponse && len(c.Replies) == 0 &&
+		!c.UnsetTimers && len(c.NamedTimers) == 0 && len(c.UnsetNames) == 0 && len(c.Failure) == 0 &&
+		len(c.Rejection) == 0
+}
+
+// continues reports whether the process should continue with the new default timer, which is due
+// now.
+func (c *Completion) continues() bool {
+	return c.Outcome == Finished && c.Promote && c.Timer != nil && c.Timer.At.IsZero() && c.Timer.After <= 0
 }
 
 func (c *Completion) bytes() int {

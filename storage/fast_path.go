@@ -87,20 +87,26 @@ func (b *batch) skipFastPath() {
 	}
 }
 
-// fastPathStages returns the fast-path statements for results: one for finished tasks, and one for
-// tasks that end their process.
+// fastPathStages returns the fast-path statements for results: one for finished tasks, one for
+// those whose process continues, and one for tasks that end their process.
 func fastPathStages(s *Store, items []*saveItem) []stage {
-	var finished, completed []*saveItem
+	var finished, continued, completed []*saveItem
 	for _, it := range items {
-		if it.completion.Outcome == Completed {
+		switch {
+		case it.completion.Outcome == Completed:
 			completed = append(completed, it)
-		} else {
+		case it.completion.continues():
+			continued = append(continued, it)
+		default:
 			finished = append(finished, it)
 		}
 	}
 	var stages []stage
 	if len(finished) > 0 {
 		stages = append(stages, newSaveBatch(s, finished).saveFinished)
+	}
+	if len(continued) > 0 {
+		stages = append(stages, newSaveBatch(s, continued).saveContinued)
 	}
 	if len(completed) > 0 {
 		stages = append(stages, newSaveBatch(s, completed).saveCompleted)
@@ -114,6 +120,29 @@ func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
 		b.savedFast(rows, process.StatusRunning)
 	}
 	return err
+}
+
+func (b *saveBatch) saveContinued(ctx context.Context, db DB) error {
+	rows, err := fastpath.SaveContinued(ctx, db, &b.arg)
+	if err != nil {
+		return err
+	}
+	for _, it := range b.items {
+		it.fallback = true
+	}
+	for i := range rows {
+		r := &rows[i]
+		it := b.items[r.Ord]
+		it.fallback = false
+		c := it.completion
+		it.saved = Saved{Status: process.StatusRunning, Now: r.Now, Next: &Claim{
+			Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: r.NextTaskID,
+			TaskType: process.TaskType(c.Timer.taskType()), Attempt: 1, Priority: r.Priority, FencingToken: r.NextToken,
+			ScheduledTime: r.Now, RunningTime: r.Now, Context: r.Context, Status: process.StatusRunning,
+			FirstEventID: r.FirstEventID,
+		}}
+	}
+	return nil
 }
 
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {

@@ -149,6 +149,21 @@ var similarSituations = []situation{
 		b.due(id)
 		return c
 	}},
+	{"a call that another node has stored waits", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		c := b.claim(id)
+		p, err := open(b.t, b.dsn, storage.Config{Lanes: 1}).PrepareCall(call(id))
+		equal(b.t, "the call", must(b.t, p, err).Outcome, storage.Postponed)
+		return c
+	}},
+	{"a timer waits", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		return b.claim(id)
+	}},
+	{"a named timer waits", func(b *bench, id string) *storage.Claim {
+		b.process(id, named(time.Hour, "n"))
+		return b.claim(id, callWithAll)
+	}},
 	{"idle, a timer is due", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour))
 		b.due(id)
@@ -249,6 +264,15 @@ func TestFastPathStoresTheSame(t *testing.T) {
 				{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)},
 			}
 			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
+		}},
+		"continue": {timer(0)}, "continue later": {timer(time.Hour)}, "continue elsewhere": {timer(0), withoutPromote},
+		"remove now": {func(c *storage.Completion) { c.Timer = &storage.SetTimer{Remove: true} }},
+		"continue with all": {timer(0), func(c *storage.Completion) {
+			c.Events = []storage.NewEvent{
+				{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)},
+			}
+			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
+			c.AnsweredBy, c.StepTimeout = "w", time.Hour
 		}},
 	}
 	for n, s := range append(slices.Clone(situations), similarSituations...) {

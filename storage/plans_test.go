@@ -76,6 +76,7 @@ func hotStatements() map[string]string {
 		"Checkpoint":               querySQL(q.Checkpoint),
 		"SaveResult":               querySQL(q.SaveResult),
 		"SaveFinished":             querySQL(q.SaveFinished),
+		"SaveContinued":            querySQL(q.SaveContinued),
 		"SaveCompleted":            querySQL(q.SaveCompleted),
 		"WriteFailedAttempts":      execSQL(q.WriteFailedAttempts),
 		"RetryTasks":               execSQL(q.RetryTasks),

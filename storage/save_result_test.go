@@ -392,23 +392,23 @@ func TestFencedResultWithAnother(t *testing.T) {
 			if whole {
 				b.WithGeneralStatements()
 			}
-			sends := func(c *storage.Claim, outcome storage.Outcome, target string) *storage.Completion {
-				return end(c, outcome, withMessages(notifyOf(target, "x")))
-			}
+			finishes := func(*storage.Completion) {}
+			completes := func(c *storage.Completion) { c.Outcome = storage.Completed }
 			var ends []*storage.Completion
-			for n, outcome := range []storage.Outcome{storage.Finished, storage.Completed} {
+			for n, change := range []func(*storage.Completion){finishes, timer(0), completes} {
 				stored, fenced := fmt.Sprint("stored", n), fmt.Sprint("fenced", n)
 				b.process(stored)
 				b.process(fenced)
 				late := b.claim(fenced)
 				b.save(end(late, storage.Finished))
-				ends = append(ends, sends(b.claim(stored), outcome, stored), sends(late, outcome, fenced))
+				ends = append(ends, end(b.claim(stored), storage.Finished, change, withMessages(notifyOf(stored, "x"))),
+					end(late, storage.Finished, change, withMessages(notifyOf(fenced, "x"))))
 			}
 			for n, err := range b.SaveTogether(ends...) {
 				equal(t, fmt.Sprintf("result %d is fenced", n), errors.Is(err, process.ErrFenced), n%2 == 1)
 			}
 			equal(t, "targets of messages", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) "+
-				"FROM messages"), "stored0 stored1")
+				"FROM messages"), "stored0 stored1 stored2")
 		})
 	}
 }

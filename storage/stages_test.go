@@ -122,22 +122,25 @@ func recordStages(t *testing.T, stages []stage) []string {
 func TestFlushUsesBothPaths(t *testing.T) {
 	s := &Store{q: dbsqlc.New()}
 	for _, c := range []struct {
-		fast, completed, general int
-		want                     string
+		fast, continued, completed, general int
+		want                                string
 	}{
-		{1, 0, 0, "SaveFinished CaptureCall"},
-		{1, 1, 0, "SaveFinished SaveCompleted CaptureCall"},
-		{minFastPath - 1, 0, 1, "SaveResult PrepareCall"},
-		{minFastPath, 0, 1, "SaveFinished SaveResult CaptureCall PrepareCall"},
-		{minFastPath - 1, 1, 1, "SaveFinished SaveCompleted SaveResult CaptureCall PrepareCall"},
-		{0, 0, 9, "SaveResult PrepareCall"},
+		{1, 0, 0, 0, "SaveFinished CaptureCall"},
+		{1, 1, 1, 0, "SaveFinished SaveContinued SaveCompleted CaptureCall"},
+		{minFastPath - 1, 0, 0, 1, "SaveResult PrepareCall"},
+		{minFastPath, 0, 0, 1, "SaveFinished SaveResult CaptureCall PrepareCall"},
+		{minFastPath - 1, 0, 1, 1, "SaveFinished SaveCompleted SaveResult CaptureCall PrepareCall"},
+		{0, 0, 0, 9, "SaveResult PrepareCall"},
 	} {
 		var b batch
-		add := func(outcome Outcome, general bool) {
+		add := func(outcome Outcome, general bool, timer *SetTimer) {
 			key := process.Key{Namespace: "n", ProcessID: fmt.Sprint("p", len(b.saves))}
 			save := &saveItem{
-				item:       newItem(key, 0, true),
-				completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: outcome}},
+				item: newItem(key, 0, true),
+				completion: &Completion{
+					TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: outcome, Timer: timer},
+					Continuation: Continuation{Promote: true},
+				},
 			}
 			call := &callItem{item: newItem(key, 0, false), call: &Call{Key: key, Capture: !general}}
 			save.general, call.general = general, general
@@ -145,23 +148,27 @@ func TestFlushUsesBothPaths(t *testing.T) {
 			b.add(call)
 		}
 		for range c.general {
-			add(Finished, true)
+			add(Finished, true, nil)
 		}
 		for range c.fast {
-			add(Finished, false)
+			add(Finished, false, nil)
+		}
+		for range c.continued {
+			add(Finished, false, &SetTimer{})
 		}
 		for range c.completed {
-			add(Completed, false)
+			add(Completed, false, nil)
 		}
 		var names []string
 		for _, sql := range recordStages(t, b.stages(s)) {
 			switch name := strings.Fields(sql)[2]; name {
-			case "SaveFinished", "SaveCompleted", "SaveResult", "CaptureCall", "PrepareCall":
+			case "SaveFinished", "SaveContinued", "SaveCompleted", "SaveResult", "CaptureCall", "PrepareCall":
 				names = append(names, name)
 			}
 		}
 		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("%d finished, %d completed, %d general: %s, want %s", c.fast, c.completed, c.general, got, c.want)
+			t.Errorf("%d finished, %d continued, %d completed, %d general: %s, want %s", c.fast, c.continued,
+				c.completed, c.general, got, c.want)
 		}
 	}
 }

@@ -15,6 +15,28 @@ var fencedMutants = []mutant{
 		packages: "./storage", run: "FencedResultWith",
 	},
 	{
+		name: "fast-path-continued-forgotten", breaks: "a transaction knows which results the fast path has not stored",
+		file: "sql/save_continued.sql",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
+		packages: "./storage", run: "FencedResultWith",
+	},
+	{
+		name: "continued-before-a-waiting-task", breaks: "a process continues with its oldest task",
+		file: "sql/save_continued.sql",
+		old:  "s.waits_for IN ('process', 'place')", planted: "s.waits_for = 'place'",
+		packages: "./storage", run: "FastPathStoresTheSame",
+	},
+	{
+		name: "continued-with-two-timers", breaks: "a process has one default timer",
+		file: "sql/save_continued.sql", old: "OR s.timer_name = '')", planted: "OR false)",
+		packages: "./storage", run: "FastPathStoresTheSame",
+	},
+	{
+		name: "continued-with-old-args", breaks: "the fast path stores the same as the general statement",
+		file: "sql/save_continued.sql", old: "args = NULL, child = NULL", planted: "child = NULL",
+		packages: "./storage", run: "FastPathStoresTheSame",
+	},
+	{
 		name: "fast-path-end-forgotten", breaks: "a transaction knows which ends the fast path has not stored",
 		file: "sql/save_completed.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",

@@ -14,7 +14,7 @@ const (
 var exceptions = []exception{
 	{rowVersions, fastPath, []string{"CaptureCall"}},
 	{transactionIDs, fastPath, []string{"CaptureCall"}},
-	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveFinished"}},
+	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveContinued", "SaveFinished"}},
 	{rowAddresses, savesSearch, []string{"SaveResult"}},
 	{transactionIDs, olderEngines, []string{"TranslateEventCursor", "function job_event_xid", "table job_events"}},
 	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go checkXmin"}},

@@ -4,10 +4,11 @@
 //
 // The fast path saves CPU time in PostgreSQL. Most calls are for a RUNNING process that has no
 // attempt and no waiting task. Most results leave a process without waiting tasks. For these,
-// CaptureCalls replaces PrepareCall, and SaveFinished and SaveCompleted replace SaveResult. The
-// statements of the fast path have half as many plan nodes: PostgreSQL spends more time on starting
-// a large statement than on executing it for a few items. They make calls of a single client twice
-// as fast, and calls of 128 clients 25% faster.
+// CaptureCalls replaces PrepareCall, and SaveFinished, SaveContinued and SaveCompleted replace
+// SaveResult. The statements of the fast path have half as many plan nodes: PostgreSQL spends more
+// time on starting a large statement than on executing it for a few items. They make calls of a
+// single client twice as fast, and calls of 128 clients 25% faster. SaveContinued makes chains of
+// timers that are due at once 27% faster.
 //
 // # When it applies
 //
@@ -15,6 +16,8 @@
 // queue before its turn, and no other call of the flush is for the same process. A result takes the
 // fast path if it is FINISHED or COMPLETED, has no failure or rejection, is not that of a repair,
 // and neither sets or unsets timers nor restarts the history (Completion.plain in package storage).
+// It may set the default timer if the timer is due now and the process may continue with it at
+// once, as in the first task of a durable function.
 // Its process must not be in Busy, and the flush must neither cancel nor remove the process. The
 // other items of a flush use the general statements. If fewer than minFastPath calls qualify and
 // other calls do not, all calls of the flush use the general statement. The same is true of

@@ -36,6 +36,26 @@ func SaveFinished(ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.SaveResultParam
 	})
 }
 
+// Continued is a result that SaveContinued has stored, with the next task.
+type Continued = dbsqlc.SaveContinuedRow
+
+// SaveContinued stores results whose processes continue with a timer that is due now, with the
+// arguments of SaveResult. It returns the results that it has stored.
+func SaveContinued(
+	ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.SaveResultParams,
+) ([]Continued, error) {
+	return dbsqlc.New().SaveContinued(ctx, db, dbsqlc.SaveContinuedParams{
+		NodeID: a.NodeID, Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds,
+		TaskIds: a.TaskIds, FencingTokens: a.FencingTokens, AuxStates: a.AuxStates,
+		Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		WorkerIds: a.WorkerIds, TimerTypes: a.TimerTypes, StepTimeoutsUs: a.StepTimeoutsUs,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
+		EventIds: a.EventIds, EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts,
+		EventTimestamps: a.EventTimestamps, EventMetadatas: a.EventMetadatas,
+		EventPayloads: a.EventPayloads,
+	})
+}
+
 // Ends has the arguments of SaveCompleted that SaveResult does not have.
 type Ends struct {
 	Names   []string // name of the Record of the attempt, or ""

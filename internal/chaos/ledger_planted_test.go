@@ -80,7 +80,7 @@ func TestLedger(t *testing.T) {
 			r.operations = []string{startedToEnd, startedToEnd}
 			runs[second] = r
 			return rows
-		}, "its run is COMPLETED, with \"started to end, started to end\""},
+		}, "its run is COMPLETED with operations \"started to end, started to end\""},
 		{"a cancelled run is still RUNNING", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs["late/2026-01-01T10:00:02Z"]
 			r.status, r.operations = "RUNNING", r.operations[:1]
@@ -90,7 +90,7 @@ func TestLedger(t *testing.T) {
 		{"the end of a run is not recorded", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {
 			rows[slices.IndexFunc(rows, of(second))].status = "RUNNING"
 			return rows
-		}, "plain-1 2026-01-01T10:00:02Z: FIRED RUNNING, attempt 1"},
+		}, "plain-1 2026-01-01T10:00:02Z: unexpected decision, status or attempt: FIRED RUNNING, attempt 1"},
 		{"two runs at a time", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs["queued/2026-01-01T10:00:02Z"]
 			r.ended = at(4)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -65,37 +66,63 @@ func (c *checkpoints) request(r *progressorv1.Result) *progressorv1.CheckpointRe
 	}
 }
 
-// send sends a checkpoint until the engine has stored or refused it, or the attempt has ended. If a
-// request is sent again, the engine stores it once.
+// send sends a checkpoint until the engine has stored or refused it, or the attempt has ended.
 func (c *checkpoints) send(req *progressorv1.CheckpointRequest) (*progressorv1.CheckpointResponse, error) {
 	h := c.held
 	over := h.localTime(h.lease.GetRequest().GetDeadline())
+	resp, err := h.run.client.sendCheckpoint(h.ctx, req, func() bool {
+		return h.isLost() || h.isExpired() || time.Now().After(over)
+	})
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		h.lose()
+	case h.isLost() && errors.Is(err, process.ErrUnavailable): // a heartbeat has reported it
+		return nil, fmt.Errorf("%w: %w", process.ErrFenced, ErrLeaseLost)
+	case errors.Is(err, process.ErrUnavailable):
+		c.unknown = err
+	}
+	return resp, err
+}
+
+// SendCheckpoint implements processor.CheckpointSender.
+func (c *Client) SendCheckpoint(
+	ctx context.Context, req *progressorv1.CheckpointRequest,
+) (*progressorv1.CheckpointResponse, error) {
+	return c.sendCheckpoint(ctx, req, func() bool { return false })
+}
+
+// sendCheckpoint sends a checkpoint until the engine has stored or refused it, ctx ends, or isOver
+// returns true. If a request is sent again, the engine stores it once. The error is
+// process.ErrFenced if the engine has ended the attempt, and process.ErrUnavailable if it is
+// unknown whether the checkpoint is stored.
+func (c *Client) sendCheckpoint(
+	ctx context.Context, req *progressorv1.CheckpointRequest, isOver func() bool,
+) (*progressorv1.CheckpointResponse, error) {
 	uncertain := false // true if an earlier request may be stored
 	for attempt := 1; ; attempt++ {
-		resp, err := h.sendCheckpoint(req)
+		limit, cancel := context.WithTimeout(ctx, requestTimeout)
+		resp, err := c.Worker.Checkpoint(limit, req)
+		cancel()
 		switch {
 		case err == nil:
 			return resp, nil
 		case Reason(err) == progressorv1.ErrorDetail_REASON_LEASE_LOST:
-			h.lose()
+			return nil, fmt.Errorf("%w: %w", process.ErrFenced, ErrLeaseLost)
 		case connect.CodeOf(err) == connect.CodeUnimplemented && !uncertain: // an older engine
 			return nil, processor.ErrNoCheckpoints
 		case isFinal(err):
 			if uncertain {
-				c.unknown = fmt.Errorf("%w: %w", process.ErrUnavailable, err)
-				return nil, c.unknown
+				return nil, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 			}
 			return nil, err
 		default:
 			uncertain = uncertain || Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED
 		}
-		if h.isLost() {
-			return nil, fmt.Errorf("%w: %w", process.ErrFenced, ErrLeaseLost)
+		if !isOver() {
+			sleep(ctx, answerRetry.interval(attempt, rand.Float64()))
 		}
-		sleep(h.ctx, min(answerRetry.interval(attempt, rand.Float64()), time.Until(over)))
-		if h.ctx.Err() != nil || time.Now().After(over) || h.isExpired() {
-			c.unknown = fmt.Errorf("%w: %w", process.ErrUnavailable, err)
-			return nil, c.unknown
+		if ctx.Err() != nil || isOver() {
+			return nil, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
 	}
 }
@@ -109,15 +136,6 @@ func isFinal(err error) bool {
 	default:
 		return isRefused(err) || Detail(err) != nil && Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED
 	}
-}
-
-// sendCheckpoint sends a checkpoint once.
-func (h *heldLease) sendCheckpoint(
-	req *progressorv1.CheckpointRequest,
-) (*progressorv1.CheckpointResponse, error) {
-	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
-	defer cancel()
-	return h.run.client.Worker.Checkpoint(ctx, req)
 }
 
 // lose records that the engine has ended the attempt, and cancels the handler.

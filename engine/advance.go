@@ -36,7 +36,7 @@ func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingR
 	if saved.Reserved.FencingToken == 0 || len(d.completion.Messages) != 1 {
 		return nil
 	}
-	claim := following(c, &d.completion, &storage.Claim{
+	claim, _ := followingClaim(c, &d.completion, &storage.Claim{
 		Namespace: c.Namespace, ProcessID: c.ProcessID, TaskID: saved.Reserved.TaskID,
 		TaskType: process.TaskNotify, Attempt: 1, FencingToken: saved.Reserved.FencingToken,
 		Status: process.StatusRunning, RunningTime: saved.Now, FirstEventID: c.FirstEventID,
@@ -69,7 +69,7 @@ func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decisio
 	run.claim.ScheduledTime = run.claim.RunningTime
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(errReadsAhead)
-	next, _, released := e.attemptAndDecide(ctx, ns, run.claim, nil)
+	next, _, released := e.attemptAndDecide(ctx, ns, &turn{claim: run.claim})
 	next.completion.Continuation = c.Continuation
 	if released || !next.completion.MayAdvance() {
 		return nil

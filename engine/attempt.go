@@ -47,6 +47,9 @@ type turn struct {
 	claim *storage.Claim
 	known *knownHistory // history of its process, or nil
 	run   *waitingRun   // the run that waits for it, or nil
+	// stale reports that this node does not know the state of its process, because a pushed attempt
+	// has stored checkpoints that its response did not report. Its task is released.
+	stale bool
 }
 
 // current returns the current configuration of a namespace. The namespace may have been updated or
@@ -70,15 +73,15 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 		return turn{}, false
 	}
 	defer e.attempts.end(c)
-	if mayCheckpointHere(ns, c) { // checkpoints change the claim, which other goroutines read
+	if MayCheckpoint(c) { // checkpoints change the claim, which other goroutines read
 		own := *c
-		c = &own
+		c, t.claim = &own, &own
 	}
 	held := e.responses.Of(ns.name)
 	defer held.Release()
 	ctx, span := e.traces.begin(budget.In(ctx, held), ns, c, from.asked)
 	began := time.Now()
-	d, history, released := e.attemptAndDecide(ctx, ns, c, t.known)
+	d, history, released := e.attemptAndDecide(ctx, ns, &t)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.MayContinue = !released && !e.draining.Load() && e.isConnected() && !ns.paused &&
@@ -105,9 +108,8 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	case saved.Next.ProcessID != c.ProcessID: // the run whose step has ended, or a step that the run started
 		return turn{claim: saved.Next, run: waitingRunOf(c, d, &saved)}, true
 	}
-	return turn{
-		claim: following(c, &d.completion, saved.Next), known: history.with(&d.completion, saved.Next),
-	}, true
+	following, stale := followingClaim(c, &d.completion, saved.Next)
+	return turn{claim: following, known: history.with(&d.completion, following), stale: stale}, true
 }
 
 // attemptAndDecide makes the attempt and decides the result. released reports that the attempt was
@@ -117,8 +119,9 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 // The functions that decide are not inlined, so that the frames above a waiting processor stay
 // small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
 func (e *Engine) attemptAndDecide(
-	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
+	ctx context.Context, ns *namespace, t *turn,
 ) (d *decision, history *knownHistory, released bool) {
+	c := t.claim
 	ns = e.effectiveConfig(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,7 +133,7 @@ func (e *Engine) attemptAndDecide(
 	}()
 	began := time.Now()
 	own := e.internalAttempt(c)
-	response, history, err := e.attempt(own.in(ctx), ns, c, known)
+	response, history, err := e.attempt(own.in(ctx), ns, t)
 	if !errors.Is(err, errNotAdmitted) {
 		ns.metrics.processed(c.TaskType, began)
 		now := time.Now()
@@ -298,15 +301,16 @@ func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Sa
 // type has no retries of its own, attempt repeats it by the retry policy until the step timeout.
 // This preserves the order of the tasks of the process.
 func (e *Engine) attempt(
-	ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory,
+	ctx context.Context, ns *namespace, t *turn,
 ) (*progressorv1.ProcessResponse, *knownHistory, error) {
+	c := t.claim
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
 	}
 	if !e.Admits(c) {
 		return nil, nil, errNotAdmitted
 	}
-	if ns.processor == nil {
+	if ns.processor == nil || t.stale {
 		return nil, nil, errReleased
 	}
 	timeout, graceful := e.timeoutOf(ctx, ns, c)
@@ -316,7 +320,7 @@ func (e *Engine) attempt(
 	deadline := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	history, err := e.historyOf(ns, c, known)
+	history, err := e.historyOf(ns, c, t.known)
 	var request *progressorv1.ProcessRequest
 	if err == nil {
 		request, err = e.request(c, history.events, history.asked, deadline)
@@ -436,9 +440,13 @@ func logText(err error) string {
 	return err.Error()
 }
 
-// following returns the next claim of the process: the task that storage promoted, with the state
-// of the process after the completion.
-func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) *storage.Claim {
+// followingClaim returns the next claim of the process: the task that storage promoted, with the
+// state of the process after the completion. If the process has other events than c and done, the
+// claim is stale.
+func followingClaim(
+	c *storage.Claim, done *storage.Completion, next *storage.Claim,
+) (following *storage.Claim, stale bool) {
+	stored := next.LastEventID
 	next.PreviousStatus, next.StatusChangedTime, next.CreatedTime, next.Kind = c.PreviousStatus, c.StatusChangedTime,
 		c.CreatedTime, c.Kind
 	if next.Status != c.Status {
@@ -454,7 +462,7 @@ func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) 
 			next.Metadata = done.Metadata
 		}
 	}
-	return next
+	return next, next.LastEventID != stored
 }
 
 // adopt runs claims of this node that were committed although the response of the commit was lost.

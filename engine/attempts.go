@@ -250,6 +250,17 @@ func (a *attempts) begunAt(ref storage.AttemptRef) (at time.Time, runs bool) {
 	return time.Time{}, false
 }
 
+// claimOf returns the claim of an attempt, or nil if this node does not run it. The claim does not
+// include checkpoints, and must not be modified.
+func (a *attempts) claimOf(ref storage.AttemptRef) *storage.Claim {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r, ok := a.byToken[ref]; ok {
+		return r.claim
+	}
+	return nil
+}
+
 func (a *attempts) known(ref storage.AttemptRef) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

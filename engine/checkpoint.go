@@ -17,17 +17,11 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// MayCheckpoint reports whether a worker or a built-in processor can store checkpoints of a claim.
-// The process must not belong to the engine, and the task must be of a type that cannot be rejected
-// and is retried if it fails.
+// MayCheckpoint reports whether a processor can store checkpoints of a claim. The process must not
+// belong to the engine, and the task must be of a type that cannot be rejected and is retried if it
+// fails.
 func MayCheckpoint(c *storage.Claim) bool {
 	return c.Kind == "" && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
-}
-
-// mayCheckpointHere reports whether the attempts of a claim run in this program and can store
-// checkpoints.
-func mayCheckpointHere(ns *namespace, c *storage.Claim) bool {
-	return ns.processor != nil && !ns.pushed && MayCheckpoint(c)
 }
 
 // newCheckpoint returns the stored form of a checkpoint of an attempt. Its events follow
@@ -62,7 +56,10 @@ type checkpoints struct {
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {
-	if !mayCheckpointHere(ns, c) {
+	switch {
+	case ns.connect != nil:
+		return e.callPushed(ctx, ns, c, request, history)
+	case !MayCheckpoint(c):
 		return ns.process(ctx, request)
 	}
 	p := &checkpoints{engine: e, claim: *c}
@@ -132,24 +129,24 @@ func (p *checkpoints) end(c *storage.Claim, history *knownHistory) (unknown erro
 	return p.unknown
 }
 
-// CheckpointLease stores a checkpoint of a leased attempt. Its events follow the event with the ID
-// after, which must be the last one of the process. If the same checkpoint was stored before, the
-// call has no effect. The error is process.ErrFenced if the lease was lost.
-func (e *Engine) CheckpointLease(
-	ctx context.Context, l *storage.Lease, after int64, r *progressorv1.Result,
+// CheckpointAttempt stores a checkpoint of a leased or pushed attempt. Its events follow the event
+// with the ID after, which must be the last one of the process. If the same checkpoint was stored
+// before, the call has no effect. The error is process.ErrFenced if the attempt has ended.
+func (e *Engine) CheckpointAttempt(
+	ctx context.Context, c *storage.Claim, after int64, r *progressorv1.Result,
 ) (yield bool, err error) {
-	_, err = e.namespace(ctx, l.Claim.Namespace)
+	_, err = e.namespace(ctx, c.Namespace)
 	if errors.Is(err, process.ErrNamespaceDeleting) || errors.Is(err, process.ErrNamespaceNotFound) {
 		return false, process.ErrFenced // its tasks are being deleted
 	}
 	if err != nil {
 		return false, err
 	}
-	if !MayCheckpoint(&l.Claim) {
+	if !MayCheckpoint(c) {
 		return false, &process.InvalidError{Field: "lease_token",
 			Message: "only TIMEOUT and CANCEL tasks of processes that are not jobs can store checkpoints"}
 	}
-	claim := l.Claim
+	claim := *c
 	claim.LastEventID = after
 	made, err := newCheckpoint(&claim, r)
 	if err != nil {

@@ -224,7 +224,7 @@ func (e *Engine) PublicKeys(ctx context.Context, namespace string) (public []str
 	if ns == nil {
 		return nil, nil
 	}
-	keys, err := e.cfg.Secrets.SigningKeys(ctx, namespace, ns.signing)
+	keys, err := e.cfg.Secrets.SigningKeys(ctx, namespace, ns.connect.GetSigningSecrets())
 	for _, key := range keys {
 		if text := key.Public(); err == nil && text != "" {
 			public = append(public, text)

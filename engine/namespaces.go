@@ -33,15 +33,14 @@ type namespace struct {
 	paused      bool
 	processor   processor.Processor // nil if this node has none (see unservable)
 	unservable  error               // why there is no processor
-	pushed      bool                // the processor is called over the network
 	backlog     *backlog
 	usage       *usage
 	slots       *slots
 	shares      *requestShares // shares of the requests on this node
 	urgentSlots *urgentSlots
-	unreachable *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
-	config      []byte       // as stored
-	signing     []string     // names of the secrets that sign requests to the processor
+	unreachable *atomic.Bool                   // the last call did not reach the processor; nil if it is built in
+	config      []byte                         // as stored
+	connect     *progressorv1.ConnectProcessor // nil unless the processor is called over the network
 	deletion    deletion
 	metrics     *namespaceMetrics
 }
@@ -242,8 +241,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	ns.retention, ns.fairnessKey = retentionOf(m), m.GetFairnessKey()
 	ns.commandsTo = append(process.Patterns{ns.name}, m.GetCommandNamespaces()...)
 	ns.events, ns.recordsChanges = wire.EventMode(m), len(m.GetChanges().GetKinds()) > 0
-	ns.pushed = m.GetProcessor().GetConnect() != nil
-	ns.signing = m.GetProcessor().GetConnect().GetSigningSecrets()
+	ns.connect = m.GetProcessor().GetConnect()
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
 	}

@@ -231,7 +231,7 @@ func TestResultFromSQLWithoutNodes(t *testing.T) {
 		if err := front.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0); err != nil {
 			t.Errorf("%s, a release: %v", when, err)
 		}
-		_, err = front.Server.CheckpointLease(t.Context(), l.GetLeaseToken(), 1,
+		_, err = front.CheckpointLease(t.Context(), l.GetLeaseToken(), 1,
 			&progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: []byte("late")}}})
 		if !errors.Is(err, process.ErrFenced) {
 			t.Errorf("%s, a checkpoint: %v", when, err)

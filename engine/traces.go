@@ -80,7 +80,7 @@ func (t *traces) begin(
 	if !a.parent.IsValid() && asked != nil {
 		a.parent = *asked
 	}
-	if k, known := t.kinds[c.Kind]; ns.pushed && (c.Kind == "" || known && k.Processor == nil) {
+	if k, known := t.kinds[c.Kind]; ns.connect != nil && (c.Kind == "" || known && k.Processor == nil) {
 		a.kind = trace.SpanKindClient
 	}
 	// a timer has no request, so it starts a trace

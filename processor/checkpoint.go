@@ -24,9 +24,9 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // the process with the events of the checkpoint. The result of the attempt is added to them.
 //
 // Only a TIMEOUT or CANCEL task can store checkpoints, because it cannot be rejected and its
-// failures are retried. The processor must run inside the engine's program or in a client.Worker.
-// Otherwise the error is ErrNoCheckpoints. A checkpoint has at least one event, and the limits of a
-// result.
+// failures are retried. The processor must run inside the engine's program, in a client.Worker or
+// in a Handler with WithCheckpoints. Otherwise the error is ErrNoCheckpoints. A checkpoint has at
+// least one event, and the limits of a result.
 //
 // If the error is process.ErrFenced, the attempt is already over, and its result will not be stored
 // either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored: the result

@@ -39,7 +39,8 @@ type options struct {
 	stopTimeout time.Duration
 	middleware  []func(http.Handler) http.Handler
 	tls         *tls.Config
-	payloads    *codec.Payloads // nil without WithCodec
+	payloads    *codec.Payloads  // nil without WithCodec
+	checkpoints CheckpointSender // nil without WithCheckpoints
 }
 
 func newOptions(opts []Option) options {
@@ -88,6 +89,9 @@ func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
 	if o.payloads != nil {
 		p = &coded{Guard(&private{p}, o.logger), o.payloads}
+	}
+	if o.checkpoints != nil {
+		p = &pushed{p, o.checkpoints, o.payloads}
 	}
 	p = Guard(p, o.logger)
 	served := &service{processor: p}

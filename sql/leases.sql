@@ -287,3 +287,16 @@ SELECT ended_task.task_id, ended_task.task_type, (ended_task.status = 'FINISHED'
        AND j.process_id = ended_task.process_id
      LIMIT 1) job ON true
  WHERE ended_task.fencing_token = @fencing_token::bigint;
+
+-- ReadAttempt returns the task of a running attempt, which the checkpoints of a pushed task need.
+-- name: ReadAttempt :one
+SELECT r.task_id, r.task_type, r.attempt, p.kind
+  FROM running r
+ CROSS JOIN LATERAL (
+   SELECT process.kind FROM processes process
+    WHERE process.namespace = r.namespace
+      AND process.process_id = r.process_id
+    LIMIT 1) p
+ WHERE r.namespace = @namespace
+   AND r.process_id = @process_id
+   AND r.fencing_token = @fencing_token;

@@ -8,7 +8,7 @@ WITH results AS MATERIALIZED (
   SELECT item.*, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,
          attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
          attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid,
-         process.first_event_id, nextval('task_ids') AS next_task_id,
+         process.first_event_id, process.last_event_id, nextval('task_ids') AS next_task_id,
          nextval('fencing_tokens') AS next_token
     FROM (
       SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
@@ -29,7 +29,7 @@ WITH results AS MATERIALIZED (
         AND r.fencing_token = item.fencing_token
       LIMIT 1) attempt
    CROSS JOIN LATERAL (
-     SELECT p.ctid, p.first_event_id FROM processes p
+     SELECT p.ctid, p.first_event_id, p.last_event_id FROM processes p
       WHERE p.namespace = item.namespace
         AND p.process_id = item.process_id
         AND p.status IN ('INIT', 'RUNNING')
@@ -93,7 +93,7 @@ updated_running AS (
    WHERE r.ctid = results.running_ctid)
 SELECT results.ord::int AS ord, statement_timestamp()::timestamptz AS now,
        results.next_task_id::bigint AS next_task_id, results.next_token::bigint AS next_token,
-       results.priority, results.context, results.first_event_id
+       results.priority, results.context, results.first_event_id, results.last_event_id
   FROM results
  WHERE (
    SELECT CASE

@@ -32,6 +32,7 @@ WITH input AS MATERIALIZED (
          attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
          attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid,
          process.status AS old_status, process.cancelling, process.first_event_id,
+         process.last_event_id,
          (CASE item.outcome
             WHEN 'finish'
               THEN CASE process.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
@@ -73,7 +74,8 @@ WITH input AS MATERIALIZED (
         AND r.fencing_token = item.fencing_token
       LIMIT 1) attempt
    CROSS JOIN LATERAL (
-     SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
+     SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id,
+            p.last_event_id
        FROM processes p
       WHERE p.namespace = item.namespace
         AND p.process_id = item.process_id
@@ -332,7 +334,7 @@ SELECT results.ord::int AS ord, results.new_status::process_status AS status,
        (CASE WHEN results.promoted THEN results.next_args END)::bytea AS next_args,
        (CASE WHEN results.promoted THEN results.next_context END)::bytea AS next_context,
        (CASE WHEN results.promoted THEN results.next_child END)::jsonb AS next_child,
-       results.first_event_id
+       results.first_event_id, results.last_event_id
   FROM results
  WHERE (
    SELECT CASE

@@ -61,8 +61,8 @@ func microseconds(us int64) time.Duration {
 type Saved struct {
 	Status process.Status // status of the process after the task
 	Now    time.Time      // time of events without a timestamp; zero if unknown
-	// Next is the next task, which already runs here. The columns of the process are set only if it
-	// belongs to another process: the run that was notified.
+	// Next is the next task, which already runs here. The state and the metadata of the process are
+	// set only if it belongs to another process: the run that was notified.
 	Next *Claim
 	// Deferred reports that a next task may be due but was not promoted, because Promote was false
 	// or the connection broke. The pollers must look for it.

@@ -139,7 +139,7 @@ func (b *saveBatch) saveContinued(ctx context.Context, db DB) error {
 			Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: r.NextTaskID,
 			TaskType: process.TaskType(c.Timer.taskType()), Attempt: 1, Priority: r.Priority, FencingToken: r.NextToken,
 			ScheduledTime: r.Now, RunningTime: r.Now, Context: r.Context, Status: process.StatusRunning,
-			FirstEventID: r.FirstEventID,
+			FirstEventID: r.FirstEventID, LastEventID: r.LastEventID + int64(len(c.events())),
 		}}
 	}
 	return nil

@@ -64,6 +64,10 @@ func resultError(err error) error {
 	if !errors.As(err, &pg) {
 		return err
 	}
+	if pg.Code == stateUniqueViolation && pg.TableName == "events" {
+		return &process.InvalidError{Field: "last_event_id",
+			Message: "must be the last event of the process, which has more events"}
+	}
 	_, text, _ := strings.Cut(pg.Message, `"`)
 	for _, r := range raised {
 		if strings.Contains(text, r.part) {
@@ -343,7 +347,7 @@ func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 			HistoryRange:   r.NextHistoryRange,
 			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Child: r.NextChild,
 			Status:       r.Status,
-			FirstEventID: r.FirstEventID,
+			FirstEventID: r.FirstEventID, LastEventID: r.LastEventID + int64(len(c.events())),
 		}
 	}
 	return saved

@@ -5,27 +5,23 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/pull"
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// A lease token is the base64url encoding of: length of the namespace (1 byte), namespace, fencing
-// token (8 bytes), salt (16 bytes), process ID.
-const saltBytes = 16
+const saltBytes = secrets.MACBytes // also the size of the salt of a lease
 
 func leaseToken(l *storage.Lease) string {
-	c := &l.Claim
-	b := make([]byte, 0, 1+len(c.Namespace)+16+len(c.ProcessID))
-	b = append(b, byte(len(c.Namespace)))
-	b = append(b, c.Namespace...)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.FencingToken))
-	b = append(b, l.Salt...)
-	b = append(b, c.ProcessID...)
-	return base64.RawURLEncoding.EncodeToString(b)
+	return pull.LeaseToken{
+		Key:          process.Key{Namespace: l.Claim.Namespace, ProcessID: l.Claim.ProcessID},
+		FencingToken: l.Claim.FencingToken, Salt: l.Salt,
+	}.String()
 }
 
+// parseLeaseToken is the inverse of pull.LeaseToken.String.
 func parseLeaseToken(field, token string) (pull.LeaseToken, error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil && len(b) > 0 && len(b) > 1+int(b[0])+8+saltBytes {

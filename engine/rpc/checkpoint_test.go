@@ -262,6 +262,14 @@ func TestCheckpointsThatAreRejected(t *testing.T) {
 	if d := detailOf(err); d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || d.GetField() != "last_event_id" {
 		t.Errorf("a result after event 1: %v", err)
 	}
+	_, err = p.Complete(t.Context(), &progressorv1.CompleteRequest{
+		LeaseToken: l.GetLeaseToken(),
+		Answer: &progressorv1.CompleteRequest_Response{Response: &progressorv1.ProcessResponse{
+			LastEventId: 2, Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}},
+	})
+	if d := detailOf(err); d.GetField() != "response.last_event_id" {
+		t.Errorf("a number in the response: %v", err)
+	}
 	if err := p.complete(l, 2, &progressorv1.Result{Events: newEvents("c")}); err != nil {
 		t.Error(err)
 	}

@@ -38,7 +38,13 @@ type servedEngine struct {
 
 func newServedEngine(t *testing.T) *servedEngine {
 	t.Helper()
-	w := &servedEngine{dsn: storagetest.DSN(t), release: make(chan struct{})}
+	return newServedNode(t, storagetest.DSN(t), func(*engine.Config) {})
+}
+
+// newServedNode is like newServedEngine, with an existing database and a changed configuration.
+func newServedNode(t *testing.T, dsn string, change func(*engine.Config)) *servedEngine {
+	t.Helper()
+	w := &servedEngine{dsn: dsn, release: make(chan struct{})}
 	var bulks *bulk.Bulks
 	n := enginetest.Start(t, w.dsn, processor.Func(w.process), enginetest.Kinds,
 		enginetest.Add(func(n *enginetest.Node) []engine.Kind {
@@ -48,6 +54,7 @@ func newServedEngine(t *testing.T) *servedEngine {
 		enginetest.Config(func(c *engine.Config) {
 			c.Builtins["obedient"] = processor.Func(w.process)
 			c.Dial, c.Address, c.Version = remote.Dial, "127.0.0.1", "test"
+			change(c)
 		}))
 	w.url = listen(t, NewHandler(Config{
 		Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Bulks: bulks, Streams: streams.New(n.Engine, n.Store),

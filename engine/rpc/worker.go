@@ -172,6 +172,10 @@ type answered interface {
 func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 	a := engine.LeaseAnswer{LastEventID: r.GetLastEventId()}
 	switch {
+	case r.GetResponse().GetLastEventId() != 0:
+		return a, &process.InvalidError{
+			Field: "response.last_event_id", Message: "must not be set: use last_event_id of the request",
+		}
 	case r.GetResponse() != nil:
 		a.Response = r.GetResponse()
 	case r.GetJobResult() != nil:

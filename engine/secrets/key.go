@@ -26,6 +26,7 @@ type key struct {
 	id    string // identifies the key in sealed values
 	aead  cipher.AEAD
 	nonce []byte // key of the HMAC that derives nonces
+	mac   []byte // key of MAC
 }
 
 // masterKey returns a key of the file of master keys. Its ID is derived from it.
@@ -42,7 +43,7 @@ func newKey(secret []byte, id string) (*key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &key{id: id, aead: aead, nonce: derive(secret, "nonce")}, nil
+	return &key{id: id, aead: aead, nonce: derive(secret, "nonce"), mac: derive(secret, "mac")}, nil
 }
 
 func derive(secret []byte, purpose string) []byte {
@@ -60,6 +61,13 @@ func (k *key) seal(place, value string) string {
 	nonce := mac.Sum(nil)[:k.aead.NonceSize()]
 	sealed := k.aead.Seal(nonce, nonce, []byte(value), []byte(place))
 	return sealedPrefix + k.id + ":" + base64.RawURLEncoding.EncodeToString(sealed) + "}"
+}
+
+// sum returns the MAC of a message.
+func (k *key) sum(message string) []byte {
+	mac := hmac.New(sha256.New, k.mac)
+	mac.Write([]byte(message))
+	return mac.Sum(nil)[:MACBytes]
 }
 
 // UnusableError reports why a value cannot be used, for example because its secret does not exist.

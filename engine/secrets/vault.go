@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"maps"
@@ -169,6 +170,31 @@ func (v *Vault) Seal(ctx context.Context, place, value string) (string, error) {
 		return "", err
 	}
 	return k.seal(place, value), nil
+}
+
+// MACBytes is the size of a message authentication code in bytes.
+const MACBytes = 16
+
+// MAC returns a message authentication code, which cannot be computed without the key of the Vault.
+func (v *Vault) MAC(ctx context.Context, message string) ([]byte, error) {
+	k, err := v.sealing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return k.sum(message), nil
+}
+
+// IsMAC reports whether mac is the MAC of a message with any of the keys.
+func (v *Vault) IsMAC(ctx context.Context, message string, mac []byte) (bool, error) {
+	keys := v.file
+	if len(keys) == 0 {
+		k, err := v.ofDatabase(ctx, v.store.Key)
+		if err != nil || k == nil {
+			return false, err
+		}
+		keys = []*key{k}
+	}
+	return slices.ContainsFunc(keys, func(k *key) bool { return hmac.Equal(mac, k.sum(message)) }), nil
 }
 
 func headerPlace(namespace, header string) string {

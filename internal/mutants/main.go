@@ -177,7 +177,7 @@ func all() []mutant {
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
 		commandMutants, accessMutants, durableMutants, txMutants, replyMutants, runMutants, sdkMutants, cliMutants,
-		errorMutants, userMutants, idMutants)
+		errorMutants, userMutants, idMutants, pushedMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -198,8 +198,9 @@ var secretMutants = []mutant{
 	},
 	{
 		name: "public-keys-of-one", breaks: "both keys are served while a key is replaced",
-		file: "engine/headers.go", old: "SigningKeys(ctx, namespace, ns.signing)",
-		planted:  "SigningKeys(ctx, namespace, ns.signing[:min(len(ns.signing), 1)])",
+		file: "engine/headers.go", old: "SigningKeys(ctx, namespace, ns.connect.GetSigningSecrets())",
+		planted: "SigningKeys(ctx, namespace, " +
+			"ns.connect.GetSigningSecrets()[:min(len(ns.connect.GetSigningSecrets()), 1)])",
 		packages: "./cmd/progressor", run: "TestPublicKeys",
 	},
 	{

@@ -2,6 +2,8 @@ package pull
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -32,11 +34,43 @@ func ReadLease(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Lea
 	return leaseOf(&row), nil
 }
 
-// LeaseToken identifies a lease: an attempt, and a random salt that cannot be guessed.
+// LeaseToken identifies a lease: an attempt, and a random salt that cannot be guessed. If the
+// attempt is pushed, it has no lease, and the salt is a MAC of the attempt.
 type LeaseToken struct {
 	Key          process.Key
 	FencingToken int64
 	Salt         []byte
+}
+
+// String returns the token as workers get it: the base64url encoding of the length of the namespace
+// (1 byte), the namespace, the fencing token (8 bytes), the salt (16 bytes) and the process ID.
+func (t LeaseToken) String() string {
+	b := make([]byte, 0, 1+len(t.Key.Namespace)+8+len(t.Salt)+len(t.Key.ProcessID))
+	b = append(b, byte(len(t.Key.Namespace)))
+	b = append(b, t.Key.Namespace...)
+	b = binary.BigEndian.AppendUint64(b, uint64(t.FencingToken))
+	b = append(b, t.Salt...)
+	b = append(b, t.Key.ProcessID...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ReadAttempt returns the task of a running attempt, without the columns that its checkpoints do
+// not need. It returns process.ErrFenced if the attempt has ended.
+func ReadAttempt(ctx context.Context, s *storage.Store, ref storage.AttemptRef) (*storage.Claim, error) {
+	var row dbsqlc.ReadAttemptRow
+	err := s.RunSoon(ctx, "read attempt", func(ctx context.Context, db storage.DB) (err error) {
+		row, err = dbsqlc.New().ReadAttempt(ctx, db, dbsqlc.ReadAttemptParams{
+			Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, FencingToken: ref.FencingToken,
+		})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, process.ErrFenced
+	}
+	return &storage.Claim{
+		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, FencingToken: ref.FencingToken,
+		TaskID: row.TaskID, TaskType: row.TaskType, Attempt: row.Attempt, Kind: row.Kind,
+	}, err
 }
 
 // Holder is the holder of a lease.

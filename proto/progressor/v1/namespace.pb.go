@@ -1000,8 +1000,10 @@ type ConnectProcessor struct {
 	// PROTOCOL_GRPC does not support them.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // all URLs must be https
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether the processor may store checkpoints: ProcessRequest gets a checkpoint_token.
+	Checkpoints   bool `protobuf:"varint,8,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConnectProcessor) Reset() {
@@ -1081,6 +1083,13 @@ func (x *ConnectProcessor) GetTls() *TargetTls {
 		return x.Tls
 	}
 	return nil
+}
+
+func (x *ConnectProcessor) GetCheckpoints() bool {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return false
 }
 
 // TargetTls are the settings of TLS for requests to an https URL.
@@ -2213,7 +2222,7 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xe4\x05\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\x86\x06\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
@@ -2223,7 +2232,8 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
 	"^https?://R\bmoreUrls\x12L\n" +
 	"\x0fsigning_secrets\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x10\x02\x18\x01\"\x17r\x15(@2\x11^[a-zA-Z0-9._-]+$R\x0esigningSecrets\x12*\n" +
-	"\x03tls\x18\a \x01(\v2\x18.progressor.v1.TargetTlsR\x03tls\x1a:\n" +
+	"\x03tls\x18\a \x01(\v2\x18.progressor.v1.TargetTlsR\x03tls\x12 \n" +
+	"\vcheckpoints\x18\b \x01(\bR\vcheckpoints\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +

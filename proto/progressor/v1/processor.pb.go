@@ -44,8 +44,11 @@ type ProcessRequest struct {
 	JobName        string                 `protobuf:"bytes,13,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`                   // only for jobs; args then contains the args of the job as JSON
 	JobArgs        *structpb.Value        `protobuf:"bytes,14,opt,name=job_args,json=jobArgs,proto3" json:"job_args,omitempty"`
 	Child          *ChildEnd              `protobuf:"bytes,15,opt,name=child,proto3" json:"child,omitempty"` // only for a NOTIFY that reports the end of a child
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
+	// task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
+	CheckpointToken string `protobuf:"bytes,16,opt,name=checkpoint_token,json=checkpointToken,proto3" json:"checkpoint_token,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ProcessRequest) Reset() {
@@ -183,6 +186,13 @@ func (x *ProcessRequest) GetChild() *ChildEnd {
 	return nil
 }
 
+func (x *ProcessRequest) GetCheckpointToken() string {
+	if x != nil {
+		return x.CheckpointToken
+	}
+	return ""
+}
+
 type ProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Outcome:
@@ -190,7 +200,10 @@ type ProcessResponse struct {
 	//	*ProcessResponse_Result
 	//	*ProcessResponse_Rejection
 	//	*ProcessResponse_Failure
-	Outcome       isProcessResponse_Outcome `protobuf_oneof:"outcome"`
+	Outcome isProcessResponse_Outcome `protobuf_oneof:"outcome"`
+	// Only for pushed tasks, and required after checkpoints: last_event_id of the last
+	// CheckpointResponse. The events of the result follow it.
+	LastEventId   int64 `protobuf:"varint,4,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +270,13 @@ func (x *ProcessResponse) GetFailure() *Failure {
 		}
 	}
 	return nil
+}
+
+func (x *ProcessResponse) GetLastEventId() int64 {
+	if x != nil {
+		return x.LastEventId
+	}
+	return 0
 }
 
 type isProcessResponse_Outcome interface {
@@ -1483,7 +1503,7 @@ var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\"\xda\x04\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\"\x85\x05\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1501,11 +1521,13 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x0escheduled_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rscheduledTime\x12\x19\n" +
 	"\bjob_name\x18\r \x01(\tR\ajobName\x121\n" +
 	"\bjob_args\x18\x0e \x01(\v2\x16.google.protobuf.ValueR\ajobArgs\x12-\n" +
-	"\x05child\x18\x0f \x01(\v2\x17.progressor.v1.ChildEndR\x05child\"\xc2\x01\n" +
+	"\x05child\x18\x0f \x01(\v2\x17.progressor.v1.ChildEndR\x05child\x12)\n" +
+	"\x10checkpoint_token\x18\x10 \x01(\tR\x0fcheckpointToken\"\xef\x01\n" +
 	"\x0fProcessResponse\x12/\n" +
 	"\x06result\x18\x01 \x01(\v2\x15.progressor.v1.ResultH\x00R\x06result\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x18.progressor.v1.RejectionH\x00R\trejection\x122\n" +
-	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailureB\x10\n" +
+	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailure\x12+\n" +
+	"\rlast_event_id\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventIdB\x10\n" +
 	"\aoutcome\x12\x05\xbaH\x02\b\x01\"\xc9\x01\n" +
 	"\bChildEnd\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +

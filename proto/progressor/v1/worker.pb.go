@@ -775,10 +775,11 @@ func (x *LeaseDirective) GetHeartbeatInterval() *durationpb.Duration {
 }
 
 type CheckpointRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	// The last event of the process that the worker knows: last_event_id of the process in the lease,
-	// or of the last CheckpointResponse. The events of the checkpoint follow it.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the lease, or the checkpoint_token of a pushed task.
+	LeaseToken string `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	// The last event of the process that the worker knows: last_event_id of the process in the
+	// ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
 	LastEventId int64 `protobuf:"varint,2,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
 	// The fields have the same meaning and limits as those of Result.
 	Events        []*NewEvent      `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`

@@ -216,7 +216,8 @@ export declare class WorkerService {
      * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
      * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
      * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-     * nothing. Only leases with may_checkpoint can store checkpoints.
+     * nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+     * checkpoints.
      */
     checkpoint(request: CheckpointRequest, options?: CallOptions): Promise<CheckpointResponse>;
     /**
@@ -1869,6 +1870,8 @@ export interface ConnectProcessor {
     signingSecrets?: string[];
     /** all URLs must be https */
     tls?: TargetTls;
+    /** Whether the processor may store checkpoints: ProcessRequest gets a checkpoint_token. */
+    checkpoints?: boolean;
 }
 /** TargetTls are the settings of TLS for requests to an https URL. */
 export interface TargetTls {
@@ -2427,6 +2430,11 @@ export interface ProcessRequest {
     jobArgs?: Json;
     /** only for a NOTIFY that reports the end of a child */
     child?: ChildEnd;
+    /**
+     * The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
+     * task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
+     */
+    checkpointToken?: string;
 }
 export interface ProcessResponse {
     result?: Result;
@@ -2437,6 +2445,11 @@ export interface ProcessResponse {
      */
     rejection?: Rejection;
     failure?: Failure;
+    /**
+     * Only for pushed tasks, and required after checkpoints: last_event_id of the last
+     * CheckpointResponse. The events of the result follow it.
+     */
+    lastEventId?: number;
 }
 export interface ChildEnd {
     namespace?: string;
@@ -2690,10 +2703,11 @@ export interface LeaseDirective {
     heartbeatInterval?: Duration;
 }
 export interface CheckpointRequest {
+    /** Of the lease, or the checkpoint_token of a pushed task. */
     leaseToken?: string;
     /**
-     * The last event of the process that the worker knows: last_event_id of the process in the lease,
-     * or of the last CheckpointResponse. The events of the checkpoint follow it.
+     * The last event of the process that the worker knows: last_event_id of the process in the
+     * ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
      */
     lastEventId?: number;
     /** The fields have the same meaning and limits as those of Result. */

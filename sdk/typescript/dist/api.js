@@ -307,7 +307,8 @@ export class WorkerService {
      * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
      * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
      * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-     * nothing. Only leases with may_checkpoint can store checkpoints.
+     * nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+     * checkpoints.
      */
     checkpoint(request, options) {
         return this.send({ path: "WorkerService/Checkpoint", request: "CheckpointRequest", response: "CheckpointResponse", repeat: "always" }, request, options);
@@ -926,6 +927,7 @@ export const conversions = {
     ProcessResponse: {
         result: "Result",
         rejection: "Rejection",
+        lastEventId: "int64",
     },
     ChildEnd: {
         response: "bytes",

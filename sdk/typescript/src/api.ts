@@ -380,7 +380,8 @@ export class WorkerService {
    * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
    * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
    * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-   * nothing. Only leases with may_checkpoint can store checkpoints.
+   * nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+   * checkpoints.
    */
   checkpoint(request: CheckpointRequest, options?: CallOptions): Promise<CheckpointResponse> {
     return this.send({ path: "WorkerService/Checkpoint", request: "CheckpointRequest", response: "CheckpointResponse", repeat: "always" }, request, options);
@@ -2401,6 +2402,8 @@ export interface ConnectProcessor {
   signingSecrets?: string[];
   /** all URLs must be https */
   tls?: TargetTls;
+  /** Whether the processor may store checkpoints: ProcessRequest gets a checkpoint_token. */
+  checkpoints?: boolean;
 }
 
 /** TargetTls are the settings of TLS for requests to an https URL. */
@@ -3013,6 +3016,11 @@ export interface ProcessRequest {
   jobArgs?: Json;
   /** only for a NOTIFY that reports the end of a child */
   child?: ChildEnd;
+  /**
+   * The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
+   * task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
+   */
+  checkpointToken?: string;
 }
 
 export interface ProcessResponse {
@@ -3024,6 +3032,11 @@ export interface ProcessResponse {
    */
   rejection?: Rejection;
   failure?: Failure;
+  /**
+   * Only for pushed tasks, and required after checkpoints: last_event_id of the last
+   * CheckpointResponse. The events of the result follow it.
+   */
+  lastEventId?: number;
 }
 
 export interface ChildEnd {
@@ -3300,10 +3313,11 @@ export interface LeaseDirective {
 }
 
 export interface CheckpointRequest {
+  /** Of the lease, or the checkpoint_token of a pushed task. */
   leaseToken?: string;
   /**
-   * The last event of the process that the worker knows: last_event_id of the process in the lease,
-   * or of the last CheckpointResponse. The events of the checkpoint follow it.
+   * The last event of the process that the worker knows: last_event_id of the process in the
+   * ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
    */
   lastEventId?: number;
   /** The fields have the same meaning and limits as those of Result. */
@@ -5068,6 +5082,7 @@ export const conversions: { [message: string]: { [field: string]: string } } = {
   ProcessResponse: {
     result: "Result",
     rejection: "Rejection",
+    lastEventId: "int64",
   },
   ChildEnd: {
     response: "bytes",

@@ -355,6 +355,45 @@ func (q *Queries) ListPendingResults(ctx context.Context, db DBTX, arg ListPendi
 	return items, nil
 }
 
+const readAttempt = `-- name: ReadAttempt :one
+SELECT r.task_id, r.task_type, r.attempt, p.kind
+  FROM running r
+ CROSS JOIN LATERAL (
+   SELECT process.kind FROM processes process
+    WHERE process.namespace = r.namespace
+      AND process.process_id = r.process_id
+    LIMIT 1) p
+ WHERE r.namespace = $1
+   AND r.process_id = $2
+   AND r.fencing_token = $3
+`
+
+type ReadAttemptParams struct {
+	Namespace    string
+	ProcessID    string
+	FencingToken int64
+}
+
+type ReadAttemptRow struct {
+	TaskID   int64
+	TaskType process.TaskType
+	Attempt  int32
+	Kind     string
+}
+
+// ReadAttempt returns the task of a running attempt, which the checkpoints of a pushed task need.
+func (q *Queries) ReadAttempt(ctx context.Context, db DBTX, arg ReadAttemptParams) (ReadAttemptRow, error) {
+	row := db.QueryRow(ctx, readAttempt, arg.Namespace, arg.ProcessID, arg.FencingToken)
+	var i ReadAttemptRow
+	err := row.Scan(
+		&i.TaskID,
+		&i.TaskType,
+		&i.Attempt,
+		&i.Kind,
+	)
+	return i, err
+}
+
 const readHolders = `-- name: ReadHolders :many
 SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),

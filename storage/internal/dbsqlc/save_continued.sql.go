@@ -15,7 +15,7 @@ WITH results AS MATERIALIZED (
   SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.aux_state, item.metadata, item.event_count, item.response, item.worker_id, item.timer_type, item.step_timeout_us, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,
          attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
          attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid,
-         process.first_event_id, nextval('task_ids') AS next_task_id,
+         process.first_event_id, process.last_event_id, nextval('task_ids') AS next_task_id,
          nextval('fencing_tokens') AS next_token
     FROM (
       SELECT unnest($1::int[]) AS ord, unnest($3::text[]) AS namespace,
@@ -36,7 +36,7 @@ WITH results AS MATERIALIZED (
         AND r.fencing_token = item.fencing_token
       LIMIT 1) attempt
    CROSS JOIN LATERAL (
-     SELECT p.ctid, p.first_event_id FROM processes p
+     SELECT p.ctid, p.first_event_id, p.last_event_id FROM processes p
       WHERE p.namespace = item.namespace
         AND p.process_id = item.process_id
         AND p.status IN ('INIT', 'RUNNING')
@@ -100,7 +100,7 @@ updated_running AS (
    WHERE r.ctid = results.running_ctid)
 SELECT results.ord::int AS ord, statement_timestamp()::timestamptz AS now,
        results.next_task_id::bigint AS next_task_id, results.next_token::bigint AS next_token,
-       results.priority, results.context, results.first_event_id
+       results.priority, results.context, results.first_event_id, results.last_event_id
   FROM results
  WHERE (
    SELECT CASE
@@ -143,6 +143,7 @@ type SaveContinuedRow struct {
 	Priority     int32
 	Context      []byte
 	FirstEventID int64
+	LastEventID  int64
 }
 
 // SaveContinued replaces SaveResult for an attempt that has finished and whose process continues at
@@ -190,6 +191,7 @@ func (q *Queries) SaveContinued(ctx context.Context, db DBTX, arg SaveContinuedP
 			&i.Priority,
 			&i.Context,
 			&i.FirstEventID,
+			&i.LastEventID,
 		); err != nil {
 			return nil, err
 		}

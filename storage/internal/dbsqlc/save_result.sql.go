@@ -19,6 +19,7 @@ WITH input AS MATERIALIZED (
          attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
          attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid,
          process.status AS old_status, process.cancelling, process.first_event_id,
+         process.last_event_id,
          (CASE item.outcome
             WHEN 'finish'
               THEN CASE process.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
@@ -60,13 +61,14 @@ WITH input AS MATERIALIZED (
         AND r.fencing_token = item.fencing_token
       LIMIT 1) attempt
    CROSS JOIN LATERAL (
-     SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
+     SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id,
+            p.last_event_id
        FROM processes p
       WHERE p.namespace = item.namespace
         AND p.process_id = item.process_id
       LIMIT 1) process),
 next_tasks AS (
-  SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.outcome, input.aux_state, input.metadata, input.event_count, input.response, input.failure, input.rejection, input.detail, input.timer_action, input.timer_type, input.timer_at, input.timer_after_us, input.promote, input.step_timeout_us, input.worker_id, input.task_type, input.attempt, input.priority, input.scheduled_time, input.running_time, input.retry_interval, input.timer_name, input.idempotency_key, input.args, input.context, input.running_ctid, input.process_ctid, input.old_status, input.cancelling, input.first_event_id, input.new_status, input.timer_task_id, input.timer_time, call.task_id AS call_task_id, due_timer.task_id AS due_task_id,
+  SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.outcome, input.aux_state, input.metadata, input.event_count, input.response, input.failure, input.rejection, input.detail, input.timer_action, input.timer_type, input.timer_at, input.timer_after_us, input.promote, input.step_timeout_us, input.worker_id, input.task_type, input.attempt, input.priority, input.scheduled_time, input.running_time, input.retry_interval, input.timer_name, input.idempotency_key, input.args, input.context, input.running_ctid, input.process_ctid, input.old_status, input.cancelling, input.first_event_id, input.last_event_id, input.new_status, input.timer_task_id, input.timer_time, call.task_id AS call_task_id, due_timer.task_id AS due_task_id,
          coalesce(call.task_id, due_timer.task_id) AS wait_task_id,
          coalesce(call.ctid, due_timer.ctid) AS wait_ctid,
          coalesce(call.task_type, due_timer.task_type) AS wait_task_type,
@@ -114,7 +116,7 @@ next_tasks AS (
                        OR (input.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) due_timer ON true),
 next_timers AS (
-  SELECT next_tasks.ord, next_tasks.namespace, next_tasks.process_id, next_tasks.task_id, next_tasks.fencing_token, next_tasks.outcome, next_tasks.aux_state, next_tasks.metadata, next_tasks.event_count, next_tasks.response, next_tasks.failure, next_tasks.rejection, next_tasks.detail, next_tasks.timer_action, next_tasks.timer_type, next_tasks.timer_at, next_tasks.timer_after_us, next_tasks.promote, next_tasks.step_timeout_us, next_tasks.worker_id, next_tasks.task_type, next_tasks.attempt, next_tasks.priority, next_tasks.scheduled_time, next_tasks.running_time, next_tasks.retry_interval, next_tasks.timer_name, next_tasks.idempotency_key, next_tasks.args, next_tasks.context, next_tasks.running_ctid, next_tasks.process_ctid, next_tasks.old_status, next_tasks.cancelling, next_tasks.first_event_id, next_tasks.new_status, next_tasks.timer_task_id, next_tasks.timer_time, next_tasks.call_task_id, next_tasks.due_task_id, next_tasks.wait_task_id, next_tasks.wait_ctid, next_tasks.wait_task_type, next_tasks.wait_attempt, next_tasks.wait_priority, next_tasks.wait_scheduled_time, next_tasks.next_retry_interval, next_tasks.wait_timer_name, next_tasks.next_history_range, next_tasks.next_idempotency_key, next_tasks.next_args, next_tasks.wait_context, next_tasks.next_child,
+  SELECT next_tasks.ord, next_tasks.namespace, next_tasks.process_id, next_tasks.task_id, next_tasks.fencing_token, next_tasks.outcome, next_tasks.aux_state, next_tasks.metadata, next_tasks.event_count, next_tasks.response, next_tasks.failure, next_tasks.rejection, next_tasks.detail, next_tasks.timer_action, next_tasks.timer_type, next_tasks.timer_at, next_tasks.timer_after_us, next_tasks.promote, next_tasks.step_timeout_us, next_tasks.worker_id, next_tasks.task_type, next_tasks.attempt, next_tasks.priority, next_tasks.scheduled_time, next_tasks.running_time, next_tasks.retry_interval, next_tasks.timer_name, next_tasks.idempotency_key, next_tasks.args, next_tasks.context, next_tasks.running_ctid, next_tasks.process_ctid, next_tasks.old_status, next_tasks.cancelling, next_tasks.first_event_id, next_tasks.last_event_id, next_tasks.new_status, next_tasks.timer_task_id, next_tasks.timer_time, next_tasks.call_task_id, next_tasks.due_task_id, next_tasks.wait_task_id, next_tasks.wait_ctid, next_tasks.wait_task_type, next_tasks.wait_attempt, next_tasks.wait_priority, next_tasks.wait_scheduled_time, next_tasks.next_retry_interval, next_tasks.wait_timer_name, next_tasks.next_history_range, next_tasks.next_idempotency_key, next_tasks.next_args, next_tasks.wait_context, next_tasks.next_child,
          next_tasks.timer_task_id IS NOT NULL
            AND next_tasks.wait_task_id IS NULL
            AND next_tasks.timer_time <= statement_timestamp()
@@ -126,7 +128,7 @@ next_timers AS (
                  / cardinality($1::int[]) AS promotable
     FROM next_tasks),
 results AS MATERIALIZED (
-  SELECT next_timers.ord, next_timers.namespace, next_timers.process_id, next_timers.task_id, next_timers.fencing_token, next_timers.outcome, next_timers.aux_state, next_timers.metadata, next_timers.event_count, next_timers.response, next_timers.failure, next_timers.rejection, next_timers.detail, next_timers.timer_action, next_timers.timer_type, next_timers.timer_at, next_timers.timer_after_us, next_timers.promote, next_timers.step_timeout_us, next_timers.worker_id, next_timers.task_type, next_timers.attempt, next_timers.priority, next_timers.scheduled_time, next_timers.running_time, next_timers.retry_interval, next_timers.timer_name, next_timers.idempotency_key, next_timers.args, next_timers.context, next_timers.running_ctid, next_timers.process_ctid, next_timers.old_status, next_timers.cancelling, next_timers.first_event_id, next_timers.new_status, next_timers.timer_task_id, next_timers.timer_time, next_timers.call_task_id, next_timers.due_task_id, next_timers.wait_task_id, next_timers.wait_ctid, next_timers.wait_task_type, next_timers.wait_attempt, next_timers.wait_priority, next_timers.wait_scheduled_time, next_timers.next_retry_interval, next_timers.wait_timer_name, next_timers.next_history_range, next_timers.next_idempotency_key, next_timers.next_args, next_timers.wait_context, next_timers.next_child, next_timers.timer_next, next_timers.promotable,
+  SELECT next_timers.ord, next_timers.namespace, next_timers.process_id, next_timers.task_id, next_timers.fencing_token, next_timers.outcome, next_timers.aux_state, next_timers.metadata, next_timers.event_count, next_timers.response, next_timers.failure, next_timers.rejection, next_timers.detail, next_timers.timer_action, next_timers.timer_type, next_timers.timer_at, next_timers.timer_after_us, next_timers.promote, next_timers.step_timeout_us, next_timers.worker_id, next_timers.task_type, next_timers.attempt, next_timers.priority, next_timers.scheduled_time, next_timers.running_time, next_timers.retry_interval, next_timers.timer_name, next_timers.idempotency_key, next_timers.args, next_timers.context, next_timers.running_ctid, next_timers.process_ctid, next_timers.old_status, next_timers.cancelling, next_timers.first_event_id, next_timers.last_event_id, next_timers.new_status, next_timers.timer_task_id, next_timers.timer_time, next_timers.call_task_id, next_timers.due_task_id, next_timers.wait_task_id, next_timers.wait_ctid, next_timers.wait_task_type, next_timers.wait_attempt, next_timers.wait_priority, next_timers.wait_scheduled_time, next_timers.next_retry_interval, next_timers.wait_timer_name, next_timers.next_history_range, next_timers.next_idempotency_key, next_timers.next_args, next_timers.wait_context, next_timers.next_child, next_timers.timer_next, next_timers.promotable,
          coalesce(next_timers.wait_task_id,
                   CASE
                     WHEN next_timers.timer_next THEN next_timers.timer_task_id
@@ -315,7 +317,7 @@ SELECT results.ord::int AS ord, results.new_status::process_status AS status,
        (CASE WHEN results.promoted THEN results.next_args END)::bytea AS next_args,
        (CASE WHEN results.promoted THEN results.next_context END)::bytea AS next_context,
        (CASE WHEN results.promoted THEN results.next_child END)::jsonb AS next_child,
-       results.first_event_id
+       results.first_event_id, results.last_event_id
   FROM results
  WHERE (
    SELECT CASE
@@ -379,6 +381,7 @@ type SaveResultRow struct {
 	NextContext        []byte
 	NextChild          json.RawMessage
 	FirstEventID       int64
+	LastEventID        int64
 }
 
 // SaveResult stores the results of attempts, each under its fencing token. If the token has
@@ -475,6 +478,7 @@ func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams)
 			&i.NextContext,
 			&i.NextChild,
 			&i.FirstEventID,
+			&i.LastEventID,
 		); err != nil {
 			return nil, err
 		}

@@ -66,7 +66,8 @@ type WorkerServiceClient interface {
 	// Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
 	// lost afterwards, the next one gets the process with these events. A checkpoint that is sent
 	// again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-	// nothing. Only leases with may_checkpoint can store checkpoints.
+	// nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+	// checkpoints.
 	Checkpoint(context.Context, *v1.CheckpointRequest) (*v1.CheckpointResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.
@@ -257,7 +258,8 @@ type WorkerServiceHandler interface {
 	// Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
 	// lost afterwards, the next one gets the process with these events. A checkpoint that is sent
 	// again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-	// nothing. Only leases with may_checkpoint can store checkpoints.
+	// nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+	// checkpoints.
 	Checkpoint(context.Context, *v1.CheckpointRequest) (*v1.CheckpointResponse, error)
 	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
 	// and changes nothing.

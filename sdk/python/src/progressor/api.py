@@ -1602,6 +1602,8 @@ class ConnectProcessor(TypedDict, total=False):
     signing_secrets: List[str]
     # all URLs must be https
     tls: TargetTls
+    # Whether the processor may store checkpoints: ProcessRequest gets a checkpoint_token.
+    checkpoints: bool
 
 
 class TargetTls(TypedDict, total=False):
@@ -2159,6 +2161,9 @@ class ProcessRequest(TypedDict, total=False):
     job_args: Json
     # only for a NOTIFY that reports the end of a child
     child: ChildEnd
+    # The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
+    # task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
+    checkpoint_token: str
 
 
 class ProcessResponse(TypedDict, total=False):
@@ -2168,6 +2173,9 @@ class ProcessResponse(TypedDict, total=False):
     # with the reason bad_response.
     rejection: Rejection
     failure: Failure
+    # Only for pushed tasks, and required after checkpoints: last_event_id of the last
+    # CheckpointResponse. The events of the result follow it.
+    last_event_id: int
 
 
 class ChildEnd(TypedDict, total=False):
@@ -2414,9 +2422,10 @@ class LeaseDirective(TypedDict, total=False):
 
 
 class CheckpointRequest(TypedDict, total=False):
+    # Of the lease, or the checkpoint_token of a pushed task.
     lease_token: str
-    # The last event of the process that the worker knows: last_event_id of the process in the lease,
-    # or of the last CheckpointResponse. The events of the checkpoint follow it.
+    # The last event of the process that the worker knows: last_event_id of the process in the
+    # ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
     last_event_id: int
     # The fields have the same meaning and limits as those of Result.
     events: List[NewEvent]
@@ -4249,7 +4258,8 @@ class WorkerService:
         """Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
         lost afterwards, the next one gets the process with these events. A checkpoint that is sent
         again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-        nothing. Only leases with may_checkpoint can store checkpoints.
+        nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+        checkpoints.
         """
         method = Method("WorkerService/Checkpoint", "CheckpointRequest", "CheckpointResponse", "always")
         return self._send(method, request, timeout, max_attempts)
@@ -4878,7 +4888,7 @@ CONVERSIONS: Dict[str, Dict[str, str]] = {
     "WorkerGroup": {},
     "WaitAction": {},
     "ProcessRequest": {"args": "bytes", "process": "Process", "task_id": "int64", "fencing_token": "int64", "context": "bytes", "child": "ChildEnd"},
-    "ProcessResponse": {"result": "Result", "rejection": "Rejection", "failure": "Failure"},
+    "ProcessResponse": {"result": "Result", "rejection": "Rejection", "failure": "Failure", "last_event_id": "int64"},
     "ChildEnd": {"response": "bytes"},
     "Result": {"events": "NewEvent", "aux_state": "bytes", "response": "bytes", "set_timer": "SetTimer", "unset_timer": "UnsetTimer", "remove": "Remove", "complete": "Complete", "named_timers": "SetTimer", "commands": "Command", "replies": "Reply"},
     "Reply": {"task_id": "int64", "response": "bytes", "rejection": "Rejection"},

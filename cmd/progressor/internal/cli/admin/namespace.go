@@ -56,6 +56,7 @@ type connectFlags struct {
 	Protocol      string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
 	Header        map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
 	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret. Set two secrets while a key is replaced."`
+	Checkpoints   bool              `help:"Let the processor at --connect-url store checkpoints."`
 
 	ConnectCAFile      string `name:"connect-ca-file" placeholder:"FILE" help:"CA certificates that verify --connect-url, PEM. Default: those of the system."`
 	ConnectCertificate string `placeholder:"NAME" help:"Secret with the client certificate for --connect-url and its private key, PEM."`
@@ -195,14 +196,14 @@ func (c *namespacePutCmd) apply(a *cli.App, ns *progressorv1.Namespace) error {
 
 func (c *namespacePutCmd) applyProcessor(a *cli.App, ns *progressorv1.Namespace) error {
 	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0 ||
-		len(c.SigningSecret) > 0 || c.ConnectCAFile != "" || c.ConnectCertificate != "") {
-		return errors.New("--encoding, --protocol, --header, --signing-secret, --connect-ca-file and " +
+		len(c.SigningSecret) > 0 || c.Checkpoints || c.ConnectCAFile != "" || c.ConnectCertificate != "") {
+		return errors.New("--encoding, --protocol, --header, --signing-secret, --checkpoints, --connect-ca-file and " +
 			"--connect-certificate require --connect-url")
 	}
 	switch {
 	case len(c.ConnectURL) > 0:
 		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header,
-			SigningSecrets: c.SigningSecret}
+			SigningSecrets: c.SigningSecret, Checkpoints: c.Checkpoints}
 		var err error
 		if p.Tls, err = a.TargetTLS("--connect-ca-file", c.ConnectCAFile, c.ConnectCertificate); err != nil {
 			return err

@@ -358,13 +358,15 @@ export const LeaseDirective_DirectiveSchema: GenEnum<LeaseDirective_Directive> =
  */
 export type CheckpointRequest = Message<"progressor.v1.CheckpointRequest"> & {
   /**
+   * Of the lease, or the checkpoint_token of a pushed task.
+   *
    * @generated from field: string lease_token = 1;
    */
   leaseToken: string;
 
   /**
-   * The last event of the process that the worker knows: last_event_id of the process in the lease,
-   * or of the last CheckpointResponse. The events of the checkpoint follow it.
+   * The last event of the process that the worker knows: last_event_id of the process in the
+   * ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
    *
    * @generated from field: int64 last_event_id = 2;
    */
@@ -1361,7 +1363,8 @@ export const WorkerService: GenService<{
    * Checkpoint stores events, state and metadata of a lease before its result. If the attempt is
    * lost afterwards, the next one gets the process with these events. A checkpoint that is sent
    * again is stored once. If the lease was lost, it fails with FAILED_PRECONDITION and changes
-   * nothing. Only leases with may_checkpoint can store checkpoints.
+   * nothing. Only leases with may_checkpoint, and pushed tasks with a checkpoint_token, can store
+   * checkpoints.
    *
    * @generated from rpc progressor.v1.WorkerService.Checkpoint
    */

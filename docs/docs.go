@@ -2,7 +2,8 @@ package docs
 
 import _ "embed"
 
-// OpenAPI describes every method of the API for HTTP tools. It is generated from the proto files.
+// OpenAPI is the OpenAPI description of every method of the API. It is generated from the proto
+// files.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

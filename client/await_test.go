@@ -16,29 +16,29 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// enders serves a job and a run. Each read returns the next error or the next state.
-type enders struct {
+// scriptedReads serves GetJob and GetRun. Each request takes the next entry of the script.
+type scriptedReads struct {
 	progressorv1connect.UnimplementedJobServiceHandler
 	progressorv1connect.UnimplementedFlowServiceHandler
 
-	script []error // nil means a response; the last response is the end
-	waits  []time.Duration
+	script []error         // nil means a response; in the last one, the job or run has ended
+	waits  []time.Duration // await_end of each request
 }
 
-func (e *enders) next(wait *durationpb.Duration) (ended bool, err error) {
+func (e *scriptedReads) next(wait *durationpb.Duration) (ended bool, err error) {
 	e.waits = append(e.waits, wait.AsDuration())
 	err, e.script = e.script[0], e.script[1:]
 	return len(e.script) == 0, err
 }
 
-func (e *enders) GetJob(_ context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
+func (e *scriptedReads) GetJob(_ context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
 	ended, err := e.next(r.GetAwaitEnd())
 	state := map[bool]progressorv1.JobState{false: progressorv1.JobState_JOB_STATE_RUNNING,
 		true: progressorv1.JobState_JOB_STATE_FAILED}[ended]
 	return &progressorv1.GetJobResponse{Job: &progressorv1.Job{JobId: r.GetJobId(), State: state}}, err
 }
 
-func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*progressorv1.GetRunResponse, error) {
+func (e *scriptedReads) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*progressorv1.GetRunResponse, error) {
 	ended, err := e.next(r.GetAwaitEnd())
 	run := &progressorv1.Run{RunId: r.GetRunId()}
 	if ended {
@@ -47,11 +47,12 @@ func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*prog
 	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
-// AwaitJob and AwaitRun continue while engines stop and start. Each request gets all retries. seen
-// is called with each response. The first response arrives at once.
+// AwaitJob and AwaitRun send requests until the job or run has ended, also while engines stop and
+// start. Each request is retried up to Retry.MaxAttempts times. AwaitJob and AwaitRun call the given
+// function with each response. Only the first request does not wait for the end.
 func TestAwaitEnd(t *testing.T) {
 	t.Parallel()
-	e := &enders{}
+	e := &scriptedReads{}
 	mux := http.NewServeMux()
 	mux.Handle(progressorv1connect.NewJobServiceHandler(e))
 	mux.Handle(progressorv1connect.NewFlowServiceHandler(e))

@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// link is the state of a process after n operations. Each hash covers all operations before it.
+// link is the state of a process after N operations. Hash covers all of them.
 type link struct {
 	N    int
 	Hash [sha256.Size]byte
@@ -28,7 +28,8 @@ func (l link) add(op string) link {
 	return link{N: l.N + 1, Hash: sha256.Sum256(append(l.Hash[:], op...)), Op: op}
 }
 
-// chain appends each operation and returns the link.
+// chain is a processor whose state is a hash chain. It appends the args of each task to the chain, and
+// responds with the new link.
 func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var last link
 	if state := r.GetProcess().GetAuxState(); len(state) > 0 {
@@ -43,10 +44,12 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal takes leases and never answers, like a worker that dies. Other workers then get the tasks.
+// steal polls until it has taken as many leases as most, or ctx is done. It never ends these leases,
+// like a worker that dies, so the engine gives their tasks to other workers. It returns the number of
+// leases.
 func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
-		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only when the test is over
+		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only at the end of the test
 			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second),
 			LeaseDuration: durationpb.New(time.Second),
 		})
@@ -55,15 +58,15 @@ func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	return stolen
 }
 
-// Workers of a pull namespace start, stop and die. The processes are hash chains. Each call is
-// applied once, and all responses show the same order.
+// While workers of a pull namespace start, stop and die, each call is applied exactly once. The
+// responses of each process, and its final state, are consistent with one order of its calls.
 func TestChainOverWorkers(t *testing.T) {
 	h := newTestEngine(t)
 	const processes, callers, calls = 3, 4, 15
 	serve := func(w *client.Worker) { w.HandleProcesses(processor.Func(chain)) }
 	h.worker(h.client, serve)
-	leaves := h.worker(h.client, serve)
-	stolen := 0 // at most two: a task has three attempts
+	stopping := h.worker(h.client, serve)
+	stolen := 0 // at most two, because a task has three attempts
 	ctx, stop := context.WithCancel(t.Context())
 	var thief, all sync.WaitGroup
 	thief.Go(func() { stolen = h.steal(ctx, 2) })
@@ -98,7 +101,7 @@ func TestChainOverWorkers(t *testing.T) {
 					answers[id][l.N] = l
 					mu.Unlock()
 					if c == 0 && n == calls/2 && p == 0 {
-						leaves.stop() // releases its leases
+						stopping.stop() // releases its leases
 						h.worker(h.client, serve)
 					}
 				}
@@ -127,6 +130,6 @@ func TestChainOverWorkers(t *testing.T) {
 		}
 	}
 	if stolen == 0 {
-		t.Error("no lease was lost")
+		t.Error("the thief got no lease")
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// effects records the steps that ran.
+// effects records the names of the steps that have run, in order.
 type effects struct {
 	mu   sync.Mutex
 	list []string
@@ -41,29 +41,30 @@ func (e *effects) String() string {
 	return strings.Join(e.list, " ")
 }
 
-// threeSteps is a durable function with the steps a, b and c.
+// threeSteps returns a durable function with the steps a, b and c, which adds each step to done when
+// it runs.
 func threeSteps(done *effects) processor.Processor {
 	return durable.Func("steps", func(ctx durable.Ctx, _ struct{}) (string, error) {
 		var all []string
 		for _, name := range []string{"a", "b", "c"} {
-			said, err := durable.Step(ctx, name, func(context.Context) (string, error) {
+			result, err := durable.Step(ctx, name, func(context.Context) (string, error) {
 				done.add(name)
 				return name, nil
 			})
 			if err != nil {
 				return "", err
 			}
-			all = append(all, said)
+			all = append(all, result)
 			durable.Publish(ctx, all)
 		}
 		return strings.Join(all, " "), nil
 	})
 }
 
-// endOfSteps is the journal of threeSteps.
-const endOfSteps = `"k":"start" "k":"step","n":"a" "k":"step","n":"b" "k":"step","n":"c" "k":"end"`
+// completeJournal is the journal of threeSteps after its end, as journal returns it.
+const completeJournal = `"k":"start" "k":"step","n":"a" "k":"step","n":"b" "k":"step","n":"c" "k":"end"`
 
-// journal returns the beginnings of the events of a process.
+// journal returns the kind of each event of a process, and the name of each step.
 func journal(p *progressorv1.Process) string {
 	var list []string
 	for _, e := range p.GetHistory() {
@@ -77,7 +78,7 @@ func journal(p *progressorv1.Process) string {
 	return strings.Join(list, " ")
 }
 
-// start starts a process in a namespace and does not wait for it.
+// start starts a process in a namespace and does not wait for its INIT task.
 func (h *testEngine) start(namespace, id string) {
 	h.t.Helper()
 	_, err := h.client.Start(h.t.Context(), &progressorv1.StartRequest{
@@ -100,8 +101,9 @@ func (h *testEngine) completed(namespace, id string) *progressorv1.Process {
 	return p
 }
 
-// connection is the connection of a worker to the engine. The hook before sees each request, and
-// can make it fail or send it to another host. The hook after sees each response, and can drop it.
+// connection sends the requests of a worker to the engine. Before each request, it calls before, which
+// can make the request fail or choose another host. After each response, it calls after, which can
+// drop the response by returning an error.
 type connection struct {
 	before func(method string) (host string, err error)
 	after  func(method string) error
@@ -134,8 +136,8 @@ func (h *testEngine) over(l *connection, opts ...client.Option) *client.Client {
 	return client.New(h.url, append(opts, client.WithHTTPClient(&http.Client{Transport: l}))...)
 }
 
-// A durable function that a worker serves runs its steps in one task. Its worker stores each step
-// with a checkpoint, with encoded payloads.
+// A durable function that a worker serves runs its steps in one task. The worker stores each step with
+// a checkpoint. If the worker has a codec, the payloads in the database are encoded.
 func TestWorkerStoresCheckpoints(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]client.Option{
@@ -150,11 +152,11 @@ func TestWorkerStoresCheckpoints(t *testing.T) {
 			h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(threeSteps(&done)) })
 			h.start("pull", "p")
 			p := h.completed("pull", "p")
-			if journal(p) != endOfSteps || string(p.GetAuxState()) != `["a","b","c"]` || done.String() != "a b c" {
+			if journal(p) != completeJournal || string(p.GetAuxState()) != `["a","b","c"]` || done.String() != "a b c" {
 				t.Errorf("the journal is %s, the state %s, and the steps %s ran", journal(p), p.GetAuxState(), &done)
 			}
 			if tasks := n.Count(t, "SELECT count(*) FROM tasks"); tasks != 2 {
-				t.Errorf("%d tasks", tasks)
+				t.Errorf("%d tasks, want 2", tasks)
 			}
 			plain := n.Count(t, `SELECT count(*) FROM events WHERE position('"k"'::bytea IN payload) > 0`)
 			plain += n.Count(t, `SELECT count(*) FROM processes WHERE position('"a"'::bytea IN aux_state) > 0`)
@@ -171,7 +173,8 @@ type death struct {
 	after bool
 }
 
-// dying returns a connection that breaks at the death of the worker.
+// dying returns a connection that fails all requests after the death of the worker. It closes dead
+// when the worker dies.
 func (d death) dying(dead chan<- struct{}) *connection {
 	var stored atomic.Int32
 	var broken atomic.Bool
@@ -198,16 +201,18 @@ func (d death) dying(dead chan<- struct{}) *connection {
 	}
 }
 
-// A worker dies before or after each checkpoint and result. When its lease has expired, a worker of
-// another node continues the function. The outcome is the same each time. A step runs again only if
-// its result was not stored.
+// A worker dies before or after one of its checkpoints, or before or after the final result. When its
+// lease has expired, a worker of another node continues the function. The journal and the state are
+// the same each time. A step runs again only if its result was not stored.
 func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	one := newServer(t, enginetest.Start(t, dsn, processor.Echo(), enginetest.Kinds), nil)
 	node := enginetest.Start(t, dsn, processor.Echo(), enginetest.Kinds)
 	two := newServer(t, node, nil)
-	for at, want := range map[death]string{ // the first stored result is that of INIT
+	// want are the steps that run. Request 1 of the worker stores the result of INIT, requests 2 and 3
+	// store the steps a and b, and request 4 stores the step c and the end.
+	for at, want := range map[death]string{
 		{2, false}: "a a b c", {2, true}: "a b c",
 		{3, false}: "a b b c", {3, true}: "a b c",
 		{4, false}: "a b c c", {4, true}: "a b c",
@@ -243,7 +248,7 @@ func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 			}
 			defer run(h.client)()
 			p := h.completed(namespace, "p")
-			if journal(p) != endOfSteps || string(p.GetAuxState()) != `["a","b","c"]` || done.String() != want {
+			if journal(p) != completeJournal || string(p.GetAuxState()) != `["a","b","c"]` || done.String() != want {
 				t.Errorf("the journal is %s, the state %s, and the steps %s ran, want %s", journal(p), p.GetAuxState(),
 					&done, want)
 			}
@@ -251,7 +256,7 @@ func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 	}
 }
 
-// Any node can store the checkpoints and the result of a lease, even a node that has cached the
+// Any node can store the checkpoints and the result of a lease, even a node whose cache contains the
 // lease as it was before the checkpoints.
 func TestCheckpointsOnAnyNode(t *testing.T) {
 	t.Parallel()
@@ -277,7 +282,7 @@ func TestCheckpointsOnAnyNode(t *testing.T) {
 		var done effects
 		w := one.worker(one.over(l), func(w *client.Worker) { w.HandleProcesses(threeSteps(&done)) })
 		one.start("pull", name)
-		if p := one.completed("pull", name); journal(p) != endOfSteps || done.String() != "a b c" || made.Load() != 2 {
+		if p := one.completed("pull", name); journal(p) != completeJournal || done.String() != "a b c" || made.Load() != 2 {
 			t.Errorf("%s: the journal is %s, the steps %s ran with %d checkpoints", name, journal(p), &done,
 				made.Load())
 		}
@@ -298,13 +303,14 @@ func TestCheckpointsWhoseResponsesAreLost(t *testing.T) {
 	var done effects
 	h.worker(h.over(l), func(w *client.Worker) { w.HandleProcesses(threeSteps(&done)) })
 	h.start("pull", "p")
-	if p := h.completed("pull", "p"); journal(p) != endOfSteps || done.String() != "a b c" || sent.Load() != 4 {
+	if p := h.completed("pull", "p"); journal(p) != completeJournal || done.String() != "a b c" || sent.Load() != 4 {
 		t.Errorf("the journal is %s, the steps %s ran with %d requests", journal(p), &done, sent.Load())
 	}
 }
 
-// If it remains unknown whether a checkpoint is stored, the worker releases the task without an
-// answer, regardless of what the handler returns. The next attempt gets the stored events.
+// The response to a checkpoint is lost, and its repetition fails, so the worker does not know whether
+// the checkpoint was stored. It then releases the task and ignores what the handler returns. The next
+// attempt gets the stored events.
 func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	h := newTestEngine(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -367,8 +373,9 @@ func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A worker of an older engine cannot store checkpoints. The function runs each step in its own
-// task, even if it learns that only from its first checkpoint.
+// A worker of an older engine cannot store checkpoints. The function then runs each step in its own
+// task, even if the worker learns only from its first checkpoint that the engine does not support
+// them.
 func TestCheckpointsOfAnOlderEngine(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)
@@ -386,11 +393,11 @@ func TestCheckpointsOfAnOlderEngine(t *testing.T) {
 	var done effects
 	h.worker(old, func(w *client.Worker) { w.HandleProcesses(threeSteps(&done)) })
 	h.start("pull", "p")
-	if p := h.completed("pull", "p"); journal(p) != endOfSteps || done.String() != "a b c" || refused.Load() == 0 {
+	if p := h.completed("pull", "p"); journal(p) != completeJournal || done.String() != "a b c" || refused.Load() == 0 {
 		t.Errorf("the journal is %s, the steps %s ran, %d checkpoints were refused", journal(p), &done, refused.Load())
 	}
 	if tasks := n.Count(t, "SELECT count(*) FROM tasks"); tasks != 4 {
-		t.Errorf("%d tasks", tasks)
+		t.Errorf("%d tasks, want 4", tasks)
 	}
 }
 

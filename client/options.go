@@ -36,15 +36,16 @@ type options struct {
 	userAgent      string
 }
 
-// WithProtocol sets the protocol; the default is ProtocolConnect.
+// WithProtocol sets the protocol. The default is ProtocolConnect.
 func WithProtocol(p Protocol) Option { return func(o *options) { o.protocol = p } }
 
-// WithHTTPClient sets the HTTP client; by default New creates one. With ProtocolGRPC, h must
-// support HTTP/2.
+// WithHTTPClient sets the HTTP client. By default, New creates one. With ProtocolGRPC, h must support
+// HTTP/2.
 func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.httpClient = h } }
 
-// WithTLS sets the authorities, the client certificate or other settings for https. The default
-// trusts the authorities of the system. It has no effect together with WithHTTPClient.
+// WithTLS sets the certificate authorities, the client certificate or other settings for https. By
+// default, the client trusts the certificate authorities of the system. WithTLS has no effect
+// together with WithHTTPClient.
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
 // WithUserAgent sets the name and version of the program, such as "billing/1.4". They precede the
@@ -57,15 +58,16 @@ func WithConnectOptions(opts ...connect.ClientOption) Option {
 	return func(o *options) { o.connectOptions = append(o.connectOptions, opts...) }
 }
 
-// WithRetry sets how requests are retried; the default is DefaultRetry.
+// WithRetry sets how requests are retried. The default is DefaultRetry.
 func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 
-// WithoutKeys disables the automatic idempotency keys. This is cheaper for the engine. A request
-// without a key is retried only if the engine reported that it stored nothing.
+// WithoutKeys disables the idempotency keys that the client adds to requests without a key. The engine
+// then stores less. A request without a key is retried only if the engine reported that it stored
+// nothing.
 func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
-// newTransport keeps one idle connection for each request in flight. With Go's default of two, a
-// busy client would open a connection for nearly every request.
+// newTransport returns the transport of a client. It keeps up to 1024 idle connections to an engine.
+// With Go's default of two, a busy client would open a connection for nearly every request.
 func newTransport(p Protocol, security *tls.Config) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The programs in these pages are complete: readers can copy them, and go vet accepts them.
+// The programs in these pages are complete, so that readers can copy them, and go vet accepts them.
 func TestProgramsOfThePages(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"workers.md", "security.md"} {
@@ -20,7 +20,7 @@ func TestProgramsOfThePages(t *testing.T) {
 	}
 }
 
-// vetProgram runs go vet for the program in a page.
+// vetProgram runs go vet for the first program in a page of the docs.
 func vetProgram(t *testing.T, name string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/" + name)
@@ -38,7 +38,8 @@ func vetProgram(t *testing.T, name string) {
 	}
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
-	// The program is overlaid onto a directory of the module that has no program.
+	// go vet reads the program as examples/main.go of the module. The directory contains no other Go
+	// file.
 	replace, err := json.Marshal(
 		map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
 	if err != nil {

@@ -20,15 +20,14 @@ func WithToken(token string) Option {
 	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
 }
 
-// WithTokenSource is like WithToken with a function that returns the token for each request. It
-// must be safe for concurrent use, and should cache the token. If it returns an error, the request
-// fails.
+// WithTokenSource is like WithToken, but calls source for the token of each request. source must be
+// safe for concurrent use, and should cache the token. If it returns an error, the request fails.
 func WithTokenSource(source func(context.Context) (string, error)) Option {
 	return WithConnectOptions(connect.WithInterceptors(bearer(source)))
 }
 
-// WithTokenFile is like WithToken, but reads the token from a file. It reads the file again every
-// 10 s, so that the token can be rotated.
+// WithTokenFile is like WithToken, but reads the token from a file. It uses the token for 10 s before
+// it reads the file again, so that the token can be rotated.
 func WithTokenFile(path string) Option {
 	f := &tokenFile{path: path}
 	return WithTokenSource(func(context.Context) (string, error) { return f.token() })
@@ -37,10 +36,11 @@ func WithTokenFile(path string) Option {
 // tokenFileTime is how long the content of a file is used before it is read again.
 const tokenFileTime = 10 * time.Second
 
+// tokenFile caches the token in a file. It is safe for concurrent use.
 type tokenFile struct {
 	path string
 
-	reading sync.Mutex // held by the only request that reads the file
+	reading sync.Mutex // held by the request that reads the file
 	last    atomic.Pointer[readToken]
 }
 
@@ -84,7 +84,7 @@ func ReadToken(path string) (string, error) {
 	return text, nil
 }
 
-// bearer adds a token to each request.
+// bearer is an interceptor that adds a token to each request. The function returns the token.
 type bearer func(context.Context) (string, error)
 
 // header returns the value of the header Authorization.
@@ -99,7 +99,7 @@ func (b bearer) header(ctx context.Context) (string, error) {
 	return "Bearer " + token, nil
 }
 
-// codeOfToken returns the code of the error for a request that has no token.
+// codeOfToken returns the code of the error for a request whose token could not be obtained.
 func codeOfToken(ctx context.Context) connect.Code {
 	switch err := ctx.Err(); {
 	case err == nil:
@@ -138,7 +138,8 @@ func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return next
 }
 
-// failedStream is a stream that was not opened, because there is no token.
+// failedStream is returned in place of a stream whose token could not be obtained. All its methods
+// that can fail return err.
 type failedStream struct {
 	spec   connect.Spec
 	header http.Header

@@ -15,7 +15,7 @@ import (
 // order. It also calls update with the process itself, at the beginning and after each change of
 // its status. If the stream breaks, for example because its node stops, Watch resumes after the
 // last event. Each response resets the retry count. Watch returns nil when the process has ended or
-// was removed, and update's error if update returns one.
+// was removed. If update returns an error, Watch returns that error.
 func (c *Client) Watch(
 	ctx context.Context, req *progressorv1.WatchProcessRequest,
 	update func(*progressorv1.WatchProcessResponse) error,
@@ -33,9 +33,10 @@ func (c *Client) Watch(
 	})
 }
 
-// stream calls read until it reports the end. read reads one stream, which continues where the
-// previous one broke off. The count of attempts is reset whenever a stream makes progress. stream
-// returns the error of the last read.
+// stream calls read until read reports that the watch has ended, returns an error that must not be
+// retried, or has used up the retries. Each call of read opens a stream that continues where the
+// previous one broke off. The count of retries is reset whenever a stream makes progress. stream
+// returns the error of the last call.
 func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, ended, err := read()
@@ -61,8 +62,8 @@ func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, 
 	}
 }
 
-// broken reports whether err means that a stream ended in the middle. Connect has several codes for
-// that.
+// broken reports whether err may mean that the connection of a stream broke. Connect reports that with
+// one of several codes.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeInvalidArgument:
@@ -81,7 +82,7 @@ type watch struct {
 	failed error                 // returned by update
 }
 
-// stream reads one stream to its end. progress reports whether it received anything.
+// stream reads one stream to its end. progress is true if it received at least one message.
 func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 	stream, err := w.client.Process.WatchProcess(ctx, w.req)
 	if err != nil {
@@ -111,10 +112,10 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 }
 
 // WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
-// req.filter, each exactly once. The events of a job arrive in order. It starts after req.cursor,
-// or with the next event if the cursor is empty. It returns when ctx ends, or when update returns
-// an error. It returns that error. If the stream breaks, WatchJobEvents resumes after the last
-// event, as Watch does.
+// req.filter, each exactly once. The events of a job arrive in order. The first event is the one after
+// req.cursor, or the next one that is written if the cursor is empty. If the stream breaks,
+// WatchJobEvents resumes after the last event, as Watch does. If update returns an error,
+// WatchJobEvents returns that error. Otherwise, it returns when ctx ends.
 func (c *Client) WatchJobEvents(
 	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
 	update func(*progressorv1.WatchJobEventsResponse) error,

@@ -16,8 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A worker passes jobs and all tasks of a process to a processor, as an engine does for a processor
-// with a URL.
+// A worker passes jobs and all tasks of processes to a processor in its own program, as an engine
+// passes them to a processor with a URL.
 func TestProcessorInWorker(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {
@@ -71,7 +71,8 @@ func TestProcessorInWorker(t *testing.T) {
 	h.job("j", succeeded)
 }
 
-// A worker follows the commands of operators: it takes no new tasks, continues, and stops.
+// A worker follows the commands of operators: after QUIET it takes no new tasks, after CONTINUE it
+// takes tasks again, and after STOP its Run returns.
 func TestOperatorCommands(t *testing.T) {
 	h := newTestEngine(t)
 	work := func(w *client.Worker) {
@@ -109,7 +110,8 @@ func TestOperatorCommands(t *testing.T) {
 	}
 }
 
-// A worker whose polls can never succeed returns an error and does not retry forever.
+// Run returns an error, and does not retry forever, if the polls of the worker can never succeed:
+// because the namespace does not exist, is not a pull namespace, or the worker has no handlers.
 func TestMisconfiguredWorker(t *testing.T) {
 	h := newTestEngine(t)
 	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound,
@@ -196,8 +198,8 @@ func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	}
 }
 
-// An operator sees the address and the program of a worker, even if the header is too long or is
-// not valid text.
+// GetWorker shows the address and the User-Agent header of a worker. A header that is too long is
+// shortened, and bytes that are not valid UTF-8 are removed.
 func TestSenderOfWorker(t *testing.T) {
 	h := newTestEngine(t)
 	for _, test := range []struct{ program, want string }{

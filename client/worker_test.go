@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// testTimeout is how long a test waits. It is long, because the machine may be busy.
+// testTimeout is how long a test waits for an event. It is long, because the machine may be busy.
 const testTimeout = time.Minute
 
 // testEngine is an engine behind HTTP, with a namespace "pull" for workers.
@@ -64,7 +64,8 @@ type testWorker struct {
 	ended chan client.Attempt
 }
 
-// worker runs a worker of the namespace "pull". f configures the worker.
+// worker starts a worker of the namespace "pull", which stops at the end of the test. f registers its
+// handlers.
 func (h *testEngine) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *testWorker {
 	h.t.Helper()
 	w := &testWorker{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
@@ -100,6 +101,7 @@ func (w *testWorker) outcome(t *testing.T) client.Attempt {
 	}
 }
 
+// enqueue enqueues a job in the namespace "pull".
 func (h *testEngine) enqueue(id, name string, args *structpb.Value, o *progressorv1.JobOptions) {
 	h.t.Helper()
 	_, err := h.client.Job.Enqueue(h.t.Context(),
@@ -201,7 +203,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	// A worker receives the response after the clients that wait for the job.
+	// A worker may receive the response to its result later than h.job returns.
 	enginetest.Eventually(t, testTimeout, "the workers report the end of every attempt", func() bool {
 		return len(one.ended)+len(two.ended) == 202+len(broken)
 	})
@@ -262,9 +264,9 @@ func TestWorkerTimeout(t *testing.T) {
 	}
 }
 
-// faultyTransport is the connection to the engine, with the faults of a test.
+// faultyTransport sends requests to the engine. It makes requests fail and drops responses.
 type faultyTransport struct {
-	closed atomic.Value // the method whose requests fail; "all" for every method
+	closed atomic.Value // name of the method whose requests fail, or "all"
 	lose   atomic.Int32 // number of responses of CompleteBatch to lose
 	sent   atomic.Int32 // number of requests of CompleteBatch
 }
@@ -286,12 +288,13 @@ func (r *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// by returns a client whose requests pass through r.
 func (h *testEngine) by(r *faultyTransport) *client.Client {
 	return client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r}))
 }
 
-// A worker whose heartbeats fail loses its job to another worker. Its handler is cancelled, and its
-// answer is rejected.
+// A worker whose heartbeats fail loses its job to another worker. The context of its handler is
+// cancelled, and the engine rejects its result.
 func TestLostLease(t *testing.T) {
 	for _, reported := range []bool{true, false} {
 		t.Run(fmt.Sprint("reported ", reported), func(t *testing.T) {
@@ -335,8 +338,9 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// A worker that stops waits for its handlers for the grace period and releases the other tasks.
-// Another worker runs these as attempt 1, because a release does not count as an attempt.
+// A worker that stops waits for its handlers until the grace period ends. It then releases the tasks
+// of the handlers that have not finished. Another worker runs these tasks as attempt 1, because a
+// release does not count as an attempt.
 func TestStop(t *testing.T) {
 	h := newTestEngine(t)
 	started, proceed := make(chan struct{}, 3), make(chan struct{})
@@ -383,11 +387,11 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// stoppingTransport stops a worker while the response to its poll is on its way. The response
-// arrives when the worker has asked the engine to end the poll, or has cancelled the poll.
+// stoppingTransport stops a worker when the engine has responded to its poll. It delays the response
+// until the worker has asked the engine to end the poll, or has cancelled the poll.
 type stoppingTransport struct {
 	stop     context.CancelFunc
-	released chan struct{} // closed when the engine has received a Release
+	released chan struct{} // closed when the engine has responded to a Release
 	once     sync.Once
 }
 
@@ -427,7 +431,8 @@ func TestStopDuringPoll(t *testing.T) {
 	}
 }
 
-// No answer is lost while the engine is unreachable, whether requests or responses are lost.
+// A worker sends the result of a job again until it gets a response, whether the request or the
+// response was lost. Each job runs once.
 func TestEngineUnreachable(t *testing.T) {
 	h := newTestEngine(t)
 	r := &faultyTransport{}
@@ -457,7 +462,7 @@ func TestEngineUnreachable(t *testing.T) {
 	}
 }
 
-// A worker sends answers that are ready at the same time in one request. The response contains the
+// A worker sends results that are ready at the same time in one request. The response contains the
 // next tasks.
 func TestAnswersAreBatched(t *testing.T) {
 	h := newTestEngine(t)
@@ -478,6 +483,6 @@ func TestAnswersAreBatched(t *testing.T) {
 		}
 	}
 	if n := r.sent.Load(); n > 500 {
-		t.Errorf("%d requests for 1000 answers", n)
+		t.Errorf("%d requests for 1000 results, want at most 500", n)
 	}
 }

@@ -23,8 +23,9 @@ import (
 
 const connectPath = "/progressor.v1.ProcessorService/Process"
 
-// TestHandlerReadsStrictly checks that plain JSON at /, and JSON in the Connect protocol, reject
-// unknown fields.
+// TestHandlerReadsStrictly sends requests in JSON and MessagePack, at / and in the Connect protocol.
+// The handler rejects unknown fields, unknown values of enums, other content types and requests that
+// are too large.
 func TestHandlerReadsStrictly(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	server := httptest.NewServer(processor.Handler(recorder))
@@ -34,7 +35,7 @@ func TestHandlerReadsStrictly(t *testing.T) {
 	tests := map[string]struct {
 		path, contentType, body string
 		status                  int
-		says                    string
+		want                    string // part of the body of the response
 	}{
 		"good":            {"/", "application/json", good, 200, `"response":"eWVz"`},
 		"charset":         {"/", "application/json; charset=UTF-8", good, 200, `"eWVz"`},
@@ -68,19 +69,20 @@ func TestHandlerReadsStrictly(t *testing.T) {
 			req.Header.Set("Content-Type", test.contentType)
 			status, body := do(t, req)
 			if status != test.status ||
-				!strings.Contains(strings.ReplaceAll(body, " ", ""), strings.ReplaceAll(test.says, " ", "")) {
-				t.Errorf("%d %s, want %d %s", status, body, test.status, test.says)
+				!strings.Contains(strings.ReplaceAll(body, " ", ""), strings.ReplaceAll(test.want, " ", "")) {
+				t.Errorf("%d %s, want %d %s", status, body, test.status, test.want)
 			}
 		})
 	}
-	var large int // the tests run in any order, and those of MessagePack send no task_id
+	// A task_id above 2^53 does not lose digits. The four valid requests in JSON contain such an ID.
+	var exact int
 	for _, r := range recorder.Requests() {
 		if r.GetTaskId() == 1<<60 {
-			large++
+			exact++
 		}
 	}
-	if large != 4 {
-		t.Errorf("%d of 4 requests had the complete task_id", large)
+	if exact != 4 {
+		t.Errorf("%d of 4 requests had the exact task_id", exact)
 	}
 	get, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 	if status, _ := do(t, get); status != http.StatusMethodNotAllowed {
@@ -130,8 +132,8 @@ func expect(answer *progressorv1.ProcessResponse, want string) error {
 	return nil
 }
 
-// TestServeStops checks that running requests finish, new connections are refused, and Serve
-// returns nil.
+// TestServeStops stops a server that has a running request. The request finishes, new connections are
+// refused, and ServeOn returns nil.
 func TestServeStops(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	release := recorder.Hold()
@@ -166,8 +168,8 @@ func TestServeStops(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestServeCutsOff checks that requests still running after the stop timeout are cut off, and that
-// Serve reports it.
+// TestServeCutsOff stops a server whose request does not finish within the stop timeout. The request
+// is cancelled, its client gets no response, and ServeOn returns an error that names the timeout.
 func TestServeCutsOff(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Hang)
 	listener := listen(t)
@@ -189,7 +191,7 @@ func TestServeCutsOff(t *testing.T) {
 		t.Errorf("Serve: %v", err)
 	}
 	if err := <-answered; err == nil {
-		t.Error("the interrupted task has a response")
+		t.Error("the client of the cancelled request got a response")
 	}
 	if err := recorder.Idle(t.Context()); err != nil {
 		t.Error(err)
@@ -206,6 +208,7 @@ func TestServeCannotListen(t *testing.T) {
 	}
 }
 
+// The first middleware is the outermost one. A middleware can reject a request.
 func TestMiddleware(t *testing.T) {
 	order := []string{}
 	wrap := func(name string) processor.Option {
@@ -213,7 +216,7 @@ func TestMiddleware(t *testing.T) {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				order = append(order, name)
 				if r.Header.Get("Authorization") == "" && name == "inner" {
-					http.Error(w, "who are you", http.StatusUnauthorized)
+					http.Error(w, "Authorization is missing", http.StatusUnauthorized)
 					return
 				}
 				next.ServeHTTP(w, r)
@@ -229,6 +232,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
+// Echo returns the args, stores them as the state, and appends an event.
 func TestEcho(t *testing.T) {
 	p := processortest.New(processor.Echo())
 	for i, step := range []func(context.Context, []byte, ...processortest.RequestOption) ([]byte, error){p.Start,
@@ -262,7 +266,7 @@ func TestBench(t *testing.T) {
 	}
 	loop := processortest.New(processor.BenchLoop())
 	if _, err := loop.Start(t.Context(), []byte("12")); err == nil {
-		t.Error("a loop accepts any args")
+		t.Error("BenchLoop accepts args that are not a number of 8 bytes")
 	}
 	if _, err := loop.Start(t.Context(), processor.LoopArgs(25)); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ const testdata = "../../processor/durable/durablevet/testdata"
 
 var path = regexp.MustCompile(`(?m)^\S*order/order\.go`)
 
-// go vet accepts the command as its tool. It reports the mistakes that docs/functions.md lists, and
-// succeeds if there are none.
+// go vet accepts the command as its -vettool. It then reports the mistakes that docs/functions.md
+// shows, and succeeds for correct code.
 func TestVet(t *testing.T) {
 	tool := filepath.Join(t.TempDir(), "progressor-vet")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
@@ -31,7 +31,7 @@ func TestVet(t *testing.T) {
 	}
 	out, err := vet("order")
 	if err == nil {
-		t.Error("go vet of mistakes succeeds")
+		t.Error("go vet of code with mistakes succeeds")
 	}
 	page, err := os.ReadFile("../../docs/functions.md")
 	if err != nil {
@@ -42,9 +42,9 @@ func TestVet(t *testing.T) {
 		t.Fatal(err)
 	}
 	function, _, _ := strings.Cut(string(code[strings.Index(string(code), "func order("):]), "\n}\n")
-	// The cache of go vet can contain the output of another clone, with its paths.
+	// The output can come from the cache of go vet, with the paths of another clone of the repository.
 	out = path.ReplaceAllString(out, "order/order.go")
-	_, found, _ := strings.Cut(out, "order/order.go") // go vet can print the package before it
+	_, found, _ := strings.Cut(out, "order/order.go") // the name of the package can precede it
 	for _, want := range []string{function + "\n}\n```", "```\norder/order.go" + found + "```"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("docs/functions.md does not contain:\n%s", want)

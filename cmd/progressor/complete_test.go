@@ -20,8 +20,8 @@ func completions(t *testing.T, p clitest.Program, words ...string) (values []str
 	return shellCompletions(t, p, "__complete", words...)
 }
 
-// shellCompletions is like completions, but with the first argument that the script of a shell
-// passes.
+// shellCompletions is like completions. command is the first argument, with which the completion
+// script of a shell calls the program, such as __complete=bash.
 func shellCompletions(t *testing.T, p clitest.Program, command string, words ...string) (values []string, code int) {
 	t.Helper()
 	r := p.Run(t, append([]string{command}, words...)...)
@@ -35,8 +35,9 @@ func shellCompletions(t *testing.T, p clitest.Program, command string, words ...
 	return values, r.Code
 }
 
-// answeredCompletions is shellCompletions for values of the engine. A completion waits one second
-// for them. That may be too short on a busy machine, so the completion is repeated.
+// answeredCompletions is like shellCompletions for values that come from the engine. The program
+// waits for the engine for one second. That may be too short on a busy machine, so
+// answeredCompletions runs the program again until it prints values.
 func answeredCompletions(
 	t *testing.T, p clitest.Program, command string, words ...string,
 ) (values []string, code int) {
@@ -49,7 +50,7 @@ func answeredCompletions(
 	return values, code
 }
 
-// The engine of these tests has a process, jobs and a cron.
+// completeEngine returns an engine with three processes, a job, a bulk and a cron.
 func completeEngine() *clitest.Engine {
 	return &clitest.Engine{
 		Pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{
@@ -61,6 +62,8 @@ func completeEngine() *clitest.Engine {
 	}
 }
 
+// TestComplete completes command lines. In a command line, | is the position of the cursor. The
+// expected values are separated by spaces.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	f := completeEngine()
@@ -103,7 +106,7 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%s: %q, code %d", line, got, code)
 		}
 	}
-	// The engine gets the namespace and the beginning of the ID.
+	// The request to the engine contains the namespace and the beginning of the ID.
 	answeredCompletions(t, p, "__complete", "job", "get", "echo", `ma"il*`)
 	want := &progressorv1.ListJobsRequest{Namespace: "echo", Filter: `job_id = "ma\"il\**"`, PageSize: 100}
 	clitest.WantRequest(t, f.Last, want)
@@ -114,8 +117,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Words are parsed with the quotes of the shell. For shells that do not add quotes themselves,
-// values are quoted.
+// Words are parsed by the quoting rules of the shell. The values are quoted for bash and PowerShell,
+// because these shells do not quote completions themselves.
 func TestCompleteQuotes(t *testing.T) {
 	t.Parallel()
 	f := completeEngine()
@@ -148,8 +151,8 @@ func TestCompleteQuotes(t *testing.T) {
 	}
 }
 
-// If the engine does not answer, completion soon ends without values, because a user is waiting at
-// a prompt.
+// If the engine does not answer, the program ends quickly and prints no values, because a user waits
+// at a prompt.
 func TestCompleteWithoutEngine(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -169,7 +172,8 @@ func TestCompleteWithoutEngine(t *testing.T) {
 	}
 }
 
-// Each argument and flag with an ID or a choice can be completed. The tags are valid.
+// Every argument that is an ID, and every flag whose help lists its values, can be completed. The tags
+// `complete` are valid.
 func TestEveryChoiceCompletes(t *testing.T) {
 	t.Parallel()
 	parser, err := cli.Main{Commands: newCommands}.Parser()

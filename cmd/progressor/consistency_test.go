@@ -9,25 +9,27 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// A flag has the same type and the same letter in all commands, and each letter belongs to only one
-// flag.
+// A flag has the same type and the same short name in all commands, and each short name belongs to
+// only one flag.
 func TestFlagNamesAreConsistent(t *testing.T) {
 	t.Parallel()
 	parser, err := cli.Main{Commands: newCommands}.Parser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	differ := map[string]string{ // why a flag has several types
-		"file":        "some commands read several",
-		"concurrency": "what a cron does at --max-concurrency; the number of jobs of a worker",
-		"history":     "bench measures several", "job-events": "bench measures several",
-		"metadata":   "bench measures it",
-		"job":        "a worker may run several",
-		"kind":       "changes may have several",
-		"namespaces": "a key may have several patterns", "role": "a key may have several; in bench, a PostgreSQL role",
-		"overlap":   "what a cron does if a run is active; how long two keys are valid",
-		"worker-id": "a job may have several",
-		"rate":      "of a bulk per second; of a constraint in any unit",
+	differ := map[string]string{ // flags that have several types, and the reason
+		"file":        "some commands read one file, others several",
+		"concurrency": "of a cron: what it does at --max-concurrency; of a worker: its number of concurrent jobs",
+		"history":     "of bench: several history modes to measure",
+		"job-events":  "of a namespace: one setting; of bench: several settings to measure",
+		"metadata":    "of a process: its metadata; of bench: whether to measure metadata",
+		"job":         "of a cron: the name of its jobs; of a worker: several names",
+		"kind":        "of changes: several kinds; of a bulk or wait: one kind",
+		"namespaces":  "of a key: several patterns; of a secret: one pattern",
+		"role":        "of a key: several roles; of bench: a PostgreSQL role",
+		"overlap":     "of a cron: what it does if a run is active; of a key: how long the old key stays valid",
+		"worker-id":   "of a job: several workers; of a worker: its ID",
+		"rate":        "of a bulk: processes per second; of a constraint: starts per any unit of time",
 	}
 	seen, letters := map[string]string{}, map[rune]string{}
 	for _, leaf := range parser.Model.Leaves(true) {
@@ -44,7 +46,7 @@ func TestFlagNamesAreConsistent(t *testing.T) {
 			letters[flag.Short] = flag.Name
 		}
 	}
-	// The same thing has the same name everywhere.
+	// All commands use the same name for the same thing: not --note, for example, but --reason.
 	for name, instead := range map[string]string{
 		"note": "reason", "validate-only": "dry-run", "follow": "watch", "since": "from", "until": "to",
 		"after":  "offset",

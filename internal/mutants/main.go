@@ -40,7 +40,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	}
 	selected := slices.DeleteFunc(all(), func(m mutant) bool { return !strings.Contains(m.name, *only) })
 	if len(selected) == 0 {
-		return fmt.Errorf("-run %q: there is no such bug; -list names all", *only)
+		return fmt.Errorf("-run %q: no bug has such a name: use -list to see all names", *only)
 	}
 	if *list {
 		for _, m := range selected {
@@ -70,21 +70,21 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// Fewer than fewBugs bugs are planted alone: building the tests of each takes less time than
-// building those of all packages that contain the bugs.
+// Fewer than fewBugs bugs are planted one by one. Building the tests of each bug then takes less time
+// than building all packages of the bugs once.
 const fewBugs = 5
 
 // runner plants bugs and reports which of them the tests catch.
 type runner struct {
-	root     string // the root of the module
-	parallel int
+	root     string // root directory of the module
+	parallel int    // number of bugs to test at the same time
 	out      io.Writer
 
 	mu       sync.Mutex // guards out and survived
-	survived []string
+	survived []string   // names of the bugs that no test caught
 }
 
-// plantAlone builds the tests of each bug separately.
+// plantAlone plants one bug at a time, and builds the tests that are to catch it.
 func (r *runner) plantAlone(ctx context.Context, bugs []mutant) error {
 	return r.each(ctx, bugs, func(m mutant) {
 		began := time.Now()
@@ -102,9 +102,10 @@ func (r *runner) plantAlone(ctx context.Context, bugs []mutant) error {
 	})
 }
 
-// plantTogether plants as many bugs as it can in common test programs. It returns the bugs to plant
-// alone. Some cannot be switched on by a variable. Others were not caught, perhaps because a test
-// started another program without the bug.
+// plantTogether builds test programs that contain many bugs, and switches on one bug at a time by an
+// environment variable. It returns the bugs to plant alone: those that cannot be switched on by a
+// variable, and those that the tests did not catch, perhaps because a test starts another program,
+// which does not contain the bug.
 func (r *runner) plantTogether(ctx context.Context, bugs []mutant) (alone []mutant, err error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -117,18 +118,18 @@ func (r *runner) plantTogether(ctx context.Context, bugs []mutant) (alone []muta
 		return nil, err
 	}
 	fmt.Fprintf(r.out, "%d of %d bugs are in %d common test programs\n", len(p.bugs), len(bugs), len(p.files))
-	fail, err := p.testWithoutBugs(ctx, r.parallel)
+	failing, err := p.testWithoutBugs(ctx, r.parallel)
 	if err != nil {
 		return nil, err
 	}
-	for _, err := range fail {
+	for _, err := range failing {
 		fmt.Fprintln(r.out, err)
 	}
-	fmt.Fprintf(r.out, "without a bug, the tests of %d packages pass\n", len(p.files)-len(fail))
+	fmt.Fprintf(r.out, "without a bug, the tests of %d packages pass\n", len(p.files)-len(failing))
 	alone = p.others
 	err = r.each(ctx, p.bugs, func(m mutant) {
 		began := time.Now()
-		if slices.ContainsFunc(strings.Fields(m.packages), func(pkg string) bool { return fail[pkg] != nil }) {
+		if slices.ContainsFunc(strings.Fields(m.packages), func(pkg string) bool { return failing[pkg] != nil }) {
 			r.report(m, "ERROR: the tests fail without a bug", true, began)
 			return
 		}
@@ -146,7 +147,7 @@ func (r *runner) plantTogether(ctx context.Context, bugs []mutant) (alone []muta
 	return alone, err
 }
 
-// each calls a function with each bug, several at the same time.
+// each calls plant with each bug, at most r.parallel at the same time.
 func (r *runner) each(ctx context.Context, bugs []mutant, plant func(mutant)) error {
 	var group errgroup.Group
 	group.SetLimit(r.parallel)
@@ -161,6 +162,7 @@ func (r *runner) each(ctx context.Context, bugs []mutant, plant func(mutant)) er
 	return group.Wait()
 }
 
+// report prints the result of a bug: caught is the test that caught it, SURVIVED or an error.
 func (r *runner) report(m mutant, caught string, survived bool, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

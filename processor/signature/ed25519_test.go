@@ -41,11 +41,12 @@ func TestSignExampleEd25519(t *testing.T) {
 	}
 }
 
-// A request needs a signature of one of the keys, with the signature scheme of that key.
+// Verify accepts a request if one of its signatures was made with one of the given keys. Ed25519 keys
+// accept only Ed25519 signatures, and shared keys accept only HMAC signatures.
 func TestVerifyEd25519(t *testing.T) {
 	now, body := time.Now(), []byte("body")
 	other := key(t, private2).Public()
-	confused := "whsec_" + strings.TrimPrefix(public, "whpk_") // a public key as a shared key
+	confused := "whsec_" + strings.TrimPrefix(public, "whpk_") // the bytes of a public key, used as a shared key
 	for _, c := range []struct {
 		name   string
 		sign   []string
@@ -54,17 +55,17 @@ func TestVerifyEd25519(t *testing.T) {
 		want   bool
 	}{
 		{"signed", []string{private}, []string{public}, nil, true},
-		{"by a key that is replaced", []string{private2, private}, []string{public}, nil, true},
-		{"with a shared key", []string{first, private}, []string{public}, nil, true},
-		{"for a shared key", []string{private, first}, []string{first}, nil, true},
-		{"one of the keys", []string{private}, []string{first, other, public}, nil, true},
-		{"another key", []string{private2}, []string{public}, nil, false},
-		{"the public key as a shared one", []string{confused}, []string{public}, nil, false},
-		{"a public key does not sign", []string{public}, []string{public}, nil, false},
-		{"another id", []string{private}, []string{public}, set("webhook-id", "y"), false},
-		{"an empty signature", []string{private}, []string{public}, set("webhook-signature", "v1a,"), false},
-		{"ten signatures", []string{private}, []string{public}, before(9), true},
-		{"many signatures", []string{private}, []string{public}, before(10), false},
+		{"signed with the new and the old key", []string{private2, private}, []string{public}, nil, true},
+		{"also signed with a shared key", []string{first, private}, []string{public}, nil, true},
+		{"verified with the shared key", []string{private, first}, []string{first}, nil, true},
+		{"signed with one of the known keys", []string{private}, []string{first, other, public}, nil, true},
+		{"signed with an unknown key", []string{private2}, []string{public}, nil, false},
+		{"signed with the public key as a shared key", []string{confused}, []string{public}, nil, false},
+		{"not signed, because a public key cannot sign", []string{public}, []string{public}, nil, false},
+		{"changed ID", []string{private}, []string{public}, set("webhook-id", "y"), false},
+		{"empty signature", []string{private}, []string{public}, set("webhook-signature", "v1a,"), false},
+		{"valid signature after 9 invalid ones", []string{private}, []string{public}, before(9), true},
+		{"valid signature after 10 invalid ones", []string{private}, []string{public}, before(10), false},
 	} {
 		h := http.Header{}
 		signature.Sign(h, "x", now, body, keysOf(t, c.sign)...)
@@ -77,7 +78,7 @@ func TestVerifyEd25519(t *testing.T) {
 	}
 }
 
-// before inserts n invalid signatures before the others.
+// before returns a change that puts n invalid signatures in front of those of a request.
 func before(n int) func(http.Header) {
 	return func(h http.Header) {
 		h.Set("webhook-signature", strings.Repeat("v1a,AAAA ", n)+h.Get("webhook-signature"))
@@ -92,13 +93,13 @@ func keysOf(t *testing.T, texts []string) (keys []signature.Key) {
 	return keys
 }
 
-// Damaged keys are rejected, and the errors show no key.
+// ParseKey rejects malformed keys. Neither its errors nor a formatted Key contain parts of a key.
 func TestKeysOfEd25519(t *testing.T) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(private, "whsk_"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw[63] ^= 1 // not the public key of the seed
+	raw[63] ^= 1 // the second half is no longer the public key of the seed in the first half
 	for _, text := range []string{
 		"whsk_", "whsk_hunter2", "whsk_" + first[6:], public + "AAAA", "whpk_", "whpk_" + private[5:],
 		"whsk_" + base64.StdEncoding.EncodeToString(raw),
@@ -111,6 +112,6 @@ func TestKeysOfEd25519(t *testing.T) {
 	}
 	k := key(t, private)
 	if text := fmt.Sprintf("%v %+v %#v %s", k, k, k, k); strings.ContainsAny(text, "[0123456789") {
-		t.Errorf("a key is shown: %s", text)
+		t.Errorf("a formatted key contains the key: %s", text)
 	}
 }

@@ -30,32 +30,32 @@ const (
 	// Standard Webhooks requires keys of this size.
 	minKeyBytes = 24
 	maxKeyBytes = 64
-	// maxSignatures limits the signatures that are checked. A sender has at most two keys, and
-	// checking an Ed25519 signature takes 50 µs.
+	// maxSignatures limits how many signatures of a request are checked. A sender has at most two
+	// keys, and checking an Ed25519 signature takes 50 µs.
 	maxSignatures = 10
 )
 
-// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. It
-// prevents a recorded request from being sent again later.
+// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. Because of
+// it, a recorded request is rejected if it is sent again more than five minutes later.
 const Tolerance = 5 * time.Minute
 
-// Key is a key that sender and receiver share, or an Ed25519 private or public key. Its String
-// and Format methods do not reveal it.
+// Key is a key that sender and receiver share, or an Ed25519 private or public key. Its String and
+// GoString methods do not reveal it.
 type Key struct {
-	bytes   []byte             // shared
-	private ed25519.PrivateKey // nil for other keys, and for a public key
-	public  ed25519.PublicKey  // nil for a shared key
+	bytes   []byte             // a shared key, or nil
+	private ed25519.PrivateKey // nil for shared and public keys
+	public  ed25519.PublicKey  // nil for shared keys
 }
 
-// String returns a text without the key.
+// String returns a constant, so that logs do not contain the key.
 func (Key) String() string { return "signature.Key" }
 
-// GoString returns a text without the key.
+// GoString returns a constant, like String.
 func (k Key) GoString() string { return k.String() }
 
-// ParseKey returns the key of a text such as the output of echo whsec_$(openssl rand -base64 32),
-// or the Ed25519 private or public key in a text that begins with whsk_ or whpk_. The error does
-// not contain the text.
+// ParseKey parses a key. A text that begins with whsec_ contains a shared key, such as the output of
+// echo whsec_$(openssl rand -base64 32). A text that begins with whsk_ or whpk_ contains an Ed25519
+// private or public key. The error does not contain the text.
 func ParseKey(text string) (Key, error) {
 	switch {
 	case strings.HasPrefix(text, privatePrefix):
@@ -72,7 +72,7 @@ func ParseKey(text string) (Key, error) {
 	return Key{bytes: key}, nil
 }
 
-// mac returns the HMAC of a request with a shared key.
+// mac returns the HMAC of content. The key must be a shared key.
 func (k Key) mac(content [][]byte) []byte {
 	mac := hmac.New(sha256.New, k.bytes)
 	for _, part := range content {
@@ -81,7 +81,8 @@ func (k Key) mac(content [][]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// sign returns a signature with its version, or "" for a public key.
+// sign returns a signature of content, preceded by the version of the signature scheme. It returns
+// "" if the key is a public key, which cannot sign.
 func (k Key) sign(content [][]byte) string {
 	switch {
 	case k.private != nil:
@@ -92,8 +93,9 @@ func (k Key) sign(content [][]byte) string {
 	return version + base64.StdEncoding.EncodeToString(k.mac(content))
 }
 
-// accepts reports whether the key has created a signature, given as a text with its version. It
-// returns false for the zero Key, because anyone could sign with it.
+// accepts reports whether text is a signature of content, preceded by its version, that was made
+// with k or with the private key that belongs to k. It returns false for the zero Key, because
+// anyone could sign with it.
 func (k Key) accepts(text string, content [][]byte) bool {
 	if encoded, ok := strings.CutPrefix(text, asymmetricVersion); ok {
 		got, err := base64.StdEncoding.DecodeString(encoded)
@@ -107,16 +109,18 @@ func (k Key) accepts(text string, content [][]byte) bool {
 	return err == nil && hmac.Equal(got, k.mac(content))
 }
 
-// contentOf returns what a signature covers.
+// contentOf returns the parts of a request that a signature covers.
 func contentOf(id, timestamp string, body []byte) [][]byte {
 	return [][]byte{[]byte(id + "." + timestamp + "."), body}
 }
 
-// Escape returns a text for a part of an ID: without dots, spaces and characters beyond ASCII.
+// Escape encodes a text for use in the ID of a request. The result consists of ASCII characters and
+// has no dots or spaces.
 func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), ".", "%2E") }
 
-// Sign sets the headers of Standard Webhooks. A request has a signature of each key, so that a key
-// can be replaced without a rejected request. id must not contain a dot.
+// Sign sets the headers of Standard Webhooks. It adds one signature for each key: while a key is
+// replaced, pass both keys, so that receivers with either of them accept the request. id must not
+// contain a dot.
 func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	var signatures []string
@@ -132,8 +136,8 @@ func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key)
 	}
 }
 
-// Verify returns an error unless one of the keys has signed the request, and its timestamp differs
-// from now by at most Tolerance. It checks the first ten signatures of a request.
+// Verify returns an error unless the request has a signature that was made with one of the keys, and
+// a timestamp that differs from now by at most Tolerance. It checks only the first ten signatures.
 func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 	if err := checkHeader(header, now); err != nil {
 		return err
@@ -148,14 +152,16 @@ func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 	return errors.New("no signature of the request was made with a known key")
 }
 
-// checkHeader checks what can be checked without the body.
+// checkHeader checks the headers of a signed request, apart from the signatures themselves, which
+// also cover the body.
 func checkHeader(header http.Header, now time.Time) error {
 	id, timestamp, signatures := header.Get(HeaderID), header.Get(HeaderTimestamp), header.Get(HeaderSignature)
 	if id == "" || timestamp == "" || signatures == "" {
 		return fmt.Errorf("the request is not signed: it needs the headers %s, %s and %s", HeaderID, HeaderTimestamp,
 			HeaderSignature)
 	}
-	// With a dot, the ID could contain the timestamp of another request.
+	// The signature covers ID.timestamp.body. If an ID could contain a dot, the same signature would
+	// also be valid for another ID, timestamp and body.
 	if strings.Contains(id, ".") {
 		return fmt.Errorf("%s must not contain a dot", HeaderID)
 	}
@@ -169,10 +175,10 @@ func checkHeader(header http.Header, now time.Time) error {
 	return nil
 }
 
-// Handler returns a handler that passes only signed requests to next. It responds with 401 to other
-// requests. It responds with 413 if the body has more than maxBytes, because it holds the body in
-// memory. While you replace a key, pass both the old and the new key. Use it in
-// processor.WithMiddleware.
+// Handler returns a handler that passes a request to next only if Verify accepts it. It responds
+// with 401 to other requests. It keeps the body in memory, so it responds with 413 if the body has
+// more than maxBytes. While you replace a key, pass both the old and the new key. Handler can be
+// used in processor.WithMiddleware.
 func Handler(next http.Handler, maxBytes int64, keys ...Key) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := checkHeader(r.Header, time.Now()); err != nil {

@@ -13,32 +13,36 @@ import (
 )
 
 // settings resolves flags that are not on the command line: from the environment first, then from
-// the configuration file. Only flags tagged `setting` are resolved; the file applies to commands
-// with --config.
+// the configuration file. It resolves only flags with the tag `setting`. Only commands with the flag
+// --config use the file.
 type settings struct {
 	getenv  func(string) (string, bool)
-	environ func() []string          // if nil, unknown names are not reported
-	program func() *kong.Application // all commands, which kong may not have parsed
+	environ func() []string          // if nil, unknown environment variables are not reported
+	program func() *kong.Application // model of all commands; the parser may know only one of them
 	loaded  bool
 	file    configfile.File
-	sources map[string]string // by flag name: "environment …", "file …"; absent for defaults and flags
+
+	// sources are the sources of the values that were resolved, by flag name, such as "environment
+	// PROGRESSOR_DB_DSN" or "progressor.yaml line 3".
+	sources map[string]string
 }
 
 func newSettings(getenv func(string) (string, bool)) *settings {
 	return &settings{getenv: getenv, sources: map[string]string{}}
 }
 
-// IsSetting reports whether the environment and the file can set a flag.
+// IsSetting reports whether the environment and the configuration file can set a flag.
 func IsSetting(v *kong.Value) bool { return v.Tag != nil && v.Tag.Has("setting") }
 
-// EnvName returns the name of the environment variable of a flag: db.max-conns is
+// EnvName returns the name of the environment variable that sets a flag. For db.max-conns, it is
 // PROGRESSOR_DB_MAX_CONNS.
 func EnvName(flag string) string {
 	return "PROGRESSOR_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(flag))
 }
 
-// load reads the configuration file, if the command has --config and it is set. kong calls it once
-// for each part of the command line.
+// load reads the configuration file if the command has the flag --config and the flag is set. kong
+// may call it several times for one command line, and only the first call that finds the flag reads
+// the file.
 func (s *settings) load(ctx *kong.Context) error {
 	if s.loaded {
 		return nil
@@ -104,7 +108,7 @@ func (s *settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any,
 	return nil, nil
 }
 
-// explain adds the source of a value to kong's error about it.
+// explain adds the source of the value to an error of kong about a flag.
 func (s *settings) explain(err error) error {
 	text := err.Error()
 	for name, source := range s.sources {
@@ -115,7 +119,8 @@ func (s *settings) explain(err error) error {
 	return errors.New(text)
 }
 
-// Source returns where the value of a flag comes from.
+// Source returns where the value of a flag comes from: "flag", "default", or the environment variable
+// or line of the configuration file.
 func (a *App) Source(ctx *kong.Context, flag *kong.Flag) string {
 	if source, ok := a.settings.sources[flag.Name]; ok {
 		return source
@@ -128,5 +133,5 @@ func (a *App) Source(ctx *kong.Context, flag *kong.Flag) string {
 	return "default"
 }
 
-// ConfigFile returns the configuration file of the command, which is empty without --config.
+// ConfigFile returns the configuration file of the command. It is empty if --config is not set.
 func (a *App) ConfigFile() *configfile.File { return &a.settings.file }

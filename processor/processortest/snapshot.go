@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Now returns the time of the clock.
+// Now returns the current time of the clock of the process.
 func (p *Process) Now() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,10 +26,10 @@ func (p *Process) Status() process.Status {
 	return p.status
 }
 
-// Detail returns the reason why the status is ERROR.
+// Detail returns the reason why the status is ERROR, or "" in other statuses.
 func (p *Process) Detail() string { return p.Snapshot().GetDetail() }
 
-// State returns the processor's state.
+// State returns the state that the processor has stored.
 func (p *Process) State() []byte { return p.Snapshot().GetAuxState() }
 
 // Events returns all events, oldest first.
@@ -41,15 +41,15 @@ func (p *Process) Timers() []*progressorv1.Timer { return p.Snapshot().GetTimers
 // Metadata returns the searchable attributes.
 func (p *Process) Metadata() map[string]any { return p.Snapshot().GetMetadata().AsMap() }
 
-// Commands returns the messages to other processes so far, in order.
+// Commands returns all messages that the process has sent to other processes, in order.
 func (p *Process) Commands() []*progressorv1.Command {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.commands)
 }
 
-// Trace returns the ended tasks, in the order of their ends, with the events of each. It does not
-// include failed attempts that are retried.
+// Trace returns the tasks that have ended, in the order in which they ended. Each task contains its
+// events. Trace does not return failed attempts that are retried.
 func (p *Process) Trace() []*progressorv1.Task {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +83,8 @@ func (p *Process) snapshot() *progressorv1.Process {
 	return shown
 }
 
-// shownHistory returns the events that a task receives: those of r, or of the history mode if r is
-// nil.
+// shownHistory returns the events that a task receives: the events in the range r, or those that the
+// history mode selects if r is nil.
 func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Event {
 	if r == nil {
 		switch p.settings.mode {
@@ -115,7 +115,7 @@ func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Eve
 	return shown
 }
 
-// trace records the end of a task.
+// trace records the end of a task for Trace. more sets the fields that depend on the outcome.
 func (p *Process) trace(t *task, status progressorv1.TaskStatus, more func(*progressorv1.Task)) {
 	ended := &progressorv1.Task{
 		TaskId: t.id, Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(), Type: t.kind,

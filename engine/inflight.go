@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// shareFactor limits a share to this multiple of the node's free requests. With n full shares,
-	// each holds 4/(4n+1) of the limit, and 1/(4n+1) stays free. (Switches that share one buffer
-	// use the same dynamic threshold.)
+	// shareFactor limits a share to this multiple of the requests that the node can still admit.
+	// With n full shares, each holds 4/(4n+1) of the node's limit, and 1/(4n+1) stays free. (Network
+	// switches whose ports share one buffer use the same dynamic threshold.)
 	shareFactor = 4
-	// namespacePortion limits one share to a part of the node's limit (1/2).
+	// namespacePortion limits one share to this part of the node's limit (1/2).
 	namespacePortion = 2
 	// guaranteedPortion is the part of the node's limit (1/100) that a share may always hold.
 	guaranteedPortion = 100
@@ -23,13 +23,14 @@ const (
 	reservedPortion = 10
 )
 
-// share counts the requests for one namespace on this node. It is kept when the namespace changes.
+// share counts the requests for one namespace on this node. It stays the same when the namespace is
+// updated.
 type share struct {
-	// waiting is set for requests that wait for an event: AwaitTask, Poll and streams. They have a
-	// separate limit, so that waiting clients do not block work.
+	// waiting is true if the share is for requests that wait for an event: AwaitTask, Poll and
+	// streams. They have a separate limit, so that waiting clients do not block other requests.
 	waiting bool
-	holder  string // name of the share in errors
-	used    atomic.Int64
+	holder  string       // whose requests these are, for errors
+	used    atomic.Int64 // number of requests in flight
 }
 
 // requestShares are the shares of one namespace. Polls have a separate share, so that clients that
@@ -48,11 +49,12 @@ func newRequestShares(holder string) *requestShares {
 	}
 }
 
-// inFlight counts the requests in flight on this node.
+// inFlight counts the requests in flight on this node. waiting are those that wait for an event, and
+// working are all others.
 type inFlight struct{ working, waiting atomic.Int64 }
 
-// sharesOf returns the shares of a namespace. All namespaces that do not exist, or that this node
-// has not read yet, share the same ones, so that names from clients use no memory.
+// sharesOf returns the shares of a namespace. All namespaces that do not exist, or that this node has
+// not read yet, have the same shares. Otherwise, clients that send random names would fill the memory.
 func (e *Engine) sharesOf(name string) *requestShares {
 	if ns, ok := e.registry.all()[name]; ok {
 		return ns.shares
@@ -60,8 +62,8 @@ func (e *Engine) sharesOf(name string) *requestShares {
 	return e.unknown
 }
 
-// shareOf returns the share that a request counts against, or nil if the request names no
-// namespace.
+// shareOf returns the share against which a request for a namespace counts. It returns nil if name is
+// "".
 func (e *Engine) shareOf(name string) *share {
 	if name == "" {
 		return nil
@@ -69,8 +71,8 @@ func (e *Engine) shareOf(name string) *share {
 	return &e.sharesOf(name).requests
 }
 
-// pollShareOf returns the share that a poll counts against. If the poll names several namespaces,
-// this is the share of the first one.
+// pollShareOf returns the share against which a poll counts. If the poll names several namespaces,
+// this is the share of the first one. It returns nil if there are no names.
 func (e *Engine) pollShareOf(names []string) *share {
 	if len(names) == 0 {
 		return nil
@@ -78,9 +80,10 @@ func (e *Engine) pollShareOf(names []string) *share {
 	return &e.sharesOf(names[0]).polls
 }
 
-// admit counts a request, or rejects it if the node or the share has reached its bound. A request
-// with a nil share counts only against the node, and may use the reserved part. leave must follow
-// if admit returns nil.
+// admit counts a request, or returns an error if the node is draining, or if the node or the share has
+// reached its limit. A request with a nil share counts only against the limit of the node, and may
+// use the reserved part of it. If admit returns nil, the caller must call leave when the request
+// ends.
 func (e *Engine) admit(s *share) error {
 	if e.draining.Load() {
 		return errDraining
@@ -129,27 +132,28 @@ func maxShareOf(limit, free int64) int64 {
 	return max(min(shareFactor*free, limit/namespacePortion), limit/guaranteedPortion, 1)
 }
 
-// refused counts a request that was rejected because of a limit, and returns its error.
+// refused counts a request that was rejected because of the limit named bound, and returns its error.
 func (e *Engine) refused(bound, format string, args ...any) error {
 	e.CountRefusal(bound)
 	return &process.OverloadError{Bound: fmt.Sprintf(format, args...)}
 }
 
-// CountRefusal counts a request that was rejected for overload.
+// CountRefusal counts a request that was rejected because of the limit named bound.
 func (e *Engine) CountRefusal(bound string) { e.metrics.refused.WithLabelValues(bound).Inc() }
 
-// enter admits a request for a namespace, which must exist. The caller must pass the returned share
-// to leave.
+// enter admits a request for a namespace. It returns an error if the namespace does not exist. When
+// the request ends, the caller must pass the returned share to leave.
 func (e *Engine) enter(ctx context.Context, name string) (*share, error) {
 	return e.enterShare(ctx, name, e.shareOf(name))
 }
 
-// enterWaiting is enter for a request that waits for an event.
+// enterWaiting is like enter, for a request that waits for an event.
 func (e *Engine) enterWaiting(ctx context.Context, name string) (*share, error) {
 	return e.enterShare(ctx, name, &e.sharesOf(name).waits)
 }
 
-// enterReserved is enter for a command of an operator, which may use the reserved part.
+// enterReserved is like enter, for a command of an operator, which may use the reserved part of the
+// limit. It returns a nil share.
 func (e *Engine) enterReserved(ctx context.Context, name string) (*share, error) {
 	return e.enterShare(ctx, name, nil)
 }
@@ -165,7 +169,7 @@ func (e *Engine) enterShare(ctx context.Context, name string, s *share) (*share,
 	return s, nil
 }
 
-// leave stops counting a request that was admitted.
+// leave ends the count of a request that admit has counted against s.
 func (e *Engine) leave(s *share) {
 	if s != nil {
 		s.used.Add(-1)

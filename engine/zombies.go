@@ -14,15 +14,15 @@ const maxSuspects = 10_000
 
 // suspicion records how long a running row has looked like a zombie, by the clock of this node.
 type suspicion struct {
-	expires       time.Time // expiry of its lease
-	leaseSince    time.Time // when this value of expires was first seen
-	overdueSince  time.Time // zero if its deadline has not passed
-	lastSuspected int       // the last pass that found it
+	expires       time.Time // when the lease of the row expires, by the clock of the database
+	leaseSince    time.Time // when this node first saw this value of expires
+	overdueSince  time.Time // when the row first looked overdue, or zero if it does not
+	lastSuspected int       // the last pass that found the row
 }
 
 // collect ends the attempts of dead nodes and silent workers, and attempts that exceeded their
-// deadline, each by its own fencing token. If a slow node stores its result first, that result is
-// kept.
+// deadline. It ends an attempt by its fencing token. If a slow node stores the result of the attempt
+// first, that result is kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
 	if !e.isConnected() { // a disconnected node does not know which other nodes are alive
@@ -73,14 +73,16 @@ func (c *collector) collect(ctx context.Context) error {
 	return nil
 }
 
-// suspect reports whether a running row is a zombie, and whether the reason is that its attempt
-// took too long. The database clock raises a suspicion, and the clock of this node confirms it, so
-// that a step of the database clock does not turn live attempts into zombies. One of these must be
-// true:
+// suspect reports whether a running row is a zombie, and whether the reason is that its attempt took
+// too long. If its node is dead, an attempt that is not leased is always a zombie. For other
+// attempts, the database clock raises a suspicion, and the clock of this node must confirm it, so
+// that a jump of the database clock does not turn live attempts into zombies. Such an attempt is a
+// zombie if one of these is true:
 //
 //   - The lease of a worker has expired, and the worker has not renewed it within Suspect.Renewal.
 //   - The attempt has run longer than its timeout since this node began it or leased it to a
-//     worker. If this node did neither, the time counts from when the attempt first looked overdue.
+//     worker. If another node did that, the time counts from when the attempt first looked overdue
+//     to this node.
 func (c *collector) suspect(s storage.Suspect, now time.Time) (zombie, late bool) {
 	if s.NodeDead && !s.Leased {
 		return true, false
@@ -114,14 +116,16 @@ func (c *collector) begunAt(ref storage.AttemptRef, fallback time.Time) time.Tim
 	return fallback
 }
 
-// margin returns the time by which an attempt may exceed its timeout before the collector ends it.
+// margin returns the time by which an attempt may exceed its timeout before the collector ends it. It
+// leaves time for the node of the attempt, which usually ends the attempt itself.
 func (c *collector) margin(s storage.Suspect) time.Duration {
-	if s.Leased { // only the collector ends such an attempt
+	if s.Leased { // only the collector ends the attempts of workers
 		return 0
 	}
 	return c.engine.cfg.ZombieMargin
 }
 
+// isSaving reports whether the end of an attempt is being saved.
 func (c *collector) isSaving(ref storage.AttemptRef) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,15 +133,15 @@ func (c *collector) isSaving(ref storage.AttemptRef) bool {
 	return saving
 }
 
-// savingCount returns how many zombies are being saved.
+// savingCount returns how many attempts have an end that is being saved.
 func (c *collector) savingCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.saving)
 }
 
-// cancelRequested cancels the attempts of this node whose cancellation a message, or a request to
-// another node, has requested. See Kind.CancelsAttempts.
+// cancelRequested cancels the attempts of this node that have a cancel request from a message, or from
+// a request to another node. See Kind.CancelsAttempts.
 func (c *collector) cancelRequested(ctx context.Context) error {
 	e := c.engine
 	if !e.attempts.cancellable() {
@@ -150,9 +154,10 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 	return err
 }
 
-// cancelLost cancels the attempts of this node that no longer hold their process, because another
-// attempt replaced them or a database failover lost their rows. It also finds claims that were made
-// before a gap between heartbeats but whose response arrived after the gap.
+// cancelLost cancels the attempts of this node that no longer hold their process: their row in running
+// is gone, because another node has ended them, or because a database failover lost the row. Some of
+// these attempts were claimed before a gap between the heartbeats of this node, but the response to
+// the claim arrived after the gap.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()

@@ -24,19 +24,20 @@ import (
 )
 
 const (
-	// CallbackPath is the path to which issuers send browsers back. The name of the issuer follows,
-	// if it has one.
+	// CallbackPath is the path to which issuers send browsers back. If the issuer has a name, a slash
+	// and the name follow.
 	CallbackPath = "/login/callback"
 	// AttemptTime is how long a browser may take from the beginning of a login to its end.
 	AttemptTime = 10 * time.Minute
-	// maxAttempt and maxPage are the maximum sizes of an attempt in a cookie, and of a page of the
-	// console, in bytes.
+	// maxAttempt and maxPage are maximum sizes in bytes: of the cookie that contains an attempt, and of
+	// the path of a page of the console.
 	maxAttempt, maxPage = 3000, 1000
 	// attemptSkew is the maximum difference between the clocks of two nodes.
 	attemptSkew = time.Minute
-	// maxExchanges is the maximum number of concurrent exchanges of codes on a node. exchangeRate
-	// and exchangeBurst limit the exchanges of one address per second. An exchange takes at most 10
-	// s, so one address has at most 30 concurrent exchanges and leaves some to others.
+	// maxExchanges is the maximum number of concurrent exchanges of codes for tokens on a node.
+	// exchangeRate is the number of exchanges per second of one address, and exchangeBurst the number
+	// that it may begin at once. An exchange takes at most 10 s, so one address has at most 30
+	// concurrent exchanges, and some always remain for other addresses.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
 	// maxHourly is the maximum number of logins of a user that a node accepts per hour. It is
@@ -50,7 +51,7 @@ var ErrPage = fmt.Errorf("to: must be a page of the console of at most %d bytes,
 // ErrNoLogins is returned if an issuer has no logins to the console.
 var ErrNoLogins = errors.New("issuer: users cannot log in to this console with this issuer")
 
-// ErrNoAnswer is returned if the issuer of a login does not answer.
+// ErrNoAnswer is returned if the issuer of a login does not respond.
 var ErrNoAnswer = errors.New("the issuer cannot be reached, so users cannot log in: try again")
 
 // ErrManyLogins is returned if the engine has reached a limit on logins.
@@ -59,8 +60,8 @@ var ErrManyLogins = errors.New("too many logins from this address, or at this no
 // ErrManyOfUser is returned if the same user logs in too often.
 var ErrManyOfUser = fmt.Errorf("you have logged in more than %d times within an hour: wait a few minutes", maxHourly)
 
-// ErrHasCertificate is returned if the requests of a login would be rejected because of a
-// certificate.
+// ErrHasCertificate is returned if a browser has a client certificate with a URI. The engine would
+// reject its requests after a login, because they would have two principals.
 var ErrHasCertificate = errors.New("the browser has a client certificate with a URI, which the engine uses in place " +
 	"of a login: use a browser without it to log in")
 
@@ -95,12 +96,12 @@ type logins struct {
 	Console
 	store  LoginStore
 	log    *slog.Logger
-	logged *rate.Limiter
+	logged *rate.Limiter  // limits the log entries about failed logins
 	origin string         // origin of the console
 	byName []*oidc.Issuer // issuers with logins
 
 	exchanges *budget           // exchanges of codes of each address
-	slots     chan struct{}     // holds an element for each exchange in progress
+	slots     chan struct{}     // contains an element for each exchange in progress
 	hourly    *limiters[string] // logins of each user
 }
 
@@ -120,7 +121,7 @@ func (a *Authenticator) AcceptLogins(store LoginStore, console Console, log *slo
 	return nil
 }
 
-// originOf returns the origin of a URL as browsers write it.
+// originOf returns the origin of a URL as browsers write it in the header Origin.
 func originOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if standard := map[string]string{"https": "443", "http": "80"}[u.Scheme]; u.Port() == standard {
@@ -157,16 +158,16 @@ func (a *Authenticator) Options() (console string, options []LoginOption) {
 	return a.logins.URL, options
 }
 
-// attempt is the data that a browser keeps during a login.
+// attempt is the data about a login in progress. Only the browser stores it, in a cookie.
 type attempt struct {
 	oidc.Attempt
 	Page  string `json:"p"` // page of the console to which the login leads
 	Begun int64  `json:"t"` // Unix time in seconds
 }
 
-// BeginLogin begins a login at the issuer with the given name. It returns the URL of the issuer,
-// and what the browser must keep in a cookie. After the login, the browser goes to a page of the
-// console.
+// BeginLogin begins a login at the issuer with the given name. page is the page of the console that
+// the browser shows after the login. BeginLogin returns the URL of the issuer, to which the browser
+// must go, and the data that the browser must keep in a cookie until then.
 func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address string) (to, kept string, err error) {
 	issuer, redirect, err := a.logins.find(name)
 	switch {
@@ -175,8 +176,8 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	// Begin does not read the database, and limits its own reads of the discovery document.
-	// Therefore it must not count against the reads of keys.
+	// Begin does not read the database, and limits its own reads of the discovery document. Therefore,
+	// BeginLogin does not count against the limit on reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(ctx, err, address), address)
@@ -185,10 +186,11 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	return to, base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// FinishLogin ends a login. kept is the data that the browser has kept. answer contains the
-// parameters that the issuer has added to the URL. FinishLogin returns the token of the login, for
-// a cookie, and the URL of the page of the console to show next. former is the token of the
-// previous login of the browser, or "". FinishLogin ends that login.
+// FinishLogin completes a login that BeginLogin has begun, when the issuer has sent the browser back.
+// kept is the data from the cookie of the browser. answer contains the parameters that the issuer has
+// added to the URL. former is the token of the previous login of the browser, or "". FinishLogin ends
+// that login. It returns the token of the new login, for a cookie, and the URL of the page of the
+// console that the browser shows next.
 func (a *Authenticator) FinishLogin(
 	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {
@@ -217,12 +219,13 @@ func (a *Authenticator) FinishLogin(
 	return token, a.logins.URL + "/#" + begun.Page, nil
 }
 
-// actorOf returns the user who logs in or out, for the audit.
+// actorOf returns the actor of an audit entry: the user who logs in or out.
 func actorOf(ctx context.Context, name, address string) process.Actor {
 	return process.Actor{Name: name, Source: address, RequestID: requestid.Of(ctx)}
 }
 
-// createLogin stores a login of a user with the names of its principals, and returns its token.
+// createLogin stores a login and returns its token. names are the principals of the login: the user,
+// followed by the groups of the user. createLogin also ends the login with the token former.
 func (a *Authenticator) createLogin(ctx context.Context, names []string, former, address string) (string, error) {
 	id := newID()
 	token := secretToken(loginPrefix, id)
@@ -245,14 +248,14 @@ func (a *Authenticator) createLogin(ctx context.Context, names []string, former,
 	return token, create()
 }
 
-// loginIdentity identifies a login in the cache of keys. It contains a hash of the token, so a
-// client that knows only the ID of a login cannot use it.
+// loginIdentity returns the key of a login in the cache of keys. It contains a hash of the token, so a
+// client that knows only the ID of a login cannot use the cached login.
 func loginIdentity(id, token string) string {
 	hash := Hash(token)
 	return cachedLogin + id + "." + hex.EncodeToString(hash[:])
 }
 
-// attemptIn returns the attempt in a cookie, unless it is invalid or too old.
+// attemptIn returns the attempt in a cookie. ok is false if the cookie is invalid or too old.
 func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 	text, err := base64.RawURLEncoding.DecodeString(kept)
 	if err != nil || len(kept) > maxAttempt || json.Unmarshal(text, &begun) != nil {
@@ -262,10 +265,10 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 	return begun, age <= AttemptTime && age >= -attemptSkew && pageRule.MatchString(begun.Page)
 }
 
-// finish returns the user in the answer of an issuer, or an error that the user may see. Anyone can
-// forge an attempt and its answer, so the requests to the issuer are limited. These limits are
-// separate from others: other failures do not block logins, and logins do not block the reads of
-// keys.
+// finish exchanges the code in the answer of an issuer for a token, and returns the user that the
+// token names. It returns an error that the user may see. Anyone can forge an attempt and its answer,
+// so finish limits the requests to the issuer. These limits are separate from the limits on reads of
+// keys, so that requests with wrong keys do not block logins, and logins do not block other clients.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {
@@ -285,7 +288,7 @@ func (a *Authenticator) finish(
 	return who, err
 }
 
-// AuthenticateLogin is like Authenticate for a request with the token of a login.
+// AuthenticateLogin is like Authenticate, for a request with the token of a login.
 func (a *Authenticator) AuthenticateLogin(ctx context.Context, token, address string) (*Principal, error) {
 	_, p, err := a.login(ctx, token, address)
 	if err != nil {
@@ -295,7 +298,8 @@ func (a *Authenticator) AuthenticateLogin(ctx context.Context, token, address st
 	return p, nil
 }
 
-// login returns the cached login with a token, and its principal.
+// login returns the cache entry of the login with the given token, and its principal. It reads the
+// login from the database if necessary.
 func (a *Authenticator) login(ctx context.Context, token, address string) (*entry, *Principal, error) {
 	id, ok := idIn(loginPrefix, token)
 	if !ok {
@@ -338,8 +342,9 @@ func (a *Authenticator) EndLogin(ctx context.Context, token, address string) err
 	})
 }
 
-// end deletes a cached login, and ends it on this node. No other request reads the login in the
-// meantime, because it could store the old state after the deletion.
+// end ends a login. It calls remove, which deletes the login from the database, and then marks the
+// cache entry e as invalid. Until then, it prevents other requests from reading the login, because
+// they could store the old state in the cache after the deletion.
 func (a *Authenticator) end(ctx context.Context, e *entry, remove func() error) error {
 	select {
 	case e.reading <- struct{}{}:
@@ -392,7 +397,7 @@ func (l *logins) accept(row storage.LoginState) bool {
 	})
 }
 
-// find returns the issuer with the given name, and the URL to which it sends browsers back.
+// find returns the issuer with the given name, and the URL to which the issuer sends browsers back.
 func (l *logins) find(name string) (*oidc.Issuer, string, error) {
 	n := -1
 	if l != nil {
@@ -408,7 +413,7 @@ func (l *logins) find(name string) (*oidc.Issuer, string, error) {
 	return l.byName[n], redirect, nil
 }
 
-// failed logs why a login has failed, and returns the error for the user.
+// failed logs why a login has failed, and returns the error that the user sees.
 func (l *logins) failed(ctx context.Context, err error, address string) error {
 	if l.logged.Allow() {
 		l.log.WarnContext(ctx, "a login to the console has failed", "reason", fmt.Sprintf("%.500s", err),

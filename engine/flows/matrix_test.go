@@ -16,10 +16,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// row is the expected result of a verb on a run or a step in one status. want is one of these: the
-// status of the run after all consequences; "another: " and the run that the verb has started; or,
-// if the verb is rejected and the run does not change, the reason of the error in capital letters
-// and a colon.
+// row is the expected result of a verb on a run or a step in one status. want is one of these:
+//
+//   - the final status of the run and of its steps
+//   - "another: ", and the status of the run that the verb has started
+//   - if the verb is rejected, and thus the run does not change: the reason of the error, a colon,
+//     and the message
 type row struct{ status, verb, want string }
 
 // situation is a run in a certain status, to which a verb is applied.

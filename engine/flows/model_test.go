@@ -27,19 +27,19 @@ import (
 
 var (
 	modelSeed = flag.Uint64("flows.seed", 0, "the first seed of TestRandomRuns; 0 means the current time")
-	modelTime = flag.Duration("flows.time", 5*time.Second, "how long TestRandomRuns begins batches of runs")
+	modelTime = flag.Duration("flows.time", 5*time.Second, "how long TestRandomRuns starts new batches of runs")
 )
 
 const (
 	modelRuns     = 10  // per batch
 	modelCommands = 4   // maximum number per run
-	modelRounds   = 400 // rounds of the driver before the batch has to end
+	modelRounds   = 400 // random events before the runs of a batch must end
 )
 
-// TestRandomRuns drives runs of random templates on an engine with workers: random results,
-// failures, lost workers, cancels, retries, skips and restarts of the engine. Every run has to end,
-// and its stored rows have to agree with the results of the workers. A seed repeats the templates
-// and commands, but not the order of concurrent events.
+// TestRandomRuns starts runs of random templates on an engine with workers, and causes random
+// results, failures, lost workers, cancels, retries, skips and restarts of the engine. Every run must
+// end, and its stored rows must agree with the results of the workers. The same seed produces the
+// same templates and commands, but not the same order of concurrent events.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -58,7 +58,7 @@ func TestRandomRuns(t *testing.T) {
 	}
 }
 
-// model is one batch of runs and their history.
+// model is one batch of runs, with the results that its worker has sent.
 type model struct {
 	t    *testing.T
 	dsn  string
@@ -66,23 +66,26 @@ type model struct {
 	rand *rand.Rand
 	runs []*modelRun
 
-	node   *node
-	calm   bool // workers answer everything at once with success
-	stop   chan struct{}
-	mu     sync.Mutex // guards the fields below
-	held   []*progressorv1.Lease
-	done   map[string]string // results by job that a worker knows to be stored
-	lost   map[string]bool   // jobs for which a worker does not know whether its answer was stored
-	worker sync.WaitGroup
+	stop   chan struct{}         // stops the worker when it is closed
+	worker sync.WaitGroup        // waits until the worker has stopped
+	leases []*progressorv1.Lease // leases that the worker has not ended; only the worker uses them
+
+	mu   sync.Mutex // guards the fields below
+	node *node
+	calm bool              // the worker ends all leases successfully
+	done map[string]string // digest of the result of each job whose result was certainly stored
+	lost map[string]bool   // jobs for which the worker does not know whether its result was stored
 }
 
+// modelRun is a run of a random template.
 type modelRun struct {
 	id, template string
-	commands     int
-	forced       bool
-	skipped      bool
+	commands     int  // number of commands that were sent to the run
+	forced       bool // a command cancelled the run with force
+	skipped      bool // a command skipped one of its steps
 }
 
+// run starts the runs, causes random events, waits until the runs have ended, and checks their rows.
 func (m *model) run() {
 	m.node = startModel(m.t, m.dsn)
 	m.node.put(m.t, "pull", `{"type": "inner",
@@ -118,7 +121,7 @@ func startModel(t *testing.T, dsn string) *node {
 	return n
 }
 
-// modelProcess executes the process of a step according to its args.
+// modelProcess is the processor of steps that are processes. The args say what the process does.
 func modelProcess(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Do    string `json:"do"`
@@ -150,6 +153,8 @@ func (m *model) work() {
 	})
 }
 
+// workOnce polls once. If the worker then has leases, workOnce takes one of them and ends it, or
+// forgets it like a worker that is lost.
 func (m *model) workOnce(r *rand.Rand) {
 	m.mu.Lock()
 	n, calm := m.node, m.calm
@@ -158,28 +163,29 @@ func (m *model) workOnce(r *rand.Rand) {
 		Namespaces: []string{"pull"}, WorkerID: "w", Max: 8, Wait: 10 * time.Millisecond,
 	})
 	if err != nil {
-		return // the engine stops
+		return // the engine is stopping
 	}
-	m.held = append(m.held, leases...)
-	if len(m.held) == 0 {
+	m.leases = append(m.leases, leases...)
+	if len(m.leases) == 0 {
 		return
 	}
-	i := r.IntN(len(m.held))
-	l := m.held[i]
-	m.held = append(m.held[:i], m.held[i+1:]...)
+	i := r.IntN(len(m.leases))
+	l := m.leases[i]
+	m.leases = append(m.leases[:i], m.leases[i+1:]...)
 	if !calm && r.IntN(20) == 0 {
 		return // the worker is lost
 	}
 	m.answerLease(r, l, calm)
 }
 
-// answerLease ends a lease with a random outcome.
+// answerLease ends a lease with a random outcome. If calm is true, the outcome is a success, or a
+// cancellation if the engine has requested one.
 func (m *model) answerLease(r *rand.Rand, l *progressorv1.Lease, calm bool) {
 	d, err := m.current().BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{
 		WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}},
 	})
-	asked := err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
-	if asked && (calm || r.IntN(2) == 0) {
+	cancelRequested := err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	if cancelRequested && (calm || r.IntN(2) == 0) {
 		m.store(l, engine.LeaseAnswer{Acknowledged: new(string)}, "")
 		return
 	}
@@ -210,7 +216,7 @@ func (m *model) answerLease(r *rand.Rand, l *progressorv1.Lease, calm bool) {
 
 func digest(text string) string {
 	h := fnv.New64()
-	_, _ = h.Write([]byte(text)) // it returns no error
+	_, _ = h.Write([]byte(text)) // returns no error
 	return fmt.Sprint(h.Sum64())
 }
 
@@ -220,8 +226,8 @@ func (m *model) current() *node {
 	return m.node
 }
 
-// store sends an answer until the worker knows whether it was stored. result is the digest of the
-// result in the answer.
+// store sends an answer until it gets a response that shows whether the answer was stored. result is
+// the digest of the result in the answer, or "" if the answer contains no result to compare.
 func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string) {
 	job, unsure := l.GetJob().GetJobId(), false
 	for {
@@ -251,7 +257,7 @@ func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string
 	}
 }
 
-// step causes one random event, in addition to the work.
+// step causes one random event: a restart of the engine, a command, or the answer to a wait.
 func (m *model) step() {
 	ctx := context.Background()
 	switch r := m.runs[m.rand.IntN(len(m.runs))]; m.rand.IntN(60) {
@@ -264,6 +270,7 @@ func (m *model) step() {
 	}
 }
 
+// restart stops the engine and starts another one, in one of three calls.
 func (m *model) restart() {
 	if !m.one(3) {
 		return
@@ -275,7 +282,7 @@ func (m *model) restart() {
 	m.node = n
 }
 
-// command sends a random command to a run. It may be rejected.
+// command sends a random command to a run. The run may reject it.
 func (m *model) command(r *modelRun) {
 	if r.commands++; r.commands > modelCommands {
 		return
@@ -304,19 +311,19 @@ func (m *model) command(r *modelRun) {
 	default:
 		_, err := n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: r.id}, kim)
 		if err != nil {
-			r.commands-- // the run has not ended
+			r.commands-- // rejected, because the run has not ended
 		}
 	}
 }
 
-// answerWait answers one open wait.
+// answerWait answers one open wait of any run.
 func (m *model) answerWait(ctx context.Context) {
 	var run, step, token string
 	var index int32
 	row := m.node.DB.QueryRow(ctx, `SELECT run_id, step_id, index, token FROM flow_steps WHERE token IS NOT NULL
 		ORDER BY random() LIMIT 1`)
 	if row.Scan(&run, &step, &index, &token) != nil {
-		return // none is open
+		return // no wait is open
 	}
 	r := &progressorv1.CompleteStepRequest{Namespace: "pull", RunId: run, StepId: step, Token: token}
 	if index >= 0 {
@@ -335,8 +342,8 @@ func (m *model) answerWait(ctx context.Context) {
 	_, _ = m.node.Complete(ctx, r, kim) // the wait may have ended in the meantime, or the answer may be too large
 }
 
-// end waits until all runs have ended, without failures. Runs that do not end get a command that
-// ends them.
+// end sets calm, and waits until all runs have ended. It reports runs that do not end, and cancels
+// them with force.
 func (m *model) end() {
 	m.mu.Lock()
 	m.calm = true
@@ -358,7 +365,8 @@ func (m *model) end() {
 		return enginetest.Count(m.t, m.node.DB, `SELECT count(*) FROM processes
 			WHERE status NOT IN ('COMPLETED', 'CANCELLED', 'ERROR') AND removed_time IS NULL`)
 	}
-	for left() > 0 && time.Now().Before(over) { // processes and runs of steps whose run did not wait for them
+	// A run may have ended before the processes and runs that its steps have started.
+	for left() > 0 && time.Now().Before(over) {
 		m.answerWait(context.Background())
 	}
 	if n := left(); n > 0 {
@@ -368,11 +376,12 @@ func (m *model) end() {
 		m.fail(r, "the run does not end")
 		force := &progressorv1.CancelRunRequest{Namespace: "pull", RunId: r.id, Force: true}
 		if _, err := m.node.Cancel(context.Background(), force, kim); err != nil {
-			m.fail(r, "no command ends the run: %v", err)
+			m.fail(r, "a cancel with force does not end the run: %v", err)
 		}
 	}
 }
 
+// fail reports an error of a run, with its state, template and events.
 func (m *model) fail(r *modelRun, format string, args ...any) {
 	m.t.Helper()
 	run, _ := m.node.Get(context.Background(), "pull", r.id, 0)

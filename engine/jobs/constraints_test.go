@@ -19,6 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// limit puts a constraint. By default, it is in the namespace "pull" and matches all jobs.
 func (n *node) limit(t testing.TB, c *progressorv1.Constraint) {
 	t.Helper()
 	if c.Namespace == "" {
@@ -54,6 +55,7 @@ func (n *node) placed(t testing.TB, namespace string, want int) {
 	})
 }
 
+// waits returns the number of tasks of a namespace that wait for waitsFor.
 func (n *node) waits(t testing.TB, namespace, waitsFor string) int {
 	t.Helper()
 	return enginetest.Count(t, n.DB,
@@ -70,8 +72,8 @@ func ids(leases []*progressorv1.Lease) string {
 
 const byRegion = "job.args.region"
 
-// The limit holds for each key. A key in use does not block jobs with other keys. blocked_on shows
-// what a blocked job waits for.
+// max_running limits the running jobs of each key separately. A key that is in use does not block
+// jobs with other keys. blocked_on shows what a blocked job waits for.
 func TestMaxRunningOfAKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -110,8 +112,8 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	}
 }
 
-// A job needs the keys of all constraints that it matches. It takes none before it can have all of
-// them.
+// A job needs the keys of all constraints that it matches. Until all of them are free, it takes none
+// of them, so that it does not block other jobs.
 func TestJobNeedsAllItsKeys(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -127,7 +129,8 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	if got := ids(leases); got != "eu0 us0" {
 		t.Fatalf("leased %s", got)
 	}
-	if err := n.succeed(leases[1], nil); err != nil { // us0: its place in "all" is free for any job
+	// The end of us0 frees one of the two slots of "all". eu1 cannot use it, because eu0 still runs.
+	if err := n.succeed(leases[1], nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "us1" {
@@ -135,8 +138,8 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	}
 }
 
-// Jobs of one key and jobs of two are at the front of their queues at the same time. A job that
-// needs both keys gets both or none.
+// Jobs that need one key and jobs that need two keys become available at the same time. A job that
+// needs two keys gets both or none.
 func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -167,8 +170,8 @@ func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 	}
 }
 
-// Every end of an attempt frees its keys once: success, failure, release, cancel, removal, a lost
-// worker and suspension.
+// Every end of an attempt frees the keys of its job exactly once: success, failure, retry, cancel,
+// removal and the loss of its lease.
 func TestEveryEndFreesItsKeys(t *testing.T) {
 	t.Parallel()
 	later := &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
@@ -223,8 +226,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A job that is released or retried waits in the queue again, ahead of all jobs that came later.
-func TestReleasedJobWaitsInLine(t *testing.T) {
+// A job whose lease is released waits in its queue again, ahead of all jobs that were enqueued later.
+func TestReleasedJobKeepsItsPosition(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
@@ -238,9 +241,9 @@ func TestReleasedJobWaitsInLine(t *testing.T) {
 	}
 }
 
-// A delayed job enters its queue when its time comes. It is not claimed without its key, with
-// workers or with a processor.
-func TestDelayedJobGoesToItsLine(t *testing.T) {
+// A delayed job enters the queue of its key when its run time is reached. It does not run before it
+// has its key, neither in a pull namespace nor in a push namespace.
+func TestDelayedJobEntersItsQueue(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"pull", "ns"} {
 		t.Run(namespace, func(t *testing.T) {
@@ -273,8 +276,8 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 	}
 }
 
-// A changed limit immediately applies to waiting jobs, and counts running ones. Without a
-// constraint all jobs may run.
+// A new or changed limit applies at once to jobs that wait, and counts jobs that already run. When the
+// constraint is deleted, all jobs may run.
 func TestLimitsChangeLive(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -290,7 +293,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	n.placed(t, "pull", 2)
 	second := n.poll(t, "w", 10)
 	if len(second) != 2 {
-		t.Fatalf("leased %s of 3", ids(second))
+		t.Fatalf("leased %s, want two jobs", ids(second))
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
 	must(t, n.succeed(first[0], nil))
@@ -300,16 +303,16 @@ func TestLimitsChangeLive(t *testing.T) {
 	}
 	must(t, n.DeleteConstraint(context.Background(), "pull", "one"))
 	if got := n.poll(t, "w", 10); len(got) == 0 {
-		t.Fatal("nothing leased")
+		t.Fatal("no job was leased after the constraint was deleted")
 	}
 	n.placed(t, "pull", 0)
 	if err := n.DeleteConstraint(context.Background(), "pull", "one"); !errors.Is(err, process.ErrConstraintNotFound) {
-		t.Errorf("a constraint that was deleted: %v", err)
+		t.Errorf("deleting the constraint again: %v", err)
 	}
 }
 
-// A changed constraint is evaluated again for waiting jobs. A job that no longer matches may run,
-// and one that matches waits for its new key.
+// When a constraint changes, it is evaluated again for waiting jobs. A job that no longer matches may
+// run. A job that still matches waits for its new key.
 func TestChangedMatchAndKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -332,7 +335,7 @@ func TestChangedMatchAndKey(t *testing.T) {
 	}
 }
 
-// UpdateJob evaluates a job again if constraints use its tags.
+// When UpdateJob changes the tags of a job, the constraints that use them are evaluated again.
 func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -394,8 +397,8 @@ func TestConstraintIsChecked(t *testing.T) {
 	}
 }
 
-// A suspended job blocks no other job, whether it waits in its queue or has its key. When it is
-// resumed, it waits in the queue again.
+// A suspended job blocks no other job, whether it was waiting for its key or had got it. When it is
+// resumed, it waits in the queue again, at its old position.
 func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -404,7 +407,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
 	n.limited(t, "pull", "third", "", nil)
-	for _, id := range []string{"second", "first"} { // first the job in the queue, then the one that can be claimed
+	for _, id := range []string{"second", "first"} { // second waits for the key, and first has it
 		_, err := n.SuspendProcess(context.Background(), key("pull", id), "why", process.Actor{})
 		must(t, err)
 	}
@@ -425,8 +428,8 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	}
 }
 
-// Keys that are held by jobs that no longer exist become free, regardless of their number. A key of
-// an existing job stays held.
+// Keys that are held by jobs that no longer exist become free, even if there are thousands of them. The
+// key of a job that still runs stays held.
 func TestKeysOfRemovedJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -28,11 +28,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// loginTable is a table of logins in memory.
+// loginTable is an auth.LoginStore in memory.
 type loginTable struct {
 	mu   sync.Mutex
-	rows map[string]storage.NewLogin
-	left time.Duration
+	rows map[string]storage.NewLogin // by the ID of the login
+	left time.Duration               // how long every login remains valid
 }
 
 func (t *loginTable) CreateLogin(_ context.Context, l storage.NewLogin, _ process.Actor) error {
@@ -62,17 +62,18 @@ func (t *loginTable) DeleteLogin(_ context.Context, id string, _ process.Actor) 
 	return nil
 }
 
-// loginSite is a site with TLS, to whose console users log in.
+// loginSite is a server with TLS, and with a console to which users can log in.
 type loginSite struct {
 	url     string
 	key     *oneKey
-	token   string
+	token   string // token of key
 	rows    *loginTable
 	issuers []*testissuer.Issuer
 	server  *httptest.Server
 }
 
-// newLoginSite serves a console with an issuer for each name.
+// newLoginSite starts a server whose console has an issuer for each name. The user of each issuer is
+// alice, with the role support.
 func newLoginSite(t testing.TB, mode Console, names ...string) *loginSite {
 	t.Helper()
 	id, token := auth.NewToken()
@@ -113,7 +114,7 @@ func newLoginSite(t testing.TB, mode Console, names ...string) *loginSite {
 	return s
 }
 
-// browser keeps cookies like a browser, and follows redirects to the page of the console.
+// browser is a client that keeps cookies and follows redirects, like a browser.
 type browser struct {
 	t      testing.TB
 	site   *loginSite
@@ -140,7 +141,8 @@ func (b *browser) visit(to string) (*http.Response, string) {
 	return b.send(request)
 }
 
-// post sends a request like the console, with some changed headers. nil removes a header.
+// post sends a POST request with the headers that a browser sends for the console. headers replaces
+// some of them. A nil value removes a header.
 func (b *browser) post(path string, headers http.Header) (*http.Response, string) {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.site.url+path, strings.NewReader("{}"))
@@ -188,7 +190,8 @@ func (b *browser) cookie(name string) string {
 // whoamiPath is the page from which the console reads the identity of its user.
 const whoamiPath = "/whoami"
 
-// A user logs in, is identified, and logs out. After the login, the requested page is shown.
+// A user logs in, is identified by the cookie, and logs out. After the login, the browser is at the
+// page that it requested.
 func TestConsoleLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleReadOnly, "staff")
@@ -207,7 +210,7 @@ func TestConsoleLogin(t *testing.T) {
 		t.Fatalf("after the login: %s %s", answer.Status, got)
 	}
 	if b.cookie(attemptCookie) != "" {
-		t.Error("the browser keeps the attempt")
+		t.Error("the browser still has the cookie of the attempt after the login")
 	}
 	answer, body := b.post(whoamiPath, nil)
 	var who identity
@@ -240,8 +243,9 @@ func TestConsoleLogin(t *testing.T) {
 	}
 }
 
-// Scripts cannot read the cookies, other sites can neither set them nor cause browsers to send
-// them, and no page may be stored.
+// The cookies of a login have attributes that hide them from scripts, and that prevent other sites
+// from setting them and from making browsers send them with POST requests. Browsers must not cache
+// the responses of a login.
 func TestCookiesOfLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -268,7 +272,7 @@ func TestCookiesOfLogins(t *testing.T) {
 	}
 }
 
-// The cookie counts only for requests that the console sends.
+// The cookie of a login authenticates a request only if its headers show that the console has sent it.
 func TestCookieOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -280,27 +284,27 @@ func TestCookieOfOthers(t *testing.T) {
 	token := b.cookie(loginCookie)
 	for name, headers := range map[string]http.Header{
 		"no Origin":                 {"Origin": nil},
-		"no Origin and site":        {"Origin": nil, "Sec-Fetch-Site": nil},
-		"null":                      {"Origin": {"null"}, "Sec-Fetch-Site": nil},
+		"neither header":            {"Origin": nil, "Sec-Fetch-Site": nil},
+		"a null Origin":             {"Origin": {"null"}, "Sec-Fetch-Site": nil},
 		"another site":              {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}},
-		"another site, old":         {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": nil},
-		"another site, as same":     {"Origin": {"https://evil.example"}},
+		"another site, old browser": {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": nil},
+		"contradictory headers":     {"Origin": {"https://evil.example"}},
 		"another port":              {"Origin": {"https://127.0.0.1:1"}},
 		"another scheme":            {"Origin": {strings.Replace(s.url, "https", "http", 1)}},
 		"two origins":               {"Origin": {s.url, "https://evil.example"}},
 		"a subdomain":               {"Sec-Fetch-Site": {"same-site"}},
-		"the user":                  {"Sec-Fetch-Site": {"none"}},
+		"a URL typed by the user":   {"Sec-Fetch-Site": {"none"}},
 		"a form":                    {"Content-Type": {"application/x-www-form-urlencoded"}},
-		"text":                      {"Content-Type": {"text/plain"}},
+		"plain text":                {"Content-Type": {"text/plain"}},
 		"protobuf":                  {"Content-Type": {"application/proto"}},
-		"no type":                   {"Content-Type": nil},
+		"no Content-Type":           {"Content-Type": nil},
 		"a bearer token":            {"Authorization": {"Bearer " + s.token}},
 		"an empty Authorization":    {"Authorization": {""}},
-		"two cookies of logins":     {"Cookie": {loginCookie + "=" + token}},
-		"a cookie that is no login": {"Cookie": {loginCookie + "=" + s.token}},
+		"two login cookies":         {"Cookie": {loginCookie + "=" + token}},
+		"a cookie with a key":       {"Cookie": {loginCookie + "=" + s.token}},
 	} {
 		one := b
-		if name == "a cookie that is no login" {
+		if name == "a cookie with a key" { // the only cookie of another browser
 			one = s.browser(t)
 		}
 		for _, path := range []string{whoamiPath, "/progressor.v1.NamespaceService/ListNamespaces"} {
@@ -310,11 +314,11 @@ func TestCookieOfOthers(t *testing.T) {
 				t.Errorf("%s: %s: %s %s", name, path, answer.Status, body)
 			}
 		}
-		if headers["Authorization"] != nil { // TestLogoutWithAnotherIdentity
+		if headers["Authorization"] != nil { // see TestLogoutWithAnotherIdentity
 			continue
 		}
 		if answer, body := one.post("/logout", headers); answer.StatusCode == http.StatusOK &&
-			name != "a cookie that is no login" {
+			name != "a cookie with a key" {
 			t.Errorf("%s: logout: %s %s", name, answer.Status, body)
 		}
 	}
@@ -329,11 +333,12 @@ func TestCookieOfOthers(t *testing.T) {
 		t.Errorf("GET: %d %s", w.Code, w.Body)
 	}
 	if answer, body := b.post(whoamiPath, nil); answer.StatusCode != http.StatusOK {
-		t.Errorf("at the end: %s %s", answer.Status, body)
+		t.Errorf("a correct request after the rejected ones: %s %s", answer.Status, body)
 	}
 }
 
-// A request with a certificate and a cookie would have two principals.
+// A request with a client certificate and the cookie of a login is rejected, because it would have two
+// principals.
 func TestCookieAndCertificate(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -354,7 +359,8 @@ func TestCookieAndCertificate(t *testing.T) {
 	}
 }
 
-// An expired login has ended, and its cookie has no effect.
+// The cookie of an expired login does not authenticate requests. Requests that need no authentication
+// succeed with it, and a logout deletes it.
 func TestExpiredLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -373,7 +379,8 @@ func TestExpiredLogin(t *testing.T) {
 	}
 }
 
-// With several issuers, the user chooses one. The login leads to no other site.
+// If there are several issuers, /login shows a page on which the user chooses one. After a login, the
+// browser goes only to pages of the console, never to another site.
 func TestPagesOfTheLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff", "partners")
@@ -402,7 +409,7 @@ func TestPagesOfTheLogin(t *testing.T) {
 	}
 }
 
-// The Host of a request does not change the address to which the issuer sends the browser back.
+// The header Host of a request does not change the address to which the issuer sends the browser back.
 func TestHostOfALogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -417,7 +424,8 @@ func TestHostOfALogin(t *testing.T) {
 	}
 }
 
-// Without logins, the console learns that there are none, and cookies are ignored.
+// If no issuer supports logins, /login/options returns no issuers, the other login pages do not exist,
+// and login cookies are ignored.
 func TestConsoleWithoutLogins(t *testing.T) {
 	t.Parallel()
 	open := newStub(t, Config{})

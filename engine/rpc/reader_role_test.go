@@ -34,8 +34,8 @@ var secretObjects = [][2]string{
 	{"WorkerService/Poll", `{"namespaces":["w"],"workerId":"a","wait":"30s"}`},
 }
 
-// TestReaderRoleSeesNoSecrets reads all data that the documented role for readers may read. The
-// data must not contain headers, keys of sinks, salts of leases or tokens of waits.
+// TestReaderRoleSeesNoSecrets reads all data that the role reader of docs/sql.md may read. The data
+// must not contain headers, signing keys of sinks, salts of leases or tokens of waits.
 func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newServedEngine(t)
@@ -62,7 +62,7 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	hidden := texts(owner, `SELECT encode(salt, 'hex') FROM progressor.leases
 		UNION ALL SELECT token FROM progressor.flow_steps WHERE token IS NOT NULL`)
 	if len(hidden) < 2 {
-		t.Fatalf("there are %d salts and tokens", len(hidden))
+		t.Fatalf("found %d salts and tokens, want at least 2", len(hidden))
 	}
 	hidden = append(hidden, secret[:20], hex.EncodeToString([]byte(secret[:20])))
 	role := readerRole(t, owner)
@@ -77,7 +77,7 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	for _, table := range []string{"secrets", "seal_keys"} {
 		_, err := reader.Exec(ctx, "SELECT FROM progressor."+table)
 		if storage.SQLState(err) != "42501" {
-			t.Errorf("the role reads %s: %v", table, err)
+			t.Errorf("reading %s: %v, want permission denied", table, err)
 		}
 	}
 	rows := 0
@@ -91,7 +91,7 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 			rows++
 			for _, h := range hidden {
 				if strings.Contains(row, h) {
-					t.Errorf("%s has a secret: %.300s", relation, row)
+					t.Errorf("%s contains a secret: %.300s", relation, row)
 				}
 			}
 		}
@@ -106,7 +106,8 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	}
 }
 
-// readerRole creates the role for readers as docs/sql.md describes.
+// readerRole creates the role reader with the statements in docs/sql.md, but with another name, which
+// it returns.
 func readerRole(t *testing.T, owner *pgx.Conn) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/sql.md")
@@ -121,7 +122,7 @@ func readerRole(t *testing.T, owner *pgx.Conn) string {
 	statements := regexp.MustCompile(`(?m)^(?:CREATE ROLE reader|GRANT [^;]* TO reader)\b[^;]*;`).
 		FindAllString(string(page), -1)
 	if len(statements) < 3 {
-		t.Fatalf("docs/sql.md has only %q", statements)
+		t.Fatalf("docs/sql.md contains only these statements for the role: %q", statements)
 	}
 	for _, statement := range statements {
 		statement = regexp.MustCompile(`\breader\b`).ReplaceAllString(statement, name)

@@ -24,12 +24,13 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// keepAlive is the interval at which an idle stream sends a comment, so that proxies do not close
-// it.
+// keepAlive is the interval at which a stream sends a comment, so that proxies do not close it while
+// it is idle.
 const keepAlive = 15 * time.Second
 
-// changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event
-// is the cursor after the event. Browsers send it again when they reconnect.
+// changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event is
+// the cursor from which the stream continues after this event. Browsers send the last ID that they
+// received when they reconnect.
 type changePage struct {
 	streams *streams.Streams
 	clients *clients
@@ -37,7 +38,7 @@ type changePage struct {
 	access  *authorization
 }
 
-// ServeHTTP streams until the client disconnects.
+// ServeHTTP streams changes until the client disconnects, or until the end that the request asks for.
 func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, err := changesRequest(r)
 	if err == nil {
@@ -61,15 +62,15 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	go p.access.follow(ctx, procedure, request, func(access) {}, end)
 	s := &serverSent{writer: w, control: http.NewResponseController(w), cancel: cancel}
-	stop := s.keepAlive(ctx)
+	wait := s.keepAlive(ctx)
 	err = p.streams.Watch(ctx, request, s.send)
 	if denied, ok := errors.AsType[*connect.Error](context.Cause(ctx)); ok { // set by follow
 		err = denied
 	}
 	cancel()
-	stop()
+	wait()
 	switch {
-	case err == nil || r.Context().Err() != nil: // the client has disconnected or requested the end
+	case err == nil || r.Context().Err() != nil: // the client has disconnected, or all changes were sent (stop=true)
 	case s.began:
 		connectErr, _ := toConnect(err, request)
 		text, _ := json.Marshal(connectErr.Message()) // cannot fail: a string
@@ -79,7 +80,8 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers a request that fails before the stream begins, like the API.
+// refuse responds to a request that fails before the stream begins. Its status and message are those
+// with which the API rejects such a request.
 func (p *changePage) refuse(
 	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
 ) {
@@ -106,11 +108,11 @@ func (p *changePage) refuse(
 	page(w, status, connectErr.Message())
 }
 
-// changeParameters are the parameters of the page.
+// changeParameters are the parameters that the URL may contain.
 var changeParameters = []string{"namespace", "cursor", "from", "kinds", "process_id", "stop"}
 
 // changesRequest reads the parameters of the URL. The header Last-Event-ID, which a browser sends
-// when it reconnects, replaces the cursor.
+// when it reconnects, replaces the parameter cursor. With a cursor, the parameter from is ignored.
 func changesRequest(r *http.Request) (*progressorv1.WatchChangesRequest, error) {
 	query := r.URL.Query()
 	for name := range query {
@@ -167,8 +169,8 @@ type serverSent struct {
 	mu      sync.Mutex
 	writer  http.ResponseWriter
 	control *http.ResponseController
-	cancel  context.CancelFunc
-	began   bool
+	cancel  context.CancelFunc // ends the stream
+	began   bool               // something was written, so the status of the response is 200
 }
 
 // send writes the changes of a response, one event each. Only the last event has the cursor, which
@@ -193,7 +195,7 @@ func (s *serverSent) send(response *progressorv1.WatchChangesResponse) error {
 	return nil
 }
 
-// event writes one event. Its data has no line breaks.
+// event writes one event. name and id are optional. data must not contain line breaks.
 func (s *serverSent) event(name, id string, data []byte) error {
 	var text strings.Builder
 	if name != "" {
@@ -226,8 +228,9 @@ func (s *serverSent) write(text string) error {
 	return nil
 }
 
-// keepAlive sends comments until stop is called.
-func (s *serverSent) keepAlive(ctx context.Context) (stop func()) {
+// keepAlive sends comments until ctx is done. If that fails, it ends the stream. wait returns when
+// keepAlive writes nothing more.
+func (s *serverSent) keepAlive(ctx context.Context) (wait func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

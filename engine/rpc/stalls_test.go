@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// stallSite serves a handler with a limit for stalled clients.
+// stallSite serves h behind limitStalls. It returns the address of the server, and the number of
+// responses that were ended because the client stalled.
 func stallSite(t *testing.T, timeout time.Duration, h http.HandlerFunc) (address string, rejected *atomic.Int32) {
 	rejected = &atomic.Int32{}
 	url := listen(t, limitStalls(h, timeout, func() { rejected.Add(1) }))
 	return strings.TrimPrefix(url, "http://"), rejected
 }
 
-// endless writes until a write fails, and sends the error to the test.
+// endless returns a handler that writes until a write fails, and then sends the error to failed.
 func endless(failed chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		message := bytes.Repeat([]byte("x"), 1<<20)
@@ -37,8 +38,8 @@ func endless(failed chan<- error) http.HandlerFunc {
 	}
 }
 
-// TestClientsThatDoNotRead runs clients that request a stream and never read it. Their streams must
-// end.
+// TestClientsThatDoNotRead runs clients that request an endless stream and never read it. The writes
+// to each of these streams must fail, so that its handler ends.
 func TestClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 20)
@@ -56,7 +57,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
 	for range 10 {
-		answer, err := h2c.Get("http://" + address) // Go reads no more than a window of it
+		answer, err := h2c.Get("http://" + address) // the client buffers one flow-control window and then stalls
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		select {
 		case err := <-failed:
 			if err == nil {
-				t.Error("a write without an error")
+				t.Error("a stream ended without an error")
 			}
 		case <-time.After(30 * time.Second):
 			t.Fatal("a stream has not ended")
@@ -77,14 +78,15 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	}
 }
 
-// TestClosedWindows runs HTTP/2 clients that allow no data of a response. They read the connection
-// itself, so only the timeout of the response can end the response. A small response fits in the
-// buffers of the server, which sends it after the handler has returned.
+// TestClosedWindows runs HTTP/2 clients with flow-control windows of 0 bytes, so the server cannot
+// send them any data. The clients read all frames of their connection, so a write to the connection
+// never blocks, and only the timeout of limitStalls can end the response. Small responses fit in the
+// buffers of the server, which sends them after the handler has returned.
 func TestClosedWindows(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {
 		address, _ := stallSite(t, 100*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(bytes.Repeat([]byte("x"), size)) // fails for the larger ones
+			_, _ = w.Write(bytes.Repeat([]byte("x"), size)) // fails if the response is larger than the buffers
 		})
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -116,8 +118,8 @@ func TestClosedWindows(t *testing.T) {
 	}
 }
 
-// TestPipelinesThatAreNotRead runs HTTP/1.1 clients that send requests and never read. The server
-// closes their connections, even if each response fits in its buffers.
+// TestPipelinesThatAreNotRead runs HTTP/1.1 clients that send many requests and never read a
+// response. The server closes their connections, even if each response fits in its buffers.
 func TestPipelinesThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {
@@ -142,8 +144,8 @@ func TestPipelinesThatAreNotRead(t *testing.T) {
 	}
 }
 
-// A client that reads slowly, a stream that has nothing to send and the next request of a
-// connection are not affected.
+// limitStalls does not end the responses of clients that read slowly, streams that have nothing to
+// send for longer than the timeout, or later requests on the same connection.
 func TestSlowReadersAreServed(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -173,7 +175,7 @@ func TestSlowReadersAreServed(t *testing.T) {
 				var n int
 				n, err = io.ReadFull(answer.Body, part)
 				read += n
-				<-time.After(timeout / 6) // all of it takes longer than the timeout
+				<-time.After(timeout / 6) // reading the whole response takes longer than the timeout
 			}
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) ||
 				read != map[string]int{"/slow": len(large), "/idle": len("firstlast")}[path] {
@@ -187,11 +189,11 @@ func TestSlowReadersAreServed(t *testing.T) {
 	}
 }
 
-// stalledConn reads nothing after the first part of what the server sends.
+// stalledConn is a connection whose Read stalls after the first bytes that the server sends.
 type stalledConn struct {
 	net.Conn
-	left int
-	gone chan struct{}
+	left int           // bytes to read before Read stalls
+	gone chan struct{} // ends the stalled Read when it is closed
 }
 
 func (c *stalledConn) Read(p []byte) (int, error) {
@@ -204,8 +206,8 @@ func (c *stalledConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A client that reads nothing from its HTTP/2 connection cannot be told that its stream has ended.
-// Therefore the connection is closed.
+// If a client reads nothing from its HTTP/2 connection, the server cannot tell it that a stream has
+// ended. Therefore, the server closes the connection.
 func TestConnectionsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	failed, rejected := make(chan error, 1), make(chan struct{}, 1)

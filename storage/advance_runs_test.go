@@ -10,12 +10,14 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// state sets the state of the process.
 func state(text string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.AuxState = []byte(text) }
 }
 
-// runWithJob starts the run ~flow/ID. Its job ID-a runs on this node. runWithJob returns the claim
-// of the job, and the task that is reserved for reporting its end.
+// runWithJob starts the run ~flow/ID, whose job ID-a runs on this node. It returns the claim of the
+// job, and the NOTIFY task that is reserved for notifying the run when the job ends. change applies
+// to the first result of the run.
 func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*storage.Claim, storage.ReservedTask) {
 	b.t.Helper()
 	first := end(b.start("~flow/"+id, func(in *storage.Init) { in.Kind = "flow" }), storage.Finished,
@@ -30,8 +32,8 @@ func (b *bench) runWithJob(id string, change ...func(*storage.Completion)) (*sto
 	return saved.Next, saved.Reserved
 }
 
-// withAdvance adds a result of the run ~flow/ID to the end of its job. from is the state of the run
-// from which the result was decided.
+// withAdvance adds the next result of the run ~flow/ID to the result that ends its job. from is the
+// state of the run from which the result of the run was decided. task is the task reserved for it.
 func withAdvance(
 	id, from string, task storage.ReservedTask, outcome storage.Outcome, change ...func(*storage.Completion),
 ) func(*storage.Completion) {
@@ -45,8 +47,8 @@ func withAdvance(
 	}
 }
 
-// The end of a job and the next result of its run are stored in one transaction. The run has the
-// same rows as after two transactions.
+// The end of a job and the next result of its run are stored in one transaction. The rows are the
+// same as if two transactions had stored them.
 func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -71,19 +73,19 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	equal(t, "attempts", ask[string](b, "SELECT string_agg(process_id, ' ') FROM running"), "r-b")
 	_, err := b.SaveResult(end(job, storage.Completed, answer("late"),
 		withAdvance("r", "two jobs", task, storage.Finished, state("late"))))
-	equal(t, "a late end", err, process.ErrFenced)
+	equal(t, "a second end of the first job", err, process.ErrFenced)
 	task = saved.Reserved
 	saved = b.save(end(saved.Next, storage.Completed, answer("2"),
 		withAdvance("r", "two jobs", task, storage.Completed, answer("all"))))
-	equal(t, "the end", []any{saved.Advanced, saved.Next == nil}, []any{true, true})
+	equal(t, "the run has advanced to its end", []any{saved.Advanced, saved.Next == nil}, []any{true, true})
 	b.is("~flow/r", "COMPLETED e0: INIT FINISHED, NOTIFY FINISHED, NOTIFY FINISHED")
 	equal(t, "the response", ask[string](b, "SELECT convert_from(response, 'UTF8') FROM tasks WHERE task_id = $1",
 		task.TaskID), "all")
 	equal(t, "waiting parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// A run that has changed since the decision, or that cannot run now, does not advance. It is
-// notified as usual, and the result is not stored.
+// A run does not advance if it has changed since its result was decided, or if it cannot run a task
+// now. The result of the run is not stored. The run is notified of the end of the job as usual.
 func TestChangedRunDoesNotAdvance(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -97,20 +99,24 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 		return withAdvance(id, "one job", task, storage.Completed, state("ahead"))
 	}
 	none := func(string) {}
-	for id, test := range map[string]struct {
-		begin   func(*storage.Completion)
-		changes func(run string)
+	for id, test := range map[string]struct { // by the ID of the run, which says what prevents its advance
+		begin   func(*storage.Completion) // changes the first result of the run
+		changes func(run string)          // changes the run while its job runs
 		end     func(string, storage.ReservedTask) func(*storage.Completion)
-		want    string // how the run is notified of the end: by a task, a wait or a message; or nothing
+
+		// want says how the run is notified of the end of its job: by a "task" that runs, a task that
+		// waits ("wait"), a "message", or not at all ("nothing").
+		want string
 	}{
 		"state": {changes: func(run string) { b.save(end(b.claim(run), storage.Finished, state("changed"))) },
 			end: finish, want: "task"},
 		"attempt": {changes: func(run string) { b.claim(run) }, end: finish, want: "wait"},
 		"waits":   {changes: func(run string) { b.call(run, withoutSlot) }, end: finish, want: "wait"},
-		"due": {
+		"due": { // a timer of the run is due
 			begin:   func(c *storage.Completion) { timer(0)(c); c.Promote = false },
 			changes: none, end: finish, want: "task",
 		},
+		// A run that completes does not advance if it has a timer.
 		"timer":   {begin: timer(time.Hour), changes: none, end: complete, want: "task"},
 		"message": {changes: func(run string) { b.send(notifyOf(run, "hi")) }, end: finish, want: "message"},
 		"cancel": {changes: func(run string) {
@@ -119,6 +125,7 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 		}, end: finish, want: "message"},
 		"suspended": {changes: func(run string) { must(t, 0, b.SuspendProcess(key(run), "later")) },
 			end: finish, want: "message"},
+		// A run that completes does not advance if another process awaits its end.
 		"parent": {changes: func(run string) {
 			b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
 				VALUES ($1, $2, $1, 'other', 'x')`, ns, run)
@@ -126,9 +133,11 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 		"removed": {changes: func(run string) {
 			b.exec("UPDATE processes SET removed_time = now() WHERE process_id = $1", run)
 		}, end: finish, want: "message"},
+		// The job belongs to another run.
 		"stranger": {changes: func(run string) {
 			b.exec("UPDATE parents SET parent_process_id = '~flow/other' WHERE process_id = 'stranger-a'")
 		}, end: finish, want: "nothing"},
+		// The job belongs to no run.
 		"orphan": {changes: func(string) { b.exec("DELETE FROM parents WHERE process_id = 'orphan-a'") },
 			end: finish, want: "nothing"},
 	} {
@@ -161,7 +170,8 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 	b.exec("UPDATE processes SET cancel_requested_time = NULL, cancel_deadline = NULL, removed_time = NULL")
 }
 
-// The late end of an attempt does not advance the run after the job has been retried.
+// After a job has been retried, a late result of its first attempt is fenced, and does not advance
+// the run.
 func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -176,8 +186,8 @@ func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 	equal(t, "waiting parents", ask[string](b, "SELECT string_agg(process_id, ' ') FROM parents"), "r-a")
 }
 
-// Two jobs of a run end in one flush. Only one of the results of the run is stored, because the
-// other was decided without it.
+// Two jobs of a run end in one flush, each with a result of the run. Only one of these two results
+// is stored, because each was decided without the other.
 func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -188,6 +198,7 @@ func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	first, task := b.runWithJob("r")
 	more := b.save(end(b.claim("~flow/r"), storage.Finished, withMessages(plainJob("s-a")), startsOn))
 	release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
+	// A call that waits for this lock occupies the only lane, so the two ends share the next flush.
 	var all sync.WaitGroup
 	all.Go(func() { _, _ = s.PrepareCall(call("other", withoutSlot)) })
 	b.waits(1)
@@ -208,13 +219,14 @@ func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	all.Wait()
 	one, other := <-advanced, <-advanced
 	equal(t, "advanced once", one != other, true)
-	equal(t, "results", ask[int](b, "SELECT count(*) FROM tasks WHERE task_id IN ($1, $2)",
+	equal(t, "stored results of the run", ask[int](b, "SELECT count(*) FROM tasks WHERE task_id IN ($1, $2)",
 		task.TaskID, more.Reserved.TaskID), 1)
-	equal(t, "tasks of the other end", ask[int](b, "SELECT count(*) FROM running WHERE process_id = '~flow/r'"), 1)
+	equal(t, "tasks that notify the run of the other end",
+		ask[int](b, "SELECT count(*) FROM running WHERE process_id = '~flow/r'"), 1)
 	b.exec("DELETE FROM running")
 }
 
-// PostgreSQL rejects the result of the run. The end of the job is stored alone.
+// If PostgreSQL rejects the result of the run, the end of the job is stored without it.
 func TestRejectedResultOfARun(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -228,7 +240,8 @@ func TestRejectedResultOfARun(t *testing.T) {
 	b.save(end(saved.Next, storage.Finished))
 }
 
-// The connection breaks when a run advances. The result is stored once, with the end of the job.
+// If the connection breaks when a run advances, before or after the commit, the result of the run and
+// the end of the job are stored exactly once.
 func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

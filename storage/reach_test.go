@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Only errors that require a change of the settings end a start at once.
+// MayBecomeReachable returns false for errors that remain until somebody changes the settings of the
+// engine or of the database. An engine that gets another error tries again.
 func TestMayBecomeReachable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -19,9 +20,9 @@ func TestMayBecomeReachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for with, want := range map[string]bool{
-		" host=" + t.TempDir():        true, // no server
+		" host=" + t.TempDir():        true, // no socket of a server
 		" host=127.0.0.1 port=1":      true,
-		" host=db.invalid":            true, // name servers may also be down
+		" host=db.invalid":            true, // the name servers may be down
 		" dbname=absent":              false,
 		" user=absent":                false,
 		" port=many":                  false,
@@ -32,9 +33,14 @@ func TestMayBecomeReachable(t *testing.T) {
 		}
 	}
 	for code, want := range map[string]bool{
-		"57P03": true, // it starts
-		"53300": true, // too many connections
-		"57P01": true, "08006": true, "28P01": false, "28000": false, "3D000": false, "42501": false,
+		"57P03": true,  // the server is starting
+		"53300": true,  // too many connections
+		"57P01": true,  // the server is stopping
+		"08006": true,  // the connection failed
+		"28P01": false, // wrong password
+		"28000": false, // the role may not log in
+		"3D000": false, // the database does not exist
+		"42501": false, // insufficient privilege
 	} {
 		err := fmt.Errorf("connect: %w", errors.Join(errors.New("a"), &pgconn.PgError{Code: code}))
 		if storage.MayBecomeReachable(err) != want {
@@ -42,10 +48,11 @@ func TestMayBecomeReachable(t *testing.T) {
 		}
 	}
 	if storage.MayBecomeReachable(errors.New("cannot read the password")) {
-		t.Error("an error of the program")
+		t.Error("an error that is neither from the network nor from the server: got true")
 	}
 }
 
+// HostsOf returns the addresses in a DSN, without its password.
 func TestHostsOf(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]string{

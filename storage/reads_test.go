@@ -11,6 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
+// ReadHistory and ViewProcess return the events of a range. want has the ID and the payload of each
+// event.
 func TestReadHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -54,6 +56,8 @@ func TestReadHistory(t *testing.T) {
 	equal(t, "events of a missing process", len(must(t, got, err)), 0)
 }
 
+// ReadAnswers returns the results of those tasks that have ended. For a failed task, it also returns
+// the status of the process.
 func TestReadAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -65,15 +69,15 @@ func TestReadAnswers(t *testing.T) {
 		{Key: key("p"), TaskID: c.TaskID},
 	}
 	answers, _, err := b.ReadAnswers(t.Context(), refs)
-	equal(t, "before the end", len(must(t, answers, err)), 0)
+	equal(t, "answers before the task ends", len(must(t, answers, err)), 0)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = []byte("yes") }))
 	answers, _, err = b.ReadAnswers(t.Context(), refs)
-	equal(t, "two waiters for one task", len(must(t, answers, err)), 2)
+	equal(t, "answers for two references to one task", len(must(t, answers, err)), 2)
 	equal(t, "the answer", []any{
 		answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType,
 	}, "[true yes FINISHED CALL]")
 	answers, _, err = b.ReadAnswers(t.Context(), nil)
-	equal(t, "without tasks", len(must(t, answers, err)), 0)
+	equal(t, "answers without references", len(must(t, answers, err)), 0)
 	b.process("broken")
 	failed := end(b.claim("broken"), storage.Failed)
 	b.save(failed)
@@ -85,9 +89,10 @@ func TestReadAnswers(t *testing.T) {
 	for _, a := range answers {
 		status[a.Ord] = a.ProcessStatus
 	}
-	equal(t, "the status of the process of each failed task", status, "map[0:ERROR 1:]")
+	equal(t, "the status of the process for a failed and a finished task", status, "map[0:ERROR 1:]")
 }
 
+// TraceTasks, GetTask and the view task_list show tasks in every status.
 func TestGetTaskAndTrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -101,31 +106,33 @@ func TestGetTaskAndTrace(t *testing.T) {
 		text += fmt.Sprintf("%s %s#%d ", task.TaskType, task.Status, task.Attempt)
 	}
 	equal(t, "the trace", text, "INIT FINISHED#1 TIMEOUT BLOCKED#0 CALL RUNNING#1 CALL WAITING#0 ")
-	equal(t, "its events", []any{len(evs), evs[1].TaskID == tasks[0].TaskID, string(evs[1].Payload)}, "[2 true b]")
+	equal(t, "the events in the trace", []any{len(evs), evs[1].TaskID == tasks[0].TaskID, string(evs[1].Payload)},
+		"[2 true b]")
 	page, err := b.TraceTasks(t.Context(), key("p"), tasks[1].TaskID, 1)
-	equal(t, "a page", []any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More}, []any{
-		1, c.TaskID, 0, true,
-	})
+	equal(t, "a page of one task",
+		[]any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More},
+		[]any{1, c.TaskID, 0, true})
 	page, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
-	equal(t, "after the last task", len(must(t, page, err).Tasks), 0)
+	equal(t, "tasks after the last one", len(must(t, page, err).Tasks), 0)
 	for id, want := range map[int64]process.TaskStatus{
 		tasks[0].TaskID: "FINISHED", tasks[1].TaskID: "BLOCKED", c.TaskID: "RUNNING", w.TaskID: "WAITING",
 	} {
 		task, err := b.GetTask(t.Context(), key("p"), id)
-		equal(t, "a task", must(t, task, err).Status, want)
-		equal(t, "its end", task.FinishedTime.Unix() == 0, want != "FINISHED")
+		equal(t, fmt.Sprintf("the status of task %d", id), must(t, task, err).Status, want)
+		equal(t, fmt.Sprintf("task %d has no finished_time", id), task.FinishedTime.Unix() == 0, want != "FINISHED")
 	}
 	task, err := b.GetTask(t.Context(), key("p"), c.TaskID)
-	equal(t, "its key and args", []any{*must(t, task, err).IdempotencyKey, string(task.Args), task.RunningTime != nil},
-		"[k args true]")
+	equal(t, "the key and the args of the running task",
+		[]any{*must(t, task, err).IdempotencyKey, string(task.Args), task.RunningTime != nil}, "[k args true]")
 	if _, err := b.GetTask(t.Context(), key("q"), c.TaskID); !errors.Is(err, process.ErrTaskNotFound) {
 		t.Errorf("a task of another process: %v", err)
 	}
 	list := ask[string](b, `SELECT string_agg(task_type || ' ' || status, ', ' ORDER BY task_id) FROM task_list
 		WHERE process_id = 'p'`)
-	equal(t, "the view", list, "INIT FINISHED, TIMEOUT BLOCKED, CALL RUNNING, CALL WAITING")
+	equal(t, "task_list", list, "INIT FINISHED, TIMEOUT BLOCKED, CALL RUNNING, CALL WAITING")
 }
 
+// PutProcess imports a process with its state, events and timers.
 func TestPutProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -144,16 +151,17 @@ func TestPutProcess(t *testing.T) {
 		`[RUNNING 2 {"a": 1} true]`)
 	b.is("p", "RUNNING e2: TIMEOUT waits for time#0, REMOVE n waits for time#0")
 	if _, err := b.PutProcess(ctx, in); !errors.Is(err, process.ErrProcessExists) {
-		t.Errorf("again: %v", err)
+		t.Errorf("a second import: %v", err)
 	}
 	c := b.searchTimers(9)
-	equal(t, "its timer", []any{len(c), c[0].TaskType, string(c[0].Context), c[0].LastEventID}, "[1 REMOVE ctx 2]")
+	equal(t, "the due timer", []any{len(c), c[0].TaskType, string(c[0].Context), c[0].LastEventID}, "[1 REMOVE ctx 2]")
 
-	// No task waits in a process in ERROR. Its timers are those that the error has cancelled and
-	// that a repair will restore.
+	// A process in ERROR has no waiting tasks. Its timers are imported as timers that the error has
+	// cancelled, so that a repair restores them.
 	in.Key, in.Status, in.Detail = key("q"), process.StatusError, "broke elsewhere"
 	row, err = b.PutProcess(ctx, in)
-	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention},
+	equal(t, "the row of a process in ERROR",
+		[]any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention},
 		"[ERROR broke elsewhere 0 ERROR]")
 	b.is("q", "ERROR e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!")
 	b.simpleRepair("q")
@@ -164,11 +172,12 @@ func TestPutProcess(t *testing.T) {
 	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) {
 		c.Events = []storage.NewEvent{{Payload: []byte("c")}}
 	}))
-	equal(t, "the next task", saved.Next.TaskType, process.TaskRemove)
+	equal(t, "the next task after a repair by the processor", saved.Next.TaskType, process.TaskRemove)
 	b.is("r", "RUNNING e3: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, "+
 		"REMOVE n runs#1")
 }
 
+// PutProcess imports a process that has only a status.
 func TestPutEmptyProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -177,8 +186,8 @@ func TestPutEmptyProcess(t *testing.T) {
 	b.is("p", "RUNNING e0")
 }
 
-// A reader of a history that is too large gets only enough events to detect this. Concurrent
-// readers are not affected.
+// If the events of a range are larger than process.MaxHistoryBytes, ReadHistory returns only as many
+// of them as the caller needs to detect this. Concurrent readers of other processes get all events.
 func TestReadHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -226,7 +235,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// A read that PostgreSQL rejects fails for its reader, not for others in the same statement.
+// If PostgreSQL rejects a read, ReadHistory fails only for its reader, and not for other readers whose
+// reads were in the same statement.
 func TestReadHistoryFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -243,7 +253,8 @@ func TestReadHistoryFailsAlone(t *testing.T) {
 	})
 }
 
-// The connections for heartbeats and answers run no statements that may wait.
+// The connections that are kept for heartbeats and answers do not run other statements, which could
+// occupy them for long.
 func TestKeptConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -20,6 +20,8 @@ func (b *bench) remove(id string) {
 	}
 }
 
+// After a process is removed, clients of its running and waiting tasks get CANCELLED. The responses
+// of tasks with an idempotency key are kept. Those of other tasks are deleted after a minute.
 func TestRemoveAnswersAllClients(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -29,12 +31,12 @@ func TestRemoveAnswersAllClients(t *testing.T) {
 	forgotten := b.claim("p")
 	b.save(end(forgotten, storage.Finished))
 	b.exec("UPDATE tasks SET finished_time = now() - interval '2 minutes' WHERE task_id = $1", forgotten.TaskID)
-	runs, waits := b.claim("p"), b.call("p")
+	running, waiting := b.claim("p"), b.call("p")
 	b.remove("p")
 	b.is("p", "none")
 	refs := []storage.TaskRef{
-		{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: runs.TaskID},
-		{Key: key("p"), TaskID: waits.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID},
+		{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: running.TaskID},
+		{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID},
 	}
 	answers, _, err := b.ReadAnswers(t.Context(), refs)
 	got := map[int32]string{}
@@ -42,18 +44,19 @@ func TestRemoveAnswersAllClients(t *testing.T) {
 		got[a.Ord] = string(a.Status) + " " + string(a.Response)
 	}
 	equal(t, "answers", got, map[int32]string{0: "FINISHED kept", 1: "CANCELLED ", 2: "CANCELLED "})
-	if _, err := b.SaveResult(end(runs, storage.Finished, events("late"))); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("the attempt that ran: %v", err)
+	if _, err := b.SaveResult(end(running, storage.Finished, events("late"))); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("the result of the running attempt: %v", err)
 	}
-	task, err := b.GetTask(t.Context(), key("p"), runs.TaskID)
-	equal(t, "the task", []any{must(t, task, err).Status, task.TaskType}, "[CANCELLED CALL]")
+	task, err := b.GetTask(t.Context(), key("p"), running.TaskID)
+	equal(t, "the running task after the removal", []any{must(t, task, err).Status, task.TaskType}, "[CANCELLED CALL]")
 	if err := b.RemoveProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("a second removal: %v", err)
 	}
-	// The ID can be reused, and its tokens continue to increase.
-	equal(t, "the token", b.start("p").FencingToken > runs.FencingToken, true)
+	// A new process can have the same ID. Its fencing tokens are higher than those of the old process.
+	equal(t, "the token of the new process is higher", b.start("p").FencingToken > running.FencingToken, true)
 }
 
+// RemoveProcess removes a process in any status, and all its rows.
 func TestRemoveInEveryStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -70,11 +73,11 @@ func TestRemoveInEveryStatus(t *testing.T) {
 	equal(t, "remaining rows", ask[int](b,
 		"SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"),
 		0)
-	equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
+	equal(t, "claims of the searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 }
 
-// A long history is deleted in batches. In the meantime, the process is not visible, and its ID
-// cannot be used.
+// A long history is deleted in batches. Until the last batch is deleted, reads do not find the
+// process, and no process can be started with its ID.
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -90,7 +93,7 @@ func TestRemoveLongHistory(t *testing.T) {
 	if _, err := b.GetProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("the removed process: %v", err)
 	}
-	equal(t, "requests meanwhile",
+	equal(t, "a call, a start and a repeated call before the last batch",
 		[]any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome},
 		"[not_found exists replayed]")
 	other := open(t, b.dsn, storage.Config{})
@@ -105,9 +108,10 @@ func TestRemoveLongHistory(t *testing.T) {
 	}
 	equal(t, "rows left", ask[int](b,
 		"SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
-	equal(t, "the id", b.tryInit("p").Outcome, storage.Captured)
+	equal(t, "a start with the same ID", b.tryInit("p").Outcome, storage.Captured)
 }
 
+// RemoveProcess deletes all batches before it returns. The results of requests with a key are kept.
 func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -125,8 +129,9 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
 }
 
-// After a process is removed, the answers to requests with a key and those of recently ended tasks
-// are kept. Timers have no answers.
+// After a process is removed, the results of two kinds of tasks are kept in the table answers: tasks
+// with an idempotency key, and tasks that ended less than a minute ago. Results of timers are not
+// kept, because no client waits for them.
 func TestPurgeKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -138,14 +143,14 @@ func TestPurgeKeepsAnswers(t *testing.T) {
 		(VALUES ('CALL', 0, NULL, NULL), ('CALL', 90, NULL, NULL), ('CALL', 90, 'k', NULL), ('NOTIFY', 30, NULL, NULL),
 		  ('TIMEOUT', 0, NULL, ''), ('REPAIR', 30, NULL, NULL)) x(task_type, ago, k, timer)`)
 	b.remove("p")
-	equal(t, "answers", ask[string](b,
+	equal(t, "type of each kept task, and its age in units of 30 s", ask[string](b,
 		`SELECT string_agg(task_type::text || extract(epoch FROM now() - ended_time)::int / 30, ' ' ORDER BY task_id)
 			FROM answers`),
 		"INIT0 CALL0 CALL3 NOTIFY1 REPAIR1")
 }
 
-// Several operators remove one process concurrently, while it ends. One of them succeeds, and the
-// others get an error.
+// Several operators remove one process concurrently, while a result of the process also removes it.
+// Only one of these removals succeeds, and the others return an error.
 func TestConcurrentRemovals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -156,26 +161,27 @@ func TestConcurrentRemovals(t *testing.T) {
 			_, errs[i] = b.SaveResult(end(c, storage.Removed))
 			return
 		}
-		// On a busy machine, another transaction may take longer than a request waits for its lock.
+		// RemoveProcess returns ErrLocked if another transaction holds the lock for too long, which can
+		// happen on a busy machine.
 		for errs[i] = process.ErrLocked; errors.Is(errs[i], process.ErrLocked); {
 			errs[i] = b.RemoveProcess(t.Context(), key("p"))
 		}
 	})
-	won := 0
+	succeeded := 0
 	for i, err := range errs {
 		switch {
 		case err == nil:
-			won++
+			succeeded++
 		case !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrProcessNotFound):
-			t.Errorf("remover %d: %v", i, err)
+			t.Errorf("removal %d: %v", i, err)
 		}
 	}
-	equal(t, "winners", won, 1)
+	equal(t, "removals that succeeded", succeeded, 1)
 }
 
-// An old snapshot prevents vacuum from removing deleted rows. Each batch of a removal, and of the
-// removal of an old history, still reads only its own rows, not the dead rows of all batches before
-// it.
+// While an old snapshot is open, vacuum cannot remove the dead rows that deletions leave behind. Even
+// then, each batch of RemoveProcess and TrimHistories reads only the rows that it deletes, and not
+// the dead rows of earlier batches.
 func TestRemoveDuringOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -188,7 +194,7 @@ func TestRemoveDuringOldSnapshot(t *testing.T) {
 			}), "at most 5 times the number of tasks")
 		b.is(id, "none")
 	}
-	equal(t, "index entries read by a trim", b.readDuringOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
+	trimmed := b.readDuringOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
 		if err := s.RestartHistory(key("q")); err != nil {
 			return err
 		}
@@ -197,15 +203,17 @@ func TestRemoveDuringOldSnapshot(t *testing.T) {
 				return err
 			}
 		}
-	}), "at most 5 times the number of tasks")
+	})
+	equal(t, "entries of tasks_pkey read by TrimHistories", trimmed, "at most 5 times the number of tasks")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), 0)
 	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
 	equal(t, "steps", ask[int](b, "SELECT count(*) FROM flow_steps"), 0)
 }
 
-// readDuringOldSnapshot creates a process with many tasks with a failed attempt each, and as many
-// steps if its ID is that of a run. It calls remove to delete them while a snapshot is open, and
-// returns how many entries of an index were read.
+// readDuringOldSnapshot creates a process with many tasks, each of which has a failed attempt. If id
+// is the process ID of a run, the process also has that many steps. It calls remove while an older
+// snapshot is open, and counts the entries of index that remove reads. It returns "at most 5 times
+// the number of tasks" if that is true, and otherwise the number of entries.
 func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()
@@ -234,7 +242,7 @@ func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Sto
 		  FROM tasks WHERE process_id = $1 AND starts_with(process_id, '~flow/')`, id)
 	must(t, 0, setup.Close(t.Context()))
 	const sessions = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE datname = current_database()"
-	b.until("the session has ended, and has reported what it read", func() bool {
+	b.until("the setup session has ended and has reported its statistics", func() bool {
 		return !slices.Contains(ask[[]int32](b, sessions), int32(setup.PgConn().PID()))
 	})
 	old, err := pgx.Connect(t.Context(), b.dsn)
@@ -252,7 +260,7 @@ func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Sto
 		t.Fatal(err)
 	}
 	other.Close()
-	b.until("its sessions end, and have reported what they read", func() bool {
+	b.until("the sessions of the other store have ended and have reported their statistics", func() bool {
 		return ask[int](b, "SELECT count(*) FROM unnest(("+sessions+")) pid WHERE pid <> ALL ($1)", earlier) == 0
 	})
 	if n := read() - before; n > 5*tasks {

@@ -7,10 +7,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// deferred is the outcome in ReadApplied of a result that leaves its task open.
+// deferred is the outcome that ReadApplied expects for a result that defers its response, so that
+// the task stays open.
 const deferred = "defer"
 
-// storedOutcome returns the outcome by which ReadApplied finds a stored completion.
+// storedOutcome returns the outcome that tells ReadApplied in which table to look for a completion
+// that was stored.
 func (c *Completion) storedOutcome() string {
 	if c.DeferResponse {
 		return deferred
@@ -18,8 +20,8 @@ func (c *Completion) storedOutcome() string {
 	return string(c.Outcome)
 }
 
-// addReplies adds the replies of a completion. They are stored before its result, which may end the
-// process.
+// addReplies adds the replies of a completion to open tasks of its process. The flush stores them
+// before the result of the completion, which may end the process and with it all open tasks.
 func (b *saveBatch) addReplies(c *Completion) {
 	if !c.applies() {
 		return
@@ -32,7 +34,7 @@ func (b *saveBatch) addReplies(c *Completion) {
 	}
 }
 
-// deferStages returns the statement that leaves tasks open if their response was deferred.
+// deferStages returns the statement that keeps the tasks open whose results defer their response.
 func deferStages(s *Store, items []*saveItem) []stage {
 	arg := dbsqlc.DeferTasksParams{MaxOpen: process.MaxOpenTasks}
 	for _, it := range items {

@@ -10,7 +10,7 @@ import (
 // The limits of one transaction of TrimHistories.
 const (
 	trimRestarts = 50
-	trimRows     = 200 // events, and as many tasks, per restart
+	trimRows     = 200 // at most this many events and this many tasks for each restart
 )
 
 // restartItem is an operator's request to restart the history of a process.
@@ -19,8 +19,9 @@ type restartItem struct {
 	restarted bool
 }
 
-// RestartHistory starts a new history of a process, in any status. It returns
-// process.ErrProcessNotFound if the process does not exist. TrimHistories removes the old history.
+// RestartHistory starts a new history of a process, whatever its status. It returns
+// process.ErrProcessNotFound if the process does not exist. The old history is no longer visible,
+// and TrimHistories deletes it later.
 func (s *Store) RestartHistory(key process.Key, by ...process.Actor) error {
 	it := &restartItem{item: newItem(key, 100, true)}
 	it.noted("RestartHistory", "", by)
@@ -33,6 +34,7 @@ func (s *Store) RestartHistory(key process.Key, by ...process.Actor) error {
 	return nil
 }
 
+// restartStages returns the statement that restarts the histories of the items.
 func restartStages(s *Store, items []*restartItem) []stage {
 	if len(items) == 0 {
 		return nil
@@ -53,14 +55,14 @@ func restartStages(s *Store, items []*restartItem) []stage {
 	}}
 }
 
-// addRestart adds a process to arg. token is the fencing token of the attempt that requested the
-// restart, or 0 for an operator.
+// addRestart adds the restart of a history to arg. token is the fencing token of the attempt whose
+// result requests the restart, or 0 if an operator requested it.
 func addRestart(arg *dbsqlc.RestartHistoriesParams, ord int32, key process.Key, token int64) {
 	arg.Append(dbsqlc.RestartHistoriesItem{Ord: ord, Key: key, FencingToken: token})
 }
 
-// TrimHistories removes one batch of events and tasks from before a restart. It returns the number
-// of restarts in the batch, or 0 if nothing is left to remove.
+// TrimHistories deletes one batch of the events and tasks that belong to histories before a restart.
+// It returns the number of restarts in the batch, or 0 if nothing is left to delete.
 func (s *Store) TrimHistories(ctx context.Context) (int, error) {
 	n, err := s.q.TrimHistories(ctx, s.general, dbsqlc.TrimHistoriesParams{Restarts: trimRestarts, Lim: trimRows})
 	return int(n), mapped("remove old histories", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// withFire adds a row of the ledger and an audit entry to a result.
+// withFire adds two effects to a result: a row of the ledger of a cron, and an audit entry.
 func withFire(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Effects = append(c.Effects, f, &storage.AuditRecord{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
@@ -30,6 +30,8 @@ func TestSaveEffects(t *testing.T) {
 			Count: 1,
 		}}
 	}
+	// rows checks the ledger and the audit. want is the second of the fire time and the status of each
+	// row of the ledger, a semicolon, and the number of audit entries.
 	rows := func(what, want string) {
 		t.Helper()
 		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second
@@ -57,7 +59,7 @@ func TestSaveEffects(t *testing.T) {
 	again := fired(1)
 	again.Change, again.Status = crons.Ended, cron.Success
 	b.save(end(b.claim("p"), storage.Finished, withFire(again)))
-	rows("only the first end counts", "1 FAILED; 3")
+	rows("rows after two ends of the same fire, of which the first one counts", "1 FAILED; 3")
 
 	b.save(end(b.claim("p"), storage.Rejected, withFire(fired(3))))
 	rows("rows of a rejected task", "1 FAILED; 3")

@@ -18,7 +18,7 @@ func TestSaveFinishes(t *testing.T) {
 		c.Events = append(c.Events, storage.NewEvent{Timestamp: at, Metadata: []byte(`{"v": 1}`)})
 		c.AuxState, c.Metadata, c.Response = []byte("state"), []byte(`{"a": 1}`), []byte("answer")
 	}))
-	equal(t, "the time is not set", saved.Now.IsZero(), false)
+	equal(t, "Now is zero", saved.Now.IsZero(), false)
 	saved.Now = time.Time{}
 	equal(t, "saved", saved, storage.Saved{Status: process.StatusRunning, TimerDelay: -1})
 	b.is("p", "RUNNING e2: INIT FINISHED")
@@ -30,7 +30,7 @@ func TestSaveFinishes(t *testing.T) {
 		("timestamp" AT TIME ZONE 'UTC') || ' ' || length(payload)
 		FROM events WHERE event_id = 2`), `true 1 {"v": 1} 2020-01-02 03:04:05.000006 0`)
 
-	// Fields that a result does not set are unchanged. Fields that it sets are written, even an
+	// A result does not change fields that it does not set. It writes fields that it sets, even an
 	// empty state.
 	b.save(end(b.claim("p"), storage.Finished))
 	c := b.claim("p")
@@ -49,7 +49,7 @@ func TestSaveFails(t *testing.T) {
 	c := b.claim("p")
 	waiting := b.call("p", keyed("k", "x"))
 	saved := b.save(end(c, storage.Failed, broken("out of stock"), events("lost"), timer(0)))
-	equal(t, "status, next, cancelled",
+	equal(t, "status, no next task, not deferred, no timer, number of cancelled tasks",
 		[]any{saved.Status, saved.Next == nil, saved.Deferred, saved.TimerDelay, len(saved.Cancelled)},
 		"[ERROR true false -1ns 3]")
 	b.is("p", "ERROR e0: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL ERROR, CALL CANCELLED!")
@@ -58,8 +58,8 @@ func TestSaveFails(t *testing.T) {
 		*must(t, row, err).Detail, *row.CorruptedBy, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime),
 	},
 		[]any{"out of stock", c.TaskID, "ERROR", true})
-	equal(t, "cancelled_by", ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"),
-		c.TaskID)
+	equal(t, "cancelled_by of the cancelled tasks",
+		ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"), c.TaskID)
 	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{
 		{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID},
 	})
@@ -91,12 +91,12 @@ func TestSaveRetries(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*storage.Completion)
-		state  string
-		next   bool
+		state  string // of the process and its tasks after the result
+		next   bool   // whether this node runs another task of the process at once
 	}{
-		{"at once, here", func(*storage.Completion) {},
+		{"at once, on this node", func(*storage.Completion) {},
 			"RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
-		{"at once, elsewhere", withoutPromote,
+		{"at once, on any node", withoutPromote,
 			"RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0",
 			false},
 		{"released", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false },
@@ -112,23 +112,25 @@ func TestSaveRetries(t *testing.T) {
 			b.call("p")
 			saved := b.save(end(claim, storage.Retry, broken("x"), events("lost"), timer(0), named(0, "n"), c.change))
 			b.is("p", c.state)
-			equal(t, "continues here", saved.Next != nil, c.next)
+			equal(t, "continues on this node", saved.Next != nil, c.next)
 			equal(t, "deferred", saved.Deferred, !c.next)
 			if _, err := b.SaveResult(end(claim, storage.Finished)); !errors.Is(err, process.ErrFenced) {
-				t.Errorf("a second end of the attempt: %v", err)
+				t.Errorf("a second result of the attempt: %v", err)
 			}
 			b.is("p", c.state)
 		})
 	}
 }
 
+// A task that is retried after an interval runs again when the interval has passed, with the same
+// args, context and history range.
 func TestRetryComesWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	c := b.claim("p", notify, func(c *storage.Call) { c.HistoryRange, c.Context = `{"limit": 2}`, []byte("ctx") })
 	b.save(end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, broken("x")))
-	equal(t, "too early", len(b.searchTimers(9)), 0)
+	equal(t, "claims before the interval has passed", len(b.searchTimers(9)), 0)
 	b.due("p")
 	claims := b.searchTimers(9)
 	equal(t, "claims", len(claims), 1)
@@ -141,10 +143,11 @@ func TestRetryComesWhenItIsDue(t *testing.T) {
 		[]any{c.TaskID, "NOTIFY", 2, time.Hour, `{"limit": 2}`, "ctx", "args", true})
 	b.save(end(&r, storage.Finished, events("a")))
 	b.is("p", "RUNNING e1: INIT FINISHED, NOTIFY FINISHED")
-	equal(t, "the interval kept", ask[string](b, "SELECT retry_interval::text FROM tasks WHERE task_type = 'NOTIFY'"),
-		"01:00:00")
+	equal(t, "retry_interval of the ended task",
+		ask[string](b, "SELECT retry_interval::text FROM tasks WHERE task_type = 'NOTIFY'"), "01:00:00")
 }
 
+// A rejection stores nothing but its reason.
 func TestSaveRejects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -158,16 +161,18 @@ func TestSaveRejects(t *testing.T) {
 	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}})
 	equal(t, "the answer", string(must(t, answers, err)[0].Rejection), `{"reason": "no"}`)
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the state", must(t, row, err).AuxState == nil, true)
+	equal(t, "the state is not stored", must(t, row, err).AuxState == nil, true)
 	// A rejected repair does not change the process.
 	b.breakProcess("q")
 	r, err := b.PrepareRepair(call("q"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) {
 		c.Rejection = []byte(`{}`)
 	}))
-	equal(t, "status", saved.Status, process.StatusError)
+	equal(t, "status after a rejected repair", saved.Status, process.StatusError)
 }
 
+// If an INIT task is rejected, its process is removed, and its idempotency key can be used again.
+// Calls that wait are cancelled.
 func TestSaveRejectsInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -176,7 +181,8 @@ func TestSaveRejectsInit(t *testing.T) {
 	saved := b.save(end(c, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason": "no"}`) }))
 	equal(t, "saved", []any{saved.Next == nil, saved.TimerDelay < 0}, "[true true]")
 	b.is("p", "none")
-	equal(t, "keys left", ask[string](b, "SELECT string_agg(task_id::text, ',') FROM requests"), waiting.TaskID)
+	equal(t, "tasks whose keys are kept",
+		ask[string](b, "SELECT string_agg(task_id::text, ',') FROM requests"), waiting.TaskID)
 	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{
 		{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID},
 	})
@@ -188,7 +194,7 @@ func TestSaveRejectsInit(t *testing.T) {
 			equal(t, "the answer of the call", a.Status, process.TaskStatusCancelled)
 		}
 	}
-	equal(t, "a new start under the key", b.tryInit("p", keyedInit("k", "y")).Outcome, storage.Captured)
+	equal(t, "a start with the same key and other args", b.tryInit("p", keyedInit("k", "y")).Outcome, storage.Captured)
 }
 
 func TestSaveCompletes(t *testing.T) {
@@ -223,8 +229,8 @@ func TestSaveRemoves(t *testing.T) {
 	}
 }
 
-// The resulting status is derived from the locked row: an operator may have changed it before the
-// processor finished.
+// SaveResult derives the new status of a process from the status in its locked row, because an operator
+// may have suspended the process while the attempt ran.
 func TestSaveInSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -242,8 +248,8 @@ func TestSaveInSuspendedProcess(t *testing.T) {
 	b.is("failing", "ERROR e0: INIT ERROR")
 }
 
-// A result with an old token stores nothing: no event, timer, retry or cancellation, even in one
-// flush with a valid result of the same process.
+// A result whose token is no longer in running stores nothing: no event, timer, retry or cancellation.
+// This is true even if a valid result of the same process is in the same flush.
 func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -261,7 +267,7 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 		end(late, storage.Rejected), end(late, storage.Removed),
 	} {
 		if _, err := b.SaveResult(c); !errors.Is(err, process.ErrFenced) {
-			t.Errorf("%s under an old token: %v", c.Outcome, err)
+			t.Errorf("%s with an old token: %v", c.Outcome, err)
 		}
 		b.is("p", want)
 	}
@@ -281,8 +287,8 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	b.is("p", "RUNNING e2: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL FINISHED")
 }
 
-// The collector may retry an attempt while the engine stores its result. If both are in one flush,
-// one of them is stored.
+// The collector may retry an attempt while the node of the attempt stores its result. If both are in
+// one flush, exactly one of them is stored.
 func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -298,7 +304,7 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 		waits := b.waits(1)
-		var ends []func() (storage.Saved, error) // in one flush, because the lane is busy
+		var ends []func() (storage.Saved, error) // they share the next flush, because the lane is busy
 		for _, outcome := range outcomes {
 			ends = append(ends, later(func() (storage.Saved, error) {
 				return s.SaveResult(end(claim, outcome, withoutPromote))
@@ -308,7 +314,7 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 			}
 		}
 		release()
-		_, _ = first() // unavailable if the machine is slow
+		_, _ = first() // may be unavailable on a slow machine
 		stored, fenced := 0, 0
 		for _, wait := range ends {
 			switch _, err := wait(); {
@@ -321,14 +327,15 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 			}
 		}
 		equal(t, fmt.Sprintf("stored and fenced of %v", outcomes), []int{stored, fenced}, "[1 1]")
-		equal(t, fmt.Sprintf("places of the task after %v", outcomes), ask[int](b, `SELECT count(*) FROM (
+		equal(t, fmt.Sprintf("the task has at most one row after %v", outcomes), ask[int](b, `SELECT count(*) FROM (
 			SELECT task_id FROM tasks UNION ALL SELECT task_id FROM schedule UNION ALL SELECT task_id FROM running) AS x
 			WHERE task_id = $1`, claim.TaskID) <= 1, true)
 	}
 }
 
-// The fast path does not apply to a process with a cancel request. If the cancel or a removal ends
-// the attempt in the same flush, messages of a result are sent only if the result is stored.
+// A cancel or a removal may end an attempt in the same flush in which its result arrives. The messages
+// of the result are sent only if the result is stored. The process has a cancel request, so the
+// general statement stores the result.
 func TestResultWithTheEndOfItsAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -355,18 +362,19 @@ func TestResultWithTheEndOfItsAttempt(t *testing.T) {
 			waits = b.waits(1)
 		}
 		release()
-		_, _ = first() // unavailable if the machine is slow
+		_, _ = first() // may be unavailable on a slow machine
 		_, err := save()
 		if _, err := ended(); err != nil {
 			t.Error(err)
 		}
 		sent := ask[int](b, "SELECT count(*) FROM messages WHERE sender_process_id = $1", id)
-		equal(t, fmt.Sprintf("messages of a result, %s, %v", id, err), sent == 1, err == nil)
+		equal(t, fmt.Sprintf("%s: the message is sent (the result: %v)", id, err), sent == 1, err == nil)
 	}
 }
 
-// The collector has released an attempt, and a cancel ends its waiting task in the flush in which
-// the late result of the attempt arrives. The result is not stored, and its message is not sent.
+// After the collector has released an attempt, its task waits. A cancel ends this task in the same
+// flush in which the late result of the attempt arrives. The result is not stored, and its message is
+// not sent.
 func TestFencedResultWithTheEndOfItsTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -385,11 +393,11 @@ func TestFencedResultWithTheEndOfItsTask(t *testing.T) {
 // flush is stored instead.
 func TestFencedResultWithAnother(t *testing.T) {
 	t.Parallel()
-	for name, whole := range map[string]bool{"fast path": false, "general statement": true} {
+	for name, general := range map[string]bool{"fast path": false, "general statement": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			if whole {
+			if general {
 				b.WithGeneralStatements()
 			}
 			finishes := func(*storage.Completion) {}
@@ -413,8 +421,8 @@ func TestFencedResultWithAnother(t *testing.T) {
 	}
 }
 
-// The collector and a node may both fail one attempt. If the second failure arrives after a repair,
-// it has no effect.
+// Both the collector and the node of an attempt may store that it failed. If the second failure
+// arrives after a repair, it has no effect.
 func TestLateDuplicateFailureCancelsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -429,8 +437,9 @@ func TestLateDuplicateFailureCancelsNothing(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, REPAIR FINISHED, TIMEOUT waits for time#0")
 }
 
-// A scan that takes a due timer may miss a call that came at the same time and waits for a slot.
-// When the attempt of the timer is released, it is the older task and waits for the slot.
+// A scan that claims a due timer may not see a call that arrives at the same time, so the call waits
+// for a slot. When the attempt of the timer is released, the timer waits for the slot, because it is
+// the older task, and the call waits for the process.
 func TestReleasedTimerWaitsForTheSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

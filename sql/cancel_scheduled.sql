@@ -1,7 +1,7 @@
--- CancelScheduled ends all waiting tasks of processes that have failed or ended. It runs after
--- SaveResult. It ignores an item if this transaction has not written its task: such an item is
--- fenced or a late duplicate. It ends at most lim tasks of each process. If there may be more, it
--- adds the process to queue_backlogs, and SettleQueues ends the others.
+-- CancelScheduled cancels all waiting tasks of processes that have failed or ended. It runs after
+-- SaveResult. It ignores an item if this transaction has not written the row of its task, because
+-- such an item is fenced or a late duplicate. It cancels at most lim tasks of each process. If
+-- there may be more, it adds the process to queue_backlogs, and SettleQueues cancels the others.
 -- name: CancelScheduled :many
 WITH input AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
      AND t.task_id = item.task_id
      AND t.fencing_token = item.fencing_token
      AND is_saved(item.fencing_token)),
--- The delete searches by key: see CancelProcesses.
+-- The DELETE searches rows by key: see CancelProcesses.
 deleted_schedule AS (
   DELETE FROM schedule s
    USING (

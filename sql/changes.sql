@@ -1,9 +1,12 @@
+-- StartRecording creates the triggers of a table that record changes, if they are missing.
 -- name: StartRecording :exec
 SELECT start_recording(@relation::text);
 
+-- StopRecording drops the triggers of a table that record changes, if no namespace records.
 -- name: StopRecording :exec
 SELECT stop_recording(@relation::text);
 
+-- RecordsChanges reports whether any namespace records changes.
 -- name: RecordsChanges :one
 SELECT EXISTS (SELECT 1 FROM change_settings)::bool AS records;
 
@@ -11,8 +14,8 @@ SELECT EXISTS (SELECT 1 FROM change_settings)::bool AS records;
 -- name: AddChangePartition :exec
 SELECT add_change_partition((statement_timestamp() AT TIME ZONE 'UTC')::date + @days::int);
 
--- DropChangePartition drops the oldest partition if its retention is over, and returns its name, or
--- "" if there is none.
+-- DropChangePartition drops the oldest partition if its retention is over, and returns its name. It
+-- returns "" if it has dropped none.
 -- name: DropChangePartition :one
 SELECT coalesce(drop_change_partition(), '')::text AS dropped;
 
@@ -69,10 +72,10 @@ SELECT state.generation::uuid AS generation, state.lost::bool AS lost, state.kno
   LEFT JOIN picked ON true
  ORDER BY picked.change_id;
 
--- ReadChangeHeads returns, for each lane of a namespace, the last change before a time, or the last
--- deleted change if that is later. If there are no lanes, it returns one row with lane 0. lost
--- reports that changes at or after the time were deleted. records reports whether the namespace
--- records.
+-- ReadChangeHeads returns, for each lane of a namespace, the position of the last change before a
+-- time, or the position of the last deleted change if that is later. If there are no lanes, it
+-- returns one row with lane 0. lost reports that changes at or after the time were deleted. records
+-- reports whether the namespace records changes.
 -- name: ReadChangeHeads :many
 SELECT g.generation::uuid AS generation, coalesce(lanes.lane, 0)::bigint AS lane,
        greatest(lanes.last_seq, lanes.deleted_seq, 0)::bigint AS seq,

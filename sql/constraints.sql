@@ -1,8 +1,8 @@
 -- LockConstraints is the first statement of every transaction that assigns keys to jobs or changes
 -- constraints. Only one such transaction runs per namespace at a time, on all nodes. While it runs,
 -- the counts of held keys can only decrease, because the ends of jobs free keys without this lock.
--- next_us is the time until the next job is due or the next start of a key is allowed, and -1 if no
--- job waits for either.
+-- next_us is the time until the next job is due, or until the rate of a key allows the next start.
+-- It is -1 if there is neither.
 -- name: LockConstraints :one
 SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
        coalesce(greatest(extract(epoch FROM least((
@@ -21,12 +21,14 @@ SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp():
                 -1)::bigint AS next_us
   FROM constraint_sets c WHERE c.namespace = @namespace FOR UPDATE OF c;
 
+-- ReadConstraints returns the constraints of a namespace.
 -- name: ReadConstraints :many
 SELECT name, match, key, max_running, rate_count, rate_per, rate_burst
   FROM constraints WHERE namespace = @namespace
  ORDER BY name;
 
--- ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
+-- ChangeConstraints increments the version of the constraints, and restarts the evaluation of the
+-- waiting jobs.
 -- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES (@namespace, 1, clock_timestamp(), clock_timestamp(), '')
@@ -34,6 +36,7 @@ ON CONFLICT (namespace) DO UPDATE SET
        version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(),
        cursor = '';
 
+-- PutConstraint creates or replaces a constraint.
 -- name: PutConstraint :exec
 INSERT INTO constraints (namespace, name, match, key, max_running, rate_count, rate_per, rate_burst)
 VALUES (@namespace, @name, @match, @key, @max_running, NULLIF(@rate_count::int, 0),
@@ -48,7 +51,7 @@ DELETE FROM constraints
  WHERE namespace = @namespace
    AND name = @name;
 
--- DueInLine moves due jobs that need keys into their key queues.
+-- DueInLine moves jobs that need keys into their key queues when they are due.
 -- name: DueInLine :many
 WITH due_tasks AS MATERIALIZED (
   SELECT s.namespace, s.process_id, s.task_id
@@ -94,15 +97,15 @@ inserted_job_events AS (
     FROM updated_schedule WHERE @mode::int = 2)
 SELECT updated_schedule.line::text AS line FROM updated_schedule;
 
--- DueBuckets returns keys that allow another start, longest due first.
+-- DueBuckets returns the keys whose rate allows another start, the longest due first.
 -- name: DueBuckets :many
 SELECT line FROM constraint_buckets
  WHERE namespace = @namespace
    AND next_time <= statement_timestamp()
  ORDER BY next_time LIMIT @lim::int;
 
--- NextInLine returns the time (in µs) until the next job is due or the next start of a key is
--- allowed, and -1 if no job waits for either.
+-- NextInLine returns the time (in µs) until the next job is due, or until the rate of a key allows
+-- the next start. It returns -1 if there is neither.
 -- name: NextInLine :one
 SELECT (CASE
           WHEN next_time.at IS NULL THEN -1
@@ -173,16 +176,16 @@ SELECT item.line::text AS line,
        AND b.line = item.line
      LIMIT 1) bucket ON true;
 
--- TakeLines takes the first jobs of key queues, up to the room of each key, by priority, then
--- round, then age. It skips locked rows. It does not read processes: the lock of the row in
--- schedule is sufficient, because every change of a job's status also changes or deletes this row.
--- The data for constraints is read only for jobs that must be evaluated again.
+-- TakeLines takes the first jobs of key queues by priority, then round, then age, and at most as
+-- many of each queue as rooms allows. It skips locked rows. It does not read processes: the lock of
+-- the row in schedule is sufficient, because every change of a job's status also changes or deletes
+-- this row. Args, tags and metadata are read only for jobs that must be evaluated again.
 --
 -- keys contains, for each queue, the constraint_keys of a job that needs only the key of this
 -- queue. It is empty for the queue "", whose jobs must be evaluated. If each taken job needs only
--- the key of its queue, all of them get their key and a slot here (given). Otherwise no job gets a
--- key here, and MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a
--- row that was changed after the snapshot has another ctid.
+-- the key of its queue, TakeLines gives all of them their keys (given is true), and they wait for
+-- slots. Otherwise it gives no keys, and MoveJobs and HoldKeys follow. Like a claim, it searches
+-- the rows by key, because a row that was changed after the snapshot has another ctid.
 -- name: TakeLines :many
 WITH taken AS MATERIALIZED (
   SELECT candidate.*, job.constraint_keys, job.tags,
@@ -247,9 +250,10 @@ SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority
        AND p.process_id = taken.process_id
      LIMIT 1) process ON true;
 
--- MoveJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
--- Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
--- job.
+-- MoveJobs sets waits_for and line of jobs that TakeLines or StaleJobs has taken. A job that needs
+-- no key, or that has got all its keys, waits for a slot. Any other job waits for the key of line.
+-- line is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of
+-- the job.
 -- name: MoveJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -279,7 +283,7 @@ UPDATE schedule s
    AND s.process_id = input.process_id
    AND s.task_id = input.task_id;
 
--- HoldKeys stores which job holds which key.
+-- HoldKeys stores that jobs hold keys.
 -- name: HoldKeys :exec
 INSERT INTO constraint_holds (namespace, process_id, line)
 SELECT @namespace::text, item.process_id, item.line
@@ -333,8 +337,8 @@ ON CONFLICT (namespace, line) DO UPDATE SET
        refilled_time = excluded.refilled_time, full_time = excluded.full_time,
        next_time = excluded.next_time;
 
--- ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
--- their next start would be due forever.
+-- ForgetBuckets deletes buckets that are full. It also deletes buckets whose constraint no longer
+-- has a rate, because DueBuckets would return them forever.
 -- name: ForgetBuckets :exec
 DELETE FROM constraint_buckets b
  WHERE b.namespace = @namespace
@@ -365,9 +369,9 @@ DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
    AND h.process_id = input.process_id;
 
--- RequeueForKeys frees the keys of jobs that will run again. Such a job waits for its key, and is
--- evaluated again if the constraints have changed. It runs after SaveResult and selects its items
--- like WriteJobs.
+-- RequeueForKeys frees the keys of jobs whose attempt has ended. If a job will run again, it waits
+-- for its key again, and is evaluated again if the constraints have changed. RequeueForKeys runs
+-- after SaveResult and selects its items like WriteJobs.
 -- name: RequeueForKeys :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -402,8 +406,8 @@ DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
    AND h.process_id = input.process_id;
 
--- FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It selects jobs that
--- neither run nor wait for a slot.
+-- FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It ignores jobs that
+-- run or wait for a slot.
 -- name: FreeEnded :exec
 DELETE FROM constraint_holds h
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
@@ -420,8 +424,8 @@ DELETE FROM constraint_holds h
         AND s.process_id = h.process_id
         AND s.waits_for::text = 'place');
 
--- ListLines returns the key queues that contain jobs, in order, after a given one. It reads one
--- index entry per queue, regardless of the number of waiting jobs.
+-- ListLines returns the key queues that contain jobs, in order, beginning with from_line. It reads
+-- one index entry for each queue, regardless of the number of waiting jobs.
 -- name: ListLines :many
 WITH RECURSIVE lines AS (
   (

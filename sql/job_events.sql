@@ -1,6 +1,7 @@
--- WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
--- selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
--- because a run has several events. It stores the events in the order of the arrays.
+-- WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses, and
+-- selects its items like WriteJobs, so a fenced item writes nothing. The result of a run has
+-- several events. Therefore the attempts are in arrays of their own (checks and the four after it),
+-- and each event refers to its attempt (ords). The events are stored in the order of the arrays.
 -- name: WriteJobEvents :exec
 WITH accepted AS MATERIALIZED (
   SELECT attempt.ord FROM (
@@ -52,8 +53,9 @@ SELECT item.namespace,
 -- EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 -- ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
 -- items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
--- stores only the end of the attempt, and EndIfCancelled stores the end of the job. If a name is
--- empty, it is read from the row.
+-- stores only the end of the attempt, and EndIfCancelled stores the end of the job. If the name of
+-- an item is empty, EndJobs reads it from the table jobs. mode is the storage.EventMode of the
+-- namespace.
 -- name: EndJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.attempt, item.worker_id, item.type, item.message,
@@ -162,8 +164,8 @@ SELECT item.ord::int AS ord,
     ORDER BY found.event_id LIMIT @lim::int) event ON true
  ORDER BY item.ord, event.event_id;
 
--- ReadJobEventHeads returns, for each lane, the last event of a namespace, or the last deleted
--- event if that is later. deleted_id is the last deleted event.
+-- ReadJobEventHeads returns, for each lane, the number of the last event of a namespace, or of the
+-- last deleted event if that is later. deleted_id is the number of the last deleted event.
 -- name: ReadJobEventHeads :many
 SELECT g.generation, l.lane, greatest(last.event_id, d.event_id, 0)::bigint AS event_id,
        coalesce(d.event_id, 0)::bigint AS deleted_id
@@ -180,11 +182,11 @@ SELECT g.generation, l.lane, greatest(last.event_id, d.event_id, 0)::bigint AS e
      ORDER BY e.namespace DESC, e.lane DESC, e.event_id DESC LIMIT 1) last ON true;
 
 -- TranslateEventCursor returns, for each lane, the position of a cursor that an older engine has
--- issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
--- events again, because lanes do not have the order of transaction IDs. All events of the namespace
--- are read, once for each such cursor, because no index has transaction IDs. is_ahead reports that
--- the cursor is ahead of the database. It comes from another database, or from commits that a
--- restore has lost.
+-- issued. Such a cursor consists of a transaction ID and the number of an event. A watch that
+-- begins at these positions gets all events after the cursor. It may get some events again, because
+-- lanes do not have the order of transaction IDs. The statement reads all events of the namespace,
+-- because no index contains transaction IDs. is_ahead reports that the cursor is ahead of the
+-- database: it comes from another database, or from commits that a restore has lost.
 -- name: TranslateEventCursor :many
 WITH item AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @xid::text AS xid, @event_id::bigint AS event_id),
@@ -214,8 +216,8 @@ SELECT g.generation, l.lane,
        AND e.lane = l.lane
      ORDER BY e.namespace DESC, e.lane DESC, e.event_id DESC LIMIT 1) last ON true;
 
--- ForgetJobEvents deletes events that a namespace no longer keeps, at most lim of each lane, oldest
--- first. It records the last deleted event of each lane.
+-- ForgetJobEvents deletes the events of namespaces that are older than their retention, at most lim
+-- of each lane, oldest first. It records the last deleted event of each lane.
 -- name: ForgetJobEvents :execrows
 WITH expired AS MATERIALIZED (
   SELECT item.namespace, l.lane, old.event_id
@@ -256,7 +258,7 @@ DELETE FROM job_events e
    AND e.lane = expired.lane
    AND e.event_id = expired.event_id;
 
--- EmptyJobNames returns names without jobs.
+-- EmptyJobNames returns names that have counts, but no jobs any more.
 -- name: EmptyJobNames :many
 SELECT counts.namespace, counts.name
   FROM (
@@ -273,6 +275,7 @@ SELECT c.namespace, c.name, c.lane, c.state, c.n
      FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[])) AS item(namespace, name))
  ORDER BY c.namespace, c.name, c.lane, c.state FOR UPDATE;
 
+-- DropJobCounts deletes rows of job_counts.
 -- name: DropJobCounts :exec
 DELETE FROM job_counts c
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[]), unnest(@lanes::int[]),
@@ -284,8 +287,10 @@ DELETE FROM job_counts c
    AND c.state = item.state;
 
 -- ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
--- cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
--- also stored these counts.) Members of jobs of several workers are not counted.
+-- cancel_requested jobs from their rows. In job_counts, these jobs count as available, so they are
+-- also part of the number of available jobs. (Earlier versions of the engine stored counts of
+-- running and cancel_requested jobs, which are ignored.) Members of jobs that several workers run
+-- are not counted.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
   FROM job_counts c
@@ -347,8 +352,9 @@ SELECT g.namespace, waiting.job_name::text, 'running', count(*)
  GROUP BY 1, 2;
 
 -- OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
--- available. It reads the first lim jobs of each priority and of each key of a constraint. Each of
--- these jobs costs one index probe. most limits the number of probes.
+-- available. It finds the pairs of name and priority with one index probe each, and also the key
+-- queues. most limits the number of pairs and the number of key queues in a namespace. Of each pair
+-- and each key queue, it reads the first lim jobs.
 -- name: OldestAvailable :many
 WITH RECURSIVE priorities AS (
   SELECT item.namespace::text AS namespace, first_task.job_name, first_task.priority, 1 AS n

@@ -1,5 +1,5 @@
--- ReadLease returns a leased task with the columns of Poll, except progress, if the token is that
--- of the lease. Any node can handle it.
+-- ReadLease returns a leased task with the columns of Poll, if fencing_token and salt are those of
+-- its lease. progress is NULL. Thus, a node can end the lease even if another node has created it.
 -- name: ReadLease :one
 SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type, attempt.attempt,
        attempt.priority, attempt.fencing_token, attempt.scheduled_time, attempt.running_time,
@@ -51,8 +51,8 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.fencing_token = @fencing_token
    AND l.salt = @salt;
 
--- ReadHolders returns the worker of each lease that is not lost, and the name of its job. job_name
--- is empty if the task does not belong to a job.
+-- ReadHolders returns the worker of each given lease whose attempt still runs, and the name of the
+-- job. job_name is empty if the task does not belong to a job.
 -- name: ReadHolders :many
 SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_name
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
@@ -78,9 +78,10 @@ SELECT item.ord::int AS ord, l.worker_id, coalesce(job.name, '')::text AS job_na
 -- BeatLeases extends leases of a worker, stores the progress of jobs, and returns the state of each
 -- lease. It extends a lease whose attempt still runs, even if the lease has expired. If the
 -- collector has ended the attempt, the result omits the item, and the worker gets DIRECTIVE_LOST.
--- If lease_us is 0, the duration of the lease does not change. The interval is at most half of the
--- lease. It waits for no lease, because the other leases would wait, too. A lease that is locked is
--- being extended or ended, so it is returned unchanged, with skipped.
+-- If lease_us is 0, the duration of the lease does not change. The heartbeat interval is at most
+-- half of the duration. BeatLeases does not wait for a locked lease, because then the other leases
+-- would also wait. A lease that is locked is being extended or ended by another transaction, so
+-- BeatLeases returns it unchanged, and skipped is true.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, l.expires_time,
@@ -161,8 +162,9 @@ SELECT locked.ord::int AS ord, locked.skipped::bool AS skipped,
   FROM locked;
 
 -- UpdateLeases changes the duration of the leases of a running job: its own, or those of its
--- members. The new duration takes effect with the next heartbeat. It locks the leases in the order
--- of BeatLeases, before UpdateJob changes rows that heartbeats change after them.
+-- members. The new duration takes effect with the next heartbeat. To prevent deadlocks, it locks
+-- leases in the same order as BeatLeases, and runs before UpdateJob changes the row of the job:
+-- BeatLeases also locks the leases first and then changes the jobs.
 -- name: UpdateLeases :exec
 WITH input AS (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id,
@@ -189,9 +191,9 @@ UPDATE leases l
  WHERE l.namespace = ANY (ARRAY[locked.namespace])
    AND l.process_id = locked.process_id;
 
--- EndLeases deletes the leases of attempts whose result this transaction has stored. If the fast
--- path did not store an item, its attempt still runs. It locks leases in the order of the items,
--- which must be that of BeatLeases.
+-- EndLeases deletes the leases of attempts whose result this transaction has stored. It ignores
+-- items that the fast path did not store, because their attempts still run. It locks the leases in
+-- the order of the items, which must be the same as in BeatLeases.
 -- name: EndLeases :exec
 DELETE FROM leases l
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
@@ -206,8 +208,9 @@ DELETE FROM leases l
         AND r.process_id = l.process_id
         AND r.fencing_token = l.fencing_token);
 
--- ForgetLeases deletes leases that remained because their attempts ended without an answer of the
--- worker. It skips locked leases, because it locks leases in any order.
+-- ForgetLeases deletes leases that remain because their attempts ended without an answer of the
+-- worker. It locks leases in an arbitrary order, so it must not wait for locks and skips locked
+-- leases.
 -- name: ForgetLeases :execrows
 DELETE FROM leases l
  WHERE (l.namespace, l.process_id) IN (
@@ -241,11 +244,11 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt, l.pending_result,
         AND r.fencing_token = l.fencing_token)
  ORDER BY l.fencing_token LIMIT @lim::int;
 
--- LeaseAnswered returns the stored result of an attempt if the attempt ended one of the newest
--- tasks of its process, or if the task waits for a retry or a reply after it. The caller compares
--- it with a response that may be a duplicate. A released attempt has no failure. For a succeeded
--- job, LeaseAnswered returns the result while it is kept. A result is kept only for the newest
--- task.
+-- LeaseAnswered returns what the result of an attempt has stored, so that the caller can compare it
+-- with an answer that a worker may have sent twice. It finds the attempt if it ended one of the 100
+-- newest tasks of the process, or if its task now waits for a retry or a later reply. A task that
+-- waits because the attempt was released has no failure, and is not found. For a succeeded job,
+-- result is the result of the job, if the task is the newest one and the result is still kept.
 -- name: LeaseAnswered :one
 SELECT ended_task.task_id, ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        ended_task.response, ended_task.failure, ended_task.rejection,

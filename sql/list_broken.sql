@@ -1,6 +1,6 @@
--- ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
--- with the beginning of their error. The reason and the message are those of the task that caused
--- the error. An imported process has no such task.
+-- ListBroken lists the processes that went to ERROR last, newest first, at most lim in total.
+-- reason and message are the beginnings of those of the task that caused the error. A process that
+-- was imported in ERROR has no such task: its message is its detail.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        left(coalesce(broken.reason, ''), 256)::text AS reason,
@@ -33,7 +33,8 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
  ORDER BY broken.attention_time DESC;
 
 -- ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
--- that are steps of other runs. It reads the newest lim unsuccessful runs of each namespace.
+-- that are steps of other runs. Of each namespace, it reads only the newest lim runs that are
+-- FAILED, CANCELLED or EXPIRED.
 -- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,
@@ -52,8 +53,8 @@ SELECT run.namespace, run.run_id, run.template_type, run.status,
    AND run.parent_run_id IS NULL
  ORDER BY run.finished_time DESC LIMIT @lim::int;
 
--- NewestErrors returns, for each namespace with processes in ERROR, how long ago the newest of them
--- failed (µs).
+-- NewestErrors returns, for each namespace with processes in ERROR, how long ago (in µs) the last
+-- of them went to ERROR.
 -- name: NewestErrors :many
 SELECT item.namespace::text AS namespace,
        (extract(epoch FROM statement_timestamp() - newest.attention_time)

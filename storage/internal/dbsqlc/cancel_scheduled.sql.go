@@ -84,11 +84,11 @@ type CancelScheduledRow struct {
 	TaskID    int64
 }
 
-// CancelScheduled ends all waiting tasks of processes that have failed or ended. It runs after
-// SaveResult. It ignores an item if this transaction has not written its task: such an item is
-// fenced or a late duplicate. It ends at most lim tasks of each process. If there may be more, it
-// adds the process to queue_backlogs, and SettleQueues ends the others.
-// The delete searches by key: see CancelProcesses.
+// CancelScheduled cancels all waiting tasks of processes that have failed or ended. It runs after
+// SaveResult. It ignores an item if this transaction has not written the row of its task, because
+// such an item is fenced or a late duplicate. It cancels at most lim tasks of each process. If
+// there may be more, it adds the process to queue_backlogs, and SettleQueues cancels the others.
+// The DELETE searches rows by key: see CancelProcesses.
 func (q *Queries) CancelScheduled(ctx context.Context, db DBTX, arg CancelScheduledParams) ([]CancelScheduledRow, error) {
 	rows, err := db.Query(ctx, cancelScheduled,
 		arg.Namespaces,

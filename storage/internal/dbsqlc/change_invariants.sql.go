@@ -11,8 +11,8 @@ import (
 
 const findChangeViolations = `-- name: FindChangeViolations :many
 WITH found AS (
-  -- changes_numbered: the changes of a lane are numbered without gaps, from the first one that its
-  -- retention has not deleted.
+  -- changes_numbered: the changes of a lane are numbered without gaps, beginning with the first one
+  -- that was not deleted after its retention.
   SELECT 'changes_numbered' AS invariant, lane.namespace, '' AS process_id,
          format('lane %s has %s changes, from %s to %s; %s are deleted', lane.lane, lane.n,
                 lane.first_seq, lane.last_seq, coalesce(d.seq, 0)) AS detail
@@ -56,8 +56,8 @@ WITH found AS (
     JOIN change_triggers t
       ON NOT t.exists
   UNION ALL
-  -- sink_within_lanes: the cursor of a sink has only lanes of its namespace, each once, and is not
-  -- past the last change of any lane.
+  -- sink_within_lanes: the cursor of a sink contains only lanes of its namespace, each of them
+  -- once, and is not past the last change of any lane.
   SELECT 'sink_within_lanes', s.namespace, '',
          format('sink %s is at %s in lane %s, whose last change is %s', s.sink_id, item.seq,
                 item.lane, coalesce(last.seq::text, 'none: the lane does not exist'))

@@ -27,8 +27,8 @@ const dropChangePartition = `-- name: DropChangePartition :one
 SELECT coalesce(drop_change_partition(), '')::text AS dropped
 `
 
-// DropChangePartition drops the oldest partition if its retention is over, and returns its name, or
-// "" if there is none.
+// DropChangePartition drops the oldest partition if its retention is over, and returns its name. It
+// returns "" if it has dropped none.
 func (q *Queries) DropChangePartition(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, dropChangePartition)
 	var dropped string
@@ -70,10 +70,10 @@ type ReadChangeHeadsRow struct {
 	Records    bool
 }
 
-// ReadChangeHeads returns, for each lane of a namespace, the last change before a time, or the last
-// deleted change if that is later. If there are no lanes, it returns one row with lane 0. lost
-// reports that changes at or after the time were deleted. records reports whether the namespace
-// records.
+// ReadChangeHeads returns, for each lane of a namespace, the position of the last change before a
+// time, or the position of the last deleted change if that is later. If there are no lanes, it
+// returns one row with lane 0. lost reports that changes at or after the time were deleted. records
+// reports whether the namespace records changes.
 func (q *Queries) ReadChangeHeads(ctx context.Context, db DBTX, arg ReadChangeHeadsParams) ([]ReadChangeHeadsRow, error) {
 	rows, err := db.Query(ctx, readChangeHeads, arg.Before, arg.Namespace)
 	if err != nil {
@@ -230,6 +230,7 @@ const recordsChanges = `-- name: RecordsChanges :one
 SELECT EXISTS (SELECT 1 FROM change_settings)::bool AS records
 `
 
+// RecordsChanges reports whether any namespace records changes.
 func (q *Queries) RecordsChanges(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, recordsChanges)
 	var records bool
@@ -241,6 +242,7 @@ const startRecording = `-- name: StartRecording :exec
 SELECT start_recording($1::text)
 `
 
+// StartRecording creates the triggers of a table that record changes, if they are missing.
 func (q *Queries) StartRecording(ctx context.Context, db DBTX, relation string) error {
 	_, err := db.Exec(ctx, startRecording, relation)
 	return err
@@ -250,6 +252,7 @@ const stopRecording = `-- name: StopRecording :exec
 SELECT stop_recording($1::text)
 `
 
+// StopRecording drops the triggers of a table that record changes, if no namespace records.
 func (q *Queries) StopRecording(ctx context.Context, db DBTX, relation string) error {
 	_, err := db.Exec(ctx, stopRecording, relation)
 	return err

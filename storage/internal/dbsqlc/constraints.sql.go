@@ -19,7 +19,8 @@ ON CONFLICT (namespace) DO UPDATE SET
        cursor = ''
 `
 
-// ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
+// ChangeConstraints increments the version of the constraints, and restarts the evaluation of the
+// waiting jobs.
 func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, changeConstraints, namespace)
 	return err
@@ -89,7 +90,7 @@ type DueBucketsParams struct {
 	Lim       int32
 }
 
-// DueBuckets returns keys that allow another start, longest due first.
+// DueBuckets returns the keys whose rate allows another start, the longest due first.
 func (q *Queries) DueBuckets(ctx context.Context, db DBTX, arg DueBucketsParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueBuckets, arg.Namespace, arg.Lim)
 	if err != nil {
@@ -162,7 +163,7 @@ type DueInLineParams struct {
 	Mode      int32
 }
 
-// DueInLine moves due jobs that need keys into their key queues.
+// DueInLine moves jobs that need keys into their key queues when they are due.
 func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueInLine, arg.Namespace, arg.Lim, arg.Mode)
 	if err != nil {
@@ -194,8 +195,8 @@ DELETE FROM constraint_buckets b
              AND c.rate_count IS NOT NULL))
 `
 
-// ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
-// their next start would be due forever.
+// ForgetBuckets deletes buckets that are full. It also deletes buckets whose constraint no longer
+// has a rate, because DueBuckets would return them forever.
 func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, forgetBuckets, namespace)
 	return err
@@ -246,8 +247,8 @@ type FreeEndedParams struct {
 	ProcessIds []string
 }
 
-// FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It selects jobs that
-// neither run nor wait for a slot.
+// FreeEnded frees the keys of jobs that were cancelled, suspended or removed. It ignores jobs that
+// run or wait for a slot.
 func (q *Queries) FreeEnded(ctx context.Context, db DBTX, arg FreeEndedParams) error {
 	_, err := db.Exec(ctx, freeEnded, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -304,7 +305,7 @@ type HoldKeysParams struct {
 	Lines      []string
 }
 
-// HoldKeys stores which job holds which key.
+// HoldKeys stores that jobs hold keys.
 func (q *Queries) HoldKeys(ctx context.Context, db DBTX, arg HoldKeysParams) error {
 	_, err := db.Exec(ctx, holdKeys, arg.Namespace, arg.ProcessIds, arg.Lines)
 	return err
@@ -339,8 +340,8 @@ type ListLinesParams struct {
 	Lim       int32
 }
 
-// ListLines returns the key queues that contain jobs, in order, after a given one. It reads one
-// index entry per queue, regardless of the number of waiting jobs.
+// ListLines returns the key queues that contain jobs, in order, beginning with from_line. It reads
+// one index entry for each queue, regardless of the number of waiting jobs.
 func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) ([]string, error) {
 	rows, err := db.Query(ctx, listLines, arg.Namespace, arg.FromLine, arg.Lim)
 	if err != nil {
@@ -392,8 +393,8 @@ type LockConstraintsRow struct {
 // LockConstraints is the first statement of every transaction that assigns keys to jobs or changes
 // constraints. Only one such transaction runs per namespace at a time, on all nodes. While it runs,
 // the counts of held keys can only decrease, because the ends of jobs free keys without this lock.
-// next_us is the time until the next job is due or the next start of a key is allowed, and -1 if no
-// job waits for either.
+// next_us is the time until the next job is due, or until the rate of a key allows the next start.
+// It is -1 if there is neither.
 func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string) (LockConstraintsRow, error) {
 	row := db.QueryRow(ctx, lockConstraints, namespace)
 	var i LockConstraintsRow
@@ -449,9 +450,10 @@ type MoveJobsParams struct {
 	Version    int64
 }
 
-// MoveJobs moves jobs that TakeLines or StaleJobs has taken. A job can run if line is empty.
-// Otherwise it waits for the key that it lacks. If evaluated is true, keys replace the keys of the
-// job.
+// MoveJobs sets waits_for and line of jobs that TakeLines or StaleJobs has taken. A job that needs
+// no key, or that has got all its keys, waits for a slot. Any other job waits for the key of line.
+// line is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of
+// the job.
 func (q *Queries) MoveJobs(ctx context.Context, db DBTX, arg MoveJobsParams) error {
 	_, err := db.Exec(ctx, moveJobs,
 		arg.Namespaces,
@@ -485,8 +487,8 @@ SELECT (CASE
                     ORDER BY b.next_time LIMIT 1)) AS at) next_time
 `
 
-// NextInLine returns the time (in µs) until the next job is due or the next start of a key is
-// allowed, and -1 if no job waits for either.
+// NextInLine returns the time (in µs) until the next job is due, or until the rate of a key allows
+// the next start. It returns -1 if there is neither.
 func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (int64, error) {
 	row := db.QueryRow(ctx, nextInLine, namespace)
 	var delay_us int64
@@ -515,6 +517,7 @@ type PutConstraintParams struct {
 	RateBurst  int32
 }
 
+// PutConstraint creates or replaces a constraint.
 func (q *Queries) PutConstraint(ctx context.Context, db DBTX, arg PutConstraintParams) error {
 	_, err := db.Exec(ctx, putConstraint,
 		arg.Namespace,
@@ -545,6 +548,7 @@ type ReadConstraintsRow struct {
 	RateBurst  *int32
 }
 
+// ReadConstraints returns the constraints of a namespace.
 func (q *Queries) ReadConstraints(ctx context.Context, db DBTX, namespace string) ([]ReadConstraintsRow, error) {
 	rows, err := db.Query(ctx, readConstraints, namespace)
 	if err != nil {
@@ -720,9 +724,9 @@ type RequeueForKeysParams struct {
 	FencingTokens []int64
 }
 
-// RequeueForKeys frees the keys of jobs that will run again. Such a job waits for its key, and is
-// evaluated again if the constraints have changed. It runs after SaveResult and selects its items
-// like WriteJobs.
+// RequeueForKeys frees the keys of jobs whose attempt has ended. If a job will run again, it waits
+// for its key again, and is evaluated again if the constraints have changed. RequeueForKeys runs
+// after SaveResult and selects its items like WriteJobs.
 func (q *Queries) RequeueForKeys(ctx context.Context, db DBTX, arg RequeueForKeysParams) error {
 	_, err := db.Exec(ctx, requeueForKeys,
 		arg.Namespaces,
@@ -844,16 +848,16 @@ type TakeLinesRow struct {
 	Tags           json.RawMessage
 }
 
-// TakeLines takes the first jobs of key queues, up to the room of each key, by priority, then
-// round, then age. It skips locked rows. It does not read processes: the lock of the row in
-// schedule is sufficient, because every change of a job's status also changes or deletes this row.
-// The data for constraints is read only for jobs that must be evaluated again.
+// TakeLines takes the first jobs of key queues by priority, then round, then age, and at most as
+// many of each queue as rooms allows. It skips locked rows. It does not read processes: the lock of
+// the row in schedule is sufficient, because every change of a job's status also changes or deletes
+// this row. Args, tags and metadata are read only for jobs that must be evaluated again.
 //
 // keys contains, for each queue, the constraint_keys of a job that needs only the key of this
 // queue. It is empty for the queue "", whose jobs must be evaluated. If each taken job needs only
-// the key of its queue, all of them get their key and a slot here (given). Otherwise no job gets a
-// key here, and MoveJobs and HoldKeys follow. Like a claim, it searches the rows by key, because a
-// row that was changed after the snapshot has another ctid.
+// the key of its queue, TakeLines gives all of them their keys (given is true), and they wait for
+// slots. Otherwise it gives no keys, and MoveJobs and HoldKeys follow. Like a claim, it searches
+// the rows by key, because a row that was changed after the snapshot has another ctid.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,
 		arg.Version,

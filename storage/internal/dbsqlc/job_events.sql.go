@@ -31,6 +31,7 @@ type DropJobCountsParams struct {
 	States     []string
 }
 
+// DropJobCounts deletes rows of job_counts.
 func (q *Queries) DropJobCounts(ctx context.Context, db DBTX, arg DropJobCountsParams) error {
 	_, err := db.Exec(ctx, dropJobCounts,
 		arg.Namespaces,
@@ -54,7 +55,7 @@ type EmptyJobNamesRow struct {
 	Name      string
 }
 
-// EmptyJobNames returns names without jobs.
+// EmptyJobNames returns names that have counts, but no jobs any more.
 func (q *Queries) EmptyJobNames(ctx context.Context, db DBTX, lim int32) ([]EmptyJobNamesRow, error) {
 	rows, err := db.Query(ctx, emptyJobNames, lim)
 	if err != nil {
@@ -161,8 +162,9 @@ type EndJobsParams struct {
 // EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
 // ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
 // items like WriteJobs. If an attempt would be retried although a cancel was requested, EndJobs
-// stores only the end of the attempt, and EndIfCancelled stores the end of the job. If a name is
-// empty, it is read from the row.
+// stores only the end of the attempt, and EndIfCancelled stores the end of the job. If the name of
+// an item is empty, EndJobs reads it from the table jobs. mode is the storage.EventMode of the
+// namespace.
 func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error {
 	_, err := db.Exec(ctx, endJobs,
 		arg.Namespaces,
@@ -226,8 +228,8 @@ type ForgetJobEventsParams struct {
 	Lim          int32
 }
 
-// ForgetJobEvents deletes events that a namespace no longer keeps, at most lim of each lane, oldest
-// first. It records the last deleted event of each lane.
+// ForgetJobEvents deletes the events of namespaces that are older than their retention, at most lim
+// of each lane, oldest first. It records the last deleted event of each lane.
 func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {
@@ -359,8 +361,9 @@ type OldestAvailableRow struct {
 }
 
 // OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
-// available. It reads the first lim jobs of each priority and of each key of a constraint. Each of
-// these jobs costs one index probe. most limits the number of probes.
+// available. It finds the pairs of name and priority with one index probe each, and also the key
+// queues. most limits the number of pairs and the number of key queues in a namespace. Of each pair
+// and each key queue, it reads the first lim jobs.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {
@@ -450,8 +453,10 @@ type ReadJobCountsRow struct {
 }
 
 // ReadJobCounts returns the number of jobs of namespaces by name and state. It counts running and
-// cancel_requested from the rows. These jobs also count as available. (Engines of earlier versions
-// also stored these counts.) Members of jobs of several workers are not counted.
+// cancel_requested jobs from their rows. In job_counts, these jobs count as available, so they are
+// also part of the number of available jobs. (Earlier versions of the engine stored counts of
+// running and cancel_requested jobs, which are ignored.) Members of jobs that several workers run
+// are not counted.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {
@@ -500,8 +505,8 @@ type ReadJobEventHeadsRow struct {
 	DeletedID  int64
 }
 
-// ReadJobEventHeads returns, for each lane, the last event of a namespace, or the last deleted
-// event if that is later. deleted_id is the last deleted event.
+// ReadJobEventHeads returns, for each lane, the number of the last event of a namespace, or of the
+// last deleted event if that is later. deleted_id is the number of the last deleted event.
 func (q *Queries) ReadJobEventHeads(ctx context.Context, db DBTX, namespace string) ([]ReadJobEventHeadsRow, error) {
 	rows, err := db.Query(ctx, readJobEventHeads, namespace)
 	if err != nil {
@@ -571,11 +576,11 @@ type TranslateEventCursorRow struct {
 }
 
 // TranslateEventCursor returns, for each lane, the position of a cursor that an older engine has
-// issued: transaction ID and event. A watch from there gets all events after the cursor. It may get
-// events again, because lanes do not have the order of transaction IDs. All events of the namespace
-// are read, once for each such cursor, because no index has transaction IDs. is_ahead reports that
-// the cursor is ahead of the database. It comes from another database, or from commits that a
-// restore has lost.
+// issued. Such a cursor consists of a transaction ID and the number of an event. A watch that
+// begins at these positions gets all events after the cursor. It may get some events again, because
+// lanes do not have the order of transaction IDs. The statement reads all events of the namespace,
+// because no index contains transaction IDs. is_ahead reports that the cursor is ahead of the
+// database: it comes from another database, or from commits that a restore has lost.
 func (q *Queries) TranslateEventCursor(ctx context.Context, db DBTX, arg TranslateEventCursorParams) ([]TranslateEventCursorRow, error) {
 	rows, err := db.Query(ctx, translateEventCursor, arg.Namespace, arg.Xid, arg.EventID)
 	if err != nil {
@@ -786,9 +791,10 @@ type WriteJobEventsParams struct {
 	FencingTokens   []int64
 }
 
-// WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses and
-// selects its items like WriteJobs, so a fenced item writes nothing. It searches each attempt once,
-// because a run has several events. It stores the events in the order of the arrays.
+// WriteJobEvents stores the events of results. It runs after SaveResult and RemoveProcesses, and
+// selects its items like WriteJobs, so a fenced item writes nothing. The result of a run has
+// several events. Therefore the attempts are in arrays of their own (checks and the four after it),
+// and each event refers to its attempt (ords). The events are stored in the order of the arrays.
 func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEventsParams) error {
 	_, err := db.Exec(ctx, writeJobEvents,
 		arg.Ords,

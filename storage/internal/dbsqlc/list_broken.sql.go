@@ -58,9 +58,9 @@ type ListBrokenRow struct {
 	Kind        string
 }
 
-// ListBroken lists processes in ERROR, newest first, at most lim of each namespace and in total,
-// with the beginning of their error. The reason and the message are those of the task that caused
-// the error. An imported process has no such task.
+// ListBroken lists the processes that went to ERROR last, newest first, at most lim in total.
+// reason and message are the beginnings of those of the task that caused the error. A process that
+// was imported in ERROR has no such task: its message is its detail.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {
@@ -126,7 +126,8 @@ type ListFailedRunsRow struct {
 }
 
 // ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
-// that are steps of other runs. It reads the newest lim unsuccessful runs of each namespace.
+// that are steps of other runs. Of each namespace, it reads only the newest lim runs that are
+// FAILED, CANCELLED or EXPIRED.
 func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
 	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {
@@ -174,8 +175,8 @@ type NewestErrorsRow struct {
 	AgeUs     int64
 }
 
-// NewestErrors returns, for each namespace with processes in ERROR, how long ago the newest of them
-// failed (µs).
+// NewestErrors returns, for each namespace with processes in ERROR, how long ago (in µs) the last
+// of them went to ERROR.
 func (q *Queries) NewestErrors(ctx context.Context, db DBTX, namespaces []string) ([]NewestErrorsRow, error) {
 	rows, err := db.Query(ctx, newestErrors, namespaces)
 	if err != nil {

@@ -237,8 +237,9 @@ type CountResultsParams struct {
 	Outcomes      []string
 }
 
-// CountResults counts the changes of status that SaveResult is about to make. It contains the same
-// CASE expression. It runs after LockProcesses and before SaveResult, with the same tokens.
+// CountResults counts the changes of status that SaveResult is about to make. It computes the new
+// status with the same CASE expression as SaveResult. It runs after LockProcesses and directly
+// before SaveResult, with the same items.
 func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsParams) error {
 	_, err := db.Exec(ctx, countResults,
 		arg.Namespaces,
@@ -268,10 +269,10 @@ SELECT set_config('progressor.lane',
 // INIT and RUNNING count as one status, RUNNING, so that a flush of starts counts once and a flush
 // of calls does not count at all. Each lane has its own rows (see TakeLane), so that flushes do not
 // wait for each other.
-// TakeLane assigns the session a number that no other live session of the database has. It is the
-// default of status_counts.lane. If all numbers are used, the session gets 0, which sessions share.
-// Sessions that share 0 wait for each other, but count correctly. In a portable database the number
-// is random, because there are no advisory locks.
+// TakeLane assigns the session a number that no other live session of the database has. The number
+// is the default of status_counts.lane in this session. If all numbers are taken, the session gets
+// 0, which several sessions can share. Sessions that share a number wait for each other, but count
+// correctly. In a portable database, the number is random, because there are no advisory locks.
 func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) error {
 	_, err := db.Exec(ctx, takeLane, class)
 	return err

@@ -140,9 +140,10 @@ type Key struct {
 	State       KeyState               `protobuf:"varint,3,opt,name=state,proto3,enum=progressor.v1.KeyState" json:"state,omitempty"`
 	CreatedBy   string                 `protobuf:"bytes,4,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // a client, such as key:ID, or a role of the database
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	// When the key was last used, up to a minute late. Absent if it was not used.
+	// When the key was last used. The value lags by up to about a minute. Absent if the key was never
+	// used.
 	UsedTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"`
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"` // absent if it does not expire
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"` // absent if the key does not expire
 	RevokedTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=revoked_time,json=revokedTime,proto3" json:"revoked_time,omitempty"`
 	ReplacedBy    string                 `protobuf:"bytes,9,opt,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"` // ID of the key that RotateKey created
 	Roles         []*Role                `protobuf:"bytes,10,rep,name=roles,proto3" json:"roles,omitempty"`                            // the first 20
@@ -261,7 +262,7 @@ func (x *Key) GetRoleCount() int32 {
 type CreateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What the key may do. Each becomes a grant.
+	// The roles of the key. Each of them becomes a grant.
 	Roles []*Role `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
 	// How long the key is valid, at least 1 s. If absent, there is no limit.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
@@ -323,7 +324,7 @@ func (x *CreateKeyRequest) GetTtl() *durationpb.Duration {
 type CreateKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"` // it cannot be read again
+	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"` // no other response contains it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -488,10 +489,11 @@ func (x *ListKeysResponse) GetNextPageToken() string {
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	KeyId string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
-	// 24 h. 0 revokes it at once.
+	// How long the old key stays valid, at most 365 days. The old key never expires later than before
+	// the rotation. Default: 24 h. 0 revokes it at once.
 	Overlap *durationpb.Duration `protobuf:"bytes,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
-	// How long the new key is valid, at least 1 s. Default: the total validity of the old key.
+	// How long the new key is valid, at least 1 s. Default: as long as the old key, measured from its
+	// creation.
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,8 +552,8 @@ func (x *RotateKeyRequest) GetTtl() *durationpb.Duration {
 
 type RotateKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`     // the new one
-	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"` // it cannot be read again
+	Key           *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`     // the new key
+	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"` // no other response contains it
 	OldKey        *Key                   `protobuf:"bytes,3,opt,name=old_key,json=oldKey,proto3" json:"old_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -859,7 +861,7 @@ type ListGrantsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"` // only those of this client
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"` // only grants of this client
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,8 +1055,8 @@ type ConsoleLogin struct {
 	LoginId     string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	User        string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"` // user:ISSUER#NAME
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	UsedTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"` // when it was last used, up to a minute late
-	// When the login ends. It ends earlier if it is not used.
+	UsedTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=used_time,json=usedTime,proto3" json:"used_time,omitempty"` // when it was last used; lags by up to a minute
+	// When the login ends at the latest. It ends earlier if it is not used for auth.console.idle.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1131,7 @@ type ListConsoleLoginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"` // only those of this user
+	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"` // only logins of this user
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,7 +1324,7 @@ func (*EndConsoleLoginsRequest_User) isEndConsoleLoginsRequest_Which() {}
 
 type EndConsoleLoginsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ended         int32                  `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended         int32                  `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"` // number of logins that were ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -32,8 +32,8 @@ type OverlapAction int32
 const (
 	OverlapAction_OVERLAP_ACTION_UNSPECIFIED OverlapAction = 0 // ALLOW
 	OverlapAction_OVERLAP_ACTION_ALLOW       OverlapAction = 1 // the concurrency policy decides
-	OverlapAction_OVERLAP_ACTION_SKIP        OverlapAction = 2 // no run; the fire is recorded SKIPPED
-	// Cancel the previous run and start at once. The previous run no longer counts for
+	OverlapAction_OVERLAP_ACTION_SKIP        OverlapAction = 2 // no run starts; the fire is SKIPPED_OVERLAP
+	// Cancel the previous run, and start the new one at once. The previous run no longer counts for
 	// max_concurrency.
 	OverlapAction_OVERLAP_ACTION_CANCEL_PREV OverlapAction = 3
 	OverlapAction_OVERLAP_ACTION_PARALLEL    OverlapAction = 4 // start up to max_overlap runs, ignoring the concurrency policy
@@ -96,7 +96,7 @@ type FailureAction int32
 const (
 	FailureAction_FAILURE_ACTION_UNSPECIFIED FailureAction = 0 // RUN_NEW
 	FailureAction_FAILURE_ACTION_RUN_NEW     FailureAction = 1 // attempt 1
-	FailureAction_FAILURE_ACTION_SKIP        FailureAction = 2
+	FailureAction_FAILURE_ACTION_SKIP        FailureAction = 2 // no run starts; the fire is SKIPPED_FAILURE
 	FailureAction_FAILURE_ACTION_RETRY       FailureAction = 3 // the next attempt number; after max_attempts, attempt 1 again
 	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // like RETRY, but fires are skipped until retry_backoff has passed
 	// After pause_after_failures consecutive failures, fires are SKIPPED_FAILURE, except for one
@@ -156,7 +156,7 @@ type ConcurrencyPolicy int32
 
 const (
 	ConcurrencyPolicy_CONCURRENCY_POLICY_UNSPECIFIED ConcurrencyPolicy = 0 // SKIP
-	ConcurrencyPolicy_CONCURRENCY_POLICY_SKIP        ConcurrencyPolicy = 1
+	ConcurrencyPolicy_CONCURRENCY_POLICY_SKIP        ConcurrencyPolicy = 1 // no run starts; the fire is SKIPPED_CONCURRENCY
 	ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE       ConcurrencyPolicy = 2 // the run waits until another one ends, in order
 )
 
@@ -208,8 +208,8 @@ type MisfirePolicy int32
 const (
 	MisfirePolicy_MISFIRE_POLICY_UNSPECIFIED      MisfirePolicy = 0 // FIRE_NOW
 	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // the newest ones that can start or queue now; older ones are MISSED
-	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest, if it is within misfire_threshold
-	MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED MisfirePolicy = 3 // the newest catchup_limit
+	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest one, if it is at most misfire_threshold late
+	MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED MisfirePolicy = 3 // the newest ones, at most catchup_limit
 )
 
 // Enum value maps for MisfirePolicy.
@@ -388,7 +388,7 @@ type DaylightSaving_Gap int32
 const (
 	DaylightSaving_GAP_UNSPECIFIED DaylightSaving_Gap = 0 // SHIFT
 	DaylightSaving_GAP_SHIFT       DaylightSaving_Gap = 1 // if a local time does not exist, the cron fires at the end of the gap
-	DaylightSaving_GAP_SKIP        DaylightSaving_Gap = 2
+	DaylightSaving_GAP_SKIP        DaylightSaving_Gap = 2 // the cron does not fire
 )
 
 // Enum value maps for DaylightSaving_Gap.
@@ -1447,7 +1447,7 @@ type HttpTarget struct {
 	// Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
 	// to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
 	// request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
-	// of each key. With two keys, one of them can be replaced without a rejected request.
+	// of each key. With two keys, receivers accept the requests while one of them is replaced.
 	SigningSecrets []string   `protobuf:"bytes,6,rep,name=signing_secrets,json=signingSecrets,proto3" json:"signing_secrets,omitempty"`
 	Tls            *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields  protoimpl.UnknownFields
@@ -1542,10 +1542,10 @@ type Fire struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Attempt       int32                  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Status        FireStatus             `protobuf:"varint,7,opt,name=status,proto3,enum=progressor.v1.FireStatus" json:"status,omitempty"`
-	ProcessId     string                 `protobuf:"bytes,8,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the run
+	ProcessId     string                 `protobuf:"bytes,8,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // ID of the process of the run
 	StartedTime   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_time,json=startedTime,proto3" json:"started_time,omitempty"`
 	EndedTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_time,json=endedTime,proto3" json:"ended_time,omitempty"`
-	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`  // how the run ended, such as the message of its failure
 	Manual        bool                   `protobuf:"varint,12,opt,name=manual,proto3" json:"manual,omitempty"` // triggered, backfilled or run again
 	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // number of fire times in this row; more than 1 only for many MISSED ones
 	unknownFields protoimpl.UnknownFields

@@ -124,7 +124,8 @@ type EnqueueResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Enqueued bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
-	// If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
+	// If true, the job has ended and was removed by retention or RemoveProcess. job contains only its
+	// IDs.
 	Removed       bool `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
 	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // true if job got the args and the time of this request, see Unique.replace
 	unknownFields protoimpl.UnknownFields
@@ -1925,7 +1926,7 @@ type ConstraintState struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Constraint *Constraint            `protobuf:"bytes,1,opt,name=constraint,proto3" json:"constraint,omitempty"`
 	Running    int64                  `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // jobs that were admitted and run
-	Waiting    int64                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting    int64                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"` // jobs that wait to be admitted
 	// When the rate allows the next job. Absent if a job can start now.
 	NextFreeTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_free_time,json=nextFreeTime,proto3" json:"next_free_time,omitempty"`
 	Held          int64                  `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"` // jobs that were admitted but not yet taken by a worker

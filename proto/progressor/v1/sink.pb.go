@@ -156,8 +156,9 @@ type Sink struct {
 	//	*Sink_Webhook
 	//	*Sink_Kafka
 	Target isSink_Target `protobuf_oneof:"target"`
-	// How old a change may become before it is delivered. The engine keeps changes for the sink until
-	// then, even after their retention. Then the sink is BROKEN. Default: 7 days.
+	// The maximum age of a change that has not been delivered. Until then, the engine keeps the
+	// change for the sink, even after its retention. If a change becomes older, the sink is BROKEN.
+	// Default: 7 days.
 	MaxLag        *durationpb.Duration   `protobuf:"bytes,8,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	Status        *SinkStatus            `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`                               // set by the engine
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // set by the engine
@@ -306,17 +307,17 @@ type WebhookTarget struct {
 	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
 	// by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
-	// signature of each key, so that a key can be replaced without a rejected request. The keys are
+	// signature of each key, so that receivers accept it while a key is replaced. The keys are
 	// never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
 	// unsigned.
 	Secrets []string `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: there are secrets
+	Signed  bool     `protobuf:"varint,3,opt,name=signed,proto3" json:"signed,omitempty"` // set by the engine: true if keys are stored
 	// The time limit of one request. Default: 10 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// How many requests run at the same time, for different processes. Default: 8.
 	MaxConcurrent int32 `protobuf:"varint,5,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
 	// If true, PutSink removes the stored keys, so that requests have no signature. It must be false
-	// if there are secrets.
+	// if secrets is not empty.
 	Unsigned      bool       `protobuf:"varint,6,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	Tls           *TargetTls `protobuf:"bytes,7,opt,name=tls,proto3" json:"tls,omitempty"` // the URL must be https
 	unknownFields protoimpl.UnknownFields
@@ -622,18 +623,20 @@ func (x *KafkaSasl) GetPassword() string {
 type SinkStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	State  SinkState              `protobuf:"varint,1,opt,name=state,proto3,enum=progressor.v1.SinkState" json:"state,omitempty"`
-	Cursor string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // after the delivered changes, as in WatchChanges
-	// Changes that were recorded and not delivered, including those that the sink does not select.
+	Cursor string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // the position after the delivered changes, as in WatchChanges
+	// Number of changes that were recorded after the cursor, including those that the sink does not
+	// select.
 	LagChanges       int64                  `protobuf:"varint,3,opt,name=lag_changes,json=lagChanges,proto3" json:"lag_changes,omitempty"`
 	Lag              *durationpb.Duration   `protobuf:"bytes,4,opt,name=lag,proto3" json:"lag,omitempty"`                                                    // age of the oldest of them
-	DeliveredChanges int64                  `protobuf:"varint,5,opt,name=delivered_changes,json=deliveredChanges,proto3" json:"delivered_changes,omitempty"` // since the sink was created
+	DeliveredChanges int64                  `protobuf:"varint,5,opt,name=delivered_changes,json=deliveredChanges,proto3" json:"delivered_changes,omitempty"` // number of changes delivered since the sink was created
 	DeliveredTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=delivered_time,json=deliveredTime,proto3" json:"delivered_time,omitempty"`           // of the last successful delivery
-	Failures         int32                  `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`                                         // consecutive
+	Failures         int32                  `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"`                                         // number of failed deliveries since the last successful one
 	LastError        string                 `protobuf:"bytes,8,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	LastErrorTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
-	NextAttemptTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"` // of a sink that is FAILING
+	NextAttemptTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"` // set if the sink is FAILING
 	NodeId           int64                  `protobuf:"varint,11,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`                             // the node that delivers; 0 if there is none
-	DeadLetters      int64                  `protobuf:"varint,12,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`              // changes that the target will never accept, since the sink was created
+	// Number of changes that the target rejected permanently since the sink was created.
+	DeadLetters int64 `protobuf:"varint,12,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	// The newest dead letters, at most 100. Only GetSink returns them.
 	RecentDeadLetters []*SinkDeadLetter `protobuf:"bytes,13,rep,name=recent_dead_letters,json=recentDeadLetters,proto3" json:"recent_dead_letters,omitempty"`
 	StoredDeadLetters int64             `protobuf:"varint,14,opt,name=stored_dead_letters,json=storedDeadLetters,proto3" json:"stored_dead_letters,omitempty"` // number of dead letters that the sink has now
@@ -1643,9 +1646,9 @@ type RetrySinkDeadLettersRequest struct {
 	OfProcessId string  `protobuf:"bytes,5,opt,name=of_process_id,json=ofProcessId,proto3" json:"of_process_id,omitempty"`
 	// A part of the error, in upper or lower case, such as HTTP 413.
 	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"` // those that failed at or after this time
-	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"` // those that failed before this time
-	DryRun        bool                   `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only return the selected ones
+	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"` // dead letters that failed at or after this time
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"` // dead letters that failed before this time
+	DryRun        bool                   `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only return the selected dead letters
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -581,8 +581,8 @@ export class JobService {
         return this.send({ path: "JobService/FetchResult", request: "FetchResultRequest", response: "FetchResultResponse", repeat: "once" }, request, options);
     }
     /**
-     * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-     * effect.
+     * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+     * each option takes effect.
      */
     updateJob(request, options) {
         return this.send({ path: "JobService/UpdateJob", request: "UpdateJobRequest", response: "UpdateJobResponse", repeat: "once" }, request, options);

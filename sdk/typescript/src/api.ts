@@ -692,8 +692,8 @@ export class JobService {
   }
 
   /**
-   * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-   * effect.
+   * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+   * each option takes effect.
    */
   updateJob(request: UpdateJobRequest, options?: CallOptions): Promise<UpdateJobResponse> {
     return this.send({ path: "JobService/UpdateJob", request: "UpdateJobRequest", response: "UpdateJobResponse", repeat: "once" }, request, options);
@@ -1232,10 +1232,10 @@ export type OverlapAction =
   | "OVERLAP_ACTION_UNSPECIFIED"
   /** the concurrency policy decides */
   | "OVERLAP_ACTION_ALLOW"
-  /** no run; the fire is recorded SKIPPED */
+  /** no run starts; the fire is SKIPPED_OVERLAP */
   | "OVERLAP_ACTION_SKIP"
   /**
-   * Cancel the previous run and start at once. The previous run no longer counts for
+   * Cancel the previous run, and start the new one at once. The previous run no longer counts for
    * max_concurrency.
    */
   | "OVERLAP_ACTION_CANCEL_PREV"
@@ -1254,6 +1254,7 @@ export type FailureAction =
   | "FAILURE_ACTION_UNSPECIFIED"
   /** attempt 1 */
   | "FAILURE_ACTION_RUN_NEW"
+  /** no run starts; the fire is SKIPPED_FAILURE */
   | "FAILURE_ACTION_SKIP"
   /** the next attempt number; after max_attempts, attempt 1 again */
   | "FAILURE_ACTION_RETRY"
@@ -1269,6 +1270,7 @@ export type FailureAction =
 export type ConcurrencyPolicy =
   /** SKIP */
   | "CONCURRENCY_POLICY_UNSPECIFIED"
+  /** no run starts; the fire is SKIPPED_CONCURRENCY */
   | "CONCURRENCY_POLICY_SKIP"
   /** the run waits until another one ends, in order */
   | "CONCURRENCY_POLICY_QUEUE";
@@ -1282,9 +1284,9 @@ export type MisfirePolicy =
   | "MISFIRE_POLICY_UNSPECIFIED"
   /** the newest ones that can start or queue now; older ones are MISSED */
   | "MISFIRE_POLICY_FIRE_NOW"
-  /** only the newest, if it is within misfire_threshold */
+  /** only the newest one, if it is at most misfire_threshold late */
   | "MISFIRE_POLICY_SKIP"
-  /** the newest catchup_limit */
+  /** the newest ones, at most catchup_limit */
   | "MISFIRE_POLICY_CATCH_UP_LIMITED";
 
 export type Decision =
@@ -1314,6 +1316,7 @@ export type DaylightSavingGap =
   | "GAP_UNSPECIFIED"
   /** if a local time does not exist, the cron fires at the end of the gap */
   | "GAP_SHIFT"
+  /** the cron does not fire */
   | "GAP_SKIP";
 
 export type DaylightSavingOverlap =
@@ -1360,9 +1363,12 @@ export interface Key {
   /** a client, such as key:ID, or a role of the database */
   createdBy?: string;
   createdTime?: Timestamp;
-  /** When the key was last used, up to a minute late. Absent if it was not used. */
+  /**
+   * When the key was last used. The value lags by up to about a minute. Absent if the key was never
+   * used.
+   */
   usedTime?: Timestamp;
-  /** absent if it does not expire */
+  /** absent if the key does not expire */
   expireTime?: Timestamp;
   revokedTime?: Timestamp;
   /** ID of the key that RotateKey created */
@@ -1374,7 +1380,7 @@ export interface Key {
 
 export interface CreateKeyRequest {
   name?: string;
-  /** What the key may do. Each becomes a grant. */
+  /** The roles of the key. Each of them becomes a grant. */
   roles?: Role[];
   /** How long the key is valid, at least 1 s. If absent, there is no limit. */
   ttl?: Duration;
@@ -1382,7 +1388,7 @@ export interface CreateKeyRequest {
 
 export interface CreateKeyResponse {
   key?: Key;
-  /** it cannot be read again */
+  /** no other response contains it */
   token?: string;
 }
 
@@ -1402,18 +1408,21 @@ export interface ListKeysResponse {
 export interface RotateKeyRequest {
   keyId?: string;
   /**
-   * How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
-   * 24 h. 0 revokes it at once.
+   * How long the old key stays valid, at most 365 days. The old key never expires later than before
+   * the rotation. Default: 24 h. 0 revokes it at once.
    */
   overlap?: Duration;
-  /** How long the new key is valid, at least 1 s. Default: the total validity of the old key. */
+  /**
+   * How long the new key is valid, at least 1 s. Default: as long as the old key, measured from its
+   * creation.
+   */
   ttl?: Duration;
 }
 
 export interface RotateKeyResponse {
-  /** the new one */
+  /** the new key */
   key?: Key;
-  /** it cannot be read again */
+  /** no other response contains it */
   token?: string;
   oldKey?: Key;
 }
@@ -1448,7 +1457,7 @@ export interface AddGrantResponse {
 export interface ListGrantsRequest {
   pageSize?: number;
   pageToken?: string;
-  /** only those of this client */
+  /** only grants of this client */
   principal?: string;
 }
 
@@ -1471,16 +1480,16 @@ export interface ConsoleLogin {
   /** user:ISSUER#NAME */
   user?: string;
   createdTime?: Timestamp;
-  /** when it was last used, up to a minute late */
+  /** when it was last used; lags by up to a minute */
   usedTime?: Timestamp;
-  /** When the login ends. It ends earlier if it is not used. */
+  /** When the login ends at the latest. It ends earlier if it is not used for auth.console.idle. */
   expireTime?: Timestamp;
 }
 
 export interface ListConsoleLoginsRequest {
   pageSize?: number;
   pageToken?: string;
-  /** only those of this user */
+  /** only logins of this user */
   user?: string;
 }
 
@@ -1496,6 +1505,7 @@ export interface EndConsoleLoginsRequest {
 }
 
 export interface EndConsoleLoginsResponse {
+  /** number of logins that were ended */
   ended?: number;
 }
 
@@ -2565,8 +2575,9 @@ export interface Sink {
   webhook?: WebhookTarget;
   kafka?: KafkaTarget;
   /**
-   * How old a change may become before it is delivered. The engine keeps changes for the sink until
-   * then, even after their retention. Then the sink is BROKEN. Default: 7 days.
+   * The maximum age of a change that has not been delivered. Until then, the engine keeps the
+   * change for the sink, even after its retention. If a change becomes older, the sink is BROKEN.
+   * Default: 7 days.
    */
   maxLag?: Duration;
   /** set by the engine */
@@ -2583,12 +2594,12 @@ export interface WebhookTarget {
   /**
    * The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
    * by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
-   * signature of each key, so that a key can be replaced without a rejected request. The keys are
+   * signature of each key, so that receivers accept it while a key is replaced. The keys are
    * never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
    * unsigned.
    */
   secrets?: string[];
-  /** set by the engine: there are secrets */
+  /** set by the engine: true if keys are stored */
   signed?: boolean;
   /** The time limit of one request. Default: 10 s. */
   timeout?: Duration;
@@ -2596,7 +2607,7 @@ export interface WebhookTarget {
   maxConcurrent?: number;
   /**
    * If true, PutSink removes the stored keys, so that requests have no signature. It must be false
-   * if there are secrets.
+   * if secrets is not empty.
    */
   unsigned?: boolean;
   /** the URL must be https */
@@ -2646,25 +2657,28 @@ export interface KafkaSasl {
 /** SinkStatus is the progress of a sink. */
 export interface SinkStatus {
   state?: SinkState;
-  /** after the delivered changes, as in WatchChanges */
+  /** the position after the delivered changes, as in WatchChanges */
   cursor?: string;
-  /** Changes that were recorded and not delivered, including those that the sink does not select. */
+  /**
+   * Number of changes that were recorded after the cursor, including those that the sink does not
+   * select.
+   */
   lagChanges?: number;
   /** age of the oldest of them */
   lag?: Duration;
-  /** since the sink was created */
+  /** number of changes delivered since the sink was created */
   deliveredChanges?: number;
   /** of the last successful delivery */
   deliveredTime?: Timestamp;
-  /** consecutive */
+  /** number of failed deliveries since the last successful one */
   failures?: number;
   lastError?: string;
   lastErrorTime?: Timestamp;
-  /** of a sink that is FAILING */
+  /** set if the sink is FAILING */
   nextAttemptTime?: Timestamp;
   /** the node that delivers; 0 if there is none */
   nodeId?: number;
-  /** changes that the target will never accept, since the sink was created */
+  /** Number of changes that the target rejected permanently since the sink was created. */
   deadLetters?: number;
   /** The newest dead letters, at most 100. Only GetSink returns them. */
   recentDeadLetters?: SinkDeadLetter[];
@@ -2795,11 +2809,11 @@ export interface RetrySinkDeadLettersRequest {
   ofProcessId?: string;
   /** A part of the error, in upper or lower case, such as HTTP 413. */
   error?: string;
-  /** those that failed at or after this time */
+  /** dead letters that failed at or after this time */
   sinceTime?: Timestamp;
-  /** those that failed before this time */
+  /** dead letters that failed before this time */
   untilTime?: Timestamp;
-  /** only return the selected ones */
+  /** only return the selected dead letters */
   dryRun?: boolean;
 }
 
@@ -4329,7 +4343,7 @@ export interface HttpTarget {
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
    * to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
    * request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
-   * of each key. With two keys, one of them can be replaced without a rejected request.
+   * of each key. With two keys, receivers accept the requests while one of them is replaced.
    */
   signingSecrets?: string[];
   /** the URL must be https */
@@ -4345,10 +4359,11 @@ export interface Fire {
   reason?: string;
   attempt?: number;
   status?: FireStatus;
-  /** the run */
+  /** ID of the process of the run */
   processId?: string;
   startedTime?: Timestamp;
   endedTime?: Timestamp;
+  /** how the run ended, such as the message of its failure */
   detail?: string;
   /** triggered, backfilled or run again */
   manual?: boolean;
@@ -4560,7 +4575,10 @@ export interface EnqueueResponse {
   job?: Job;
   /** false if a job with the same unique or idempotency key existed */
   enqueued?: boolean;
-  /** If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs. */
+  /**
+   * If true, the job has ended and was removed by retention or RemoveProcess. job contains only its
+   * IDs.
+   */
   removed?: boolean;
   /** true if job got the args and the time of this request, see Unique.replace */
   replaced?: boolean;
@@ -4780,6 +4798,7 @@ export interface ConstraintState {
   constraint?: Constraint;
   /** jobs that were admitted and run */
   running?: number;
+  /** jobs that wait to be admitted */
   waiting?: number;
   /** When the rate allows the next job. Absent if a job can start now. */
   nextFreeTime?: Timestamp;

@@ -82,8 +82,8 @@ type JobServiceClient interface {
 	// FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
 	// result is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-	// effect.
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+	// each option takes effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,
@@ -395,8 +395,8 @@ type JobServiceHandler interface {
 	// FetchResult returns a kept result once, and deletes it. If it was deleted or has expired,
 	// result is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-	// effect.
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+	// each option takes effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes also a SUCCEEDED one,

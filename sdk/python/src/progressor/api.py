@@ -510,9 +510,9 @@ OverlapAction = Literal[
     "OVERLAP_ACTION_UNSPECIFIED",
     # the concurrency policy decides
     "OVERLAP_ACTION_ALLOW",
-    # no run; the fire is recorded SKIPPED
+    # no run starts; the fire is SKIPPED_OVERLAP
     "OVERLAP_ACTION_SKIP",
-    # Cancel the previous run and start at once. The previous run no longer counts for
+    # Cancel the previous run, and start the new one at once. The previous run no longer counts for
     # max_concurrency.
     "OVERLAP_ACTION_CANCEL_PREV",
     # start up to max_overlap runs, ignoring the concurrency policy
@@ -529,6 +529,7 @@ FailureAction = Literal[
     "FAILURE_ACTION_UNSPECIFIED",
     # attempt 1
     "FAILURE_ACTION_RUN_NEW",
+    # no run starts; the fire is SKIPPED_FAILURE
     "FAILURE_ACTION_SKIP",
     # the next attempt number; after max_attempts, attempt 1 again
     "FAILURE_ACTION_RETRY",
@@ -543,6 +544,7 @@ FailureAction = Literal[
 ConcurrencyPolicy = Literal[
     # SKIP
     "CONCURRENCY_POLICY_UNSPECIFIED",
+    # no run starts; the fire is SKIPPED_CONCURRENCY
     "CONCURRENCY_POLICY_SKIP",
     # the run waits until another one ends, in order
     "CONCURRENCY_POLICY_QUEUE",
@@ -555,9 +557,9 @@ MisfirePolicy = Literal[
     "MISFIRE_POLICY_UNSPECIFIED",
     # the newest ones that can start or queue now; older ones are MISSED
     "MISFIRE_POLICY_FIRE_NOW",
-    # only the newest, if it is within misfire_threshold
+    # only the newest one, if it is at most misfire_threshold late
     "MISFIRE_POLICY_SKIP",
-    # the newest catchup_limit
+    # the newest ones, at most catchup_limit
     "MISFIRE_POLICY_CATCH_UP_LIMITED",
 ]
 
@@ -590,6 +592,7 @@ DaylightSavingGap = Literal[
     "GAP_UNSPECIFIED",
     # if a local time does not exist, the cron fires at the end of the gap
     "GAP_SHIFT",
+    # the cron does not fire
     "GAP_SKIP",
 ]
 
@@ -639,9 +642,10 @@ class Key(TypedDict, total=False):
     # a client, such as key:ID, or a role of the database
     created_by: str
     created_time: Timestamp
-    # When the key was last used, up to a minute late. Absent if it was not used.
+    # When the key was last used. The value lags by up to about a minute. Absent if the key was never
+    # used.
     used_time: Timestamp
-    # absent if it does not expire
+    # absent if the key does not expire
     expire_time: Timestamp
     revoked_time: Timestamp
     # ID of the key that RotateKey created
@@ -653,7 +657,7 @@ class Key(TypedDict, total=False):
 
 class CreateKeyRequest(TypedDict, total=False):
     name: str
-    # What the key may do. Each becomes a grant.
+    # The roles of the key. Each of them becomes a grant.
     roles: List[Role]
     # How long the key is valid, at least 1 s. If absent, there is no limit.
     ttl: Duration
@@ -661,7 +665,7 @@ class CreateKeyRequest(TypedDict, total=False):
 
 class CreateKeyResponse(TypedDict, total=False):
     key: Key
-    # it cannot be read again
+    # no other response contains it
     token: str
 
 
@@ -680,17 +684,18 @@ class ListKeysResponse(TypedDict, total=False):
 
 class RotateKeyRequest(TypedDict, total=False):
     key_id: str
-    # How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
-    # 24 h. 0 revokes it at once.
+    # How long the old key stays valid, at most 365 days. The old key never expires later than before
+    # the rotation. Default: 24 h. 0 revokes it at once.
     overlap: Duration
-    # How long the new key is valid, at least 1 s. Default: the total validity of the old key.
+    # How long the new key is valid, at least 1 s. Default: as long as the old key, measured from its
+    # creation.
     ttl: Duration
 
 
 class RotateKeyResponse(TypedDict, total=False):
-    # the new one
+    # the new key
     key: Key
-    # it cannot be read again
+    # no other response contains it
     token: str
     old_key: Key
 
@@ -725,7 +730,7 @@ class AddGrantResponse(TypedDict, total=False):
 class ListGrantsRequest(TypedDict, total=False):
     page_size: int
     page_token: str
-    # only those of this client
+    # only grants of this client
     principal: str
 
 
@@ -749,16 +754,16 @@ class ConsoleLogin(TypedDict, total=False):
     # user:ISSUER#NAME
     user: str
     created_time: Timestamp
-    # when it was last used, up to a minute late
+    # when it was last used; lags by up to a minute
     used_time: Timestamp
-    # When the login ends. It ends earlier if it is not used.
+    # When the login ends at the latest. It ends earlier if it is not used for auth.console.idle.
     expire_time: Timestamp
 
 
 class ListConsoleLoginsRequest(TypedDict, total=False):
     page_size: int
     page_token: str
-    # only those of this user
+    # only logins of this user
     user: str
 
 
@@ -774,6 +779,7 @@ class EndConsoleLoginsRequest(TypedDict, total=False):
 
 
 class EndConsoleLoginsResponse(TypedDict, total=False):
+    # number of logins that were ended
     ended: int
 
 
@@ -1754,8 +1760,9 @@ class Sink(TypedDict, total=False):
     format: SinkFormat
     webhook: WebhookTarget
     kafka: KafkaTarget
-    # How old a change may become before it is delivered. The engine keeps changes for the sink until
-    # then, even after their retention. Then the sink is BROKEN. Default: 7 days.
+    # The maximum age of a change that has not been delivered. Until then, the engine keeps the
+    # change for the sink, even after its retention. If a change becomes older, the sink is BROKEN.
+    # Default: 7 days.
     max_lag: Duration
     # set by the engine
     status: SinkStatus
@@ -1770,18 +1777,18 @@ class WebhookTarget(TypedDict, total=False):
     url: str
     # The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
     # by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
-    # signature of each key, so that a key can be replaced without a rejected request. The keys are
+    # signature of each key, so that receivers accept it while a key is replaced. The keys are
     # never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
     # unsigned.
     secrets: List[str]
-    # set by the engine: there are secrets
+    # set by the engine: true if keys are stored
     signed: bool
     # The time limit of one request. Default: 10 s.
     timeout: Duration
     # How many requests run at the same time, for different processes. Default: 8.
     max_concurrent: int
     # If true, PutSink removes the stored keys, so that requests have no signature. It must be false
-    # if there are secrets.
+    # if secrets is not empty.
     unsigned: bool
     # the URL must be https
     tls: TargetTls
@@ -1827,25 +1834,26 @@ class KafkaSasl(TypedDict, total=False):
 class SinkStatus(TypedDict, total=False):
     """SinkStatus is the progress of a sink."""
     state: SinkState
-    # after the delivered changes, as in WatchChanges
+    # the position after the delivered changes, as in WatchChanges
     cursor: str
-    # Changes that were recorded and not delivered, including those that the sink does not select.
+    # Number of changes that were recorded after the cursor, including those that the sink does not
+    # select.
     lag_changes: int
     # age of the oldest of them
     lag: Duration
-    # since the sink was created
+    # number of changes delivered since the sink was created
     delivered_changes: int
     # of the last successful delivery
     delivered_time: Timestamp
-    # consecutive
+    # number of failed deliveries since the last successful one
     failures: int
     last_error: str
     last_error_time: Timestamp
-    # of a sink that is FAILING
+    # set if the sink is FAILING
     next_attempt_time: Timestamp
     # the node that delivers; 0 if there is none
     node_id: int
-    # changes that the target will never accept, since the sink was created
+    # Number of changes that the target rejected permanently since the sink was created.
     dead_letters: int
     # The newest dead letters, at most 100. Only GetSink returns them.
     recent_dead_letters: List[SinkDeadLetter]
@@ -1969,11 +1977,11 @@ class RetrySinkDeadLettersRequest(TypedDict, total=False):
     of_process_id: str
     # A part of the error, in upper or lower case, such as HTTP 413.
     error: str
-    # those that failed at or after this time
+    # dead letters that failed at or after this time
     since_time: Timestamp
-    # those that failed before this time
+    # dead letters that failed before this time
     until_time: Timestamp
-    # only return the selected ones
+    # only return the selected dead letters
     dry_run: bool
 
 
@@ -3362,7 +3370,7 @@ class HttpTarget(TypedDict, total=False):
     # Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
     # to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
     # request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
-    # of each key. With two keys, one of them can be replaced without a rejected request.
+    # of each key. With two keys, receivers accept the requests while one of them is replaced.
     signing_secrets: List[str]
     # the URL must be https
     tls: TargetTls
@@ -3377,10 +3385,11 @@ class Fire(TypedDict, total=False):
     reason: str
     attempt: int
     status: FireStatus
-    # the run
+    # ID of the process of the run
     process_id: str
     started_time: Timestamp
     ended_time: Timestamp
+    # how the run ended, such as the message of its failure
     detail: str
     # triggered, backfilled or run again
     manual: bool
@@ -3587,7 +3596,8 @@ class EnqueueResponse(TypedDict, total=False):
     job: Job
     # false if a job with the same unique or idempotency key existed
     enqueued: bool
-    # If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
+    # If true, the job has ended and was removed by retention or RemoveProcess. job contains only its
+    # IDs.
     removed: bool
     # true if job got the args and the time of this request, see Unique.replace
     replaced: bool
@@ -3795,6 +3805,7 @@ class ConstraintState(TypedDict, total=False):
     constraint: Constraint
     # jobs that were admitted and run
     running: int
+    # jobs that wait to be admitted
     waiting: int
     # When the rate allows the next job. Absent if a job can start now.
     next_free_time: Timestamp
@@ -4647,8 +4658,8 @@ class JobService:
     def update_job(
         self, request: UpdateJobRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> UpdateJobResponse:
-        """UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-        effect.
+        """UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+        each option takes effect.
         """
         method = Method("JobService/UpdateJob", "UpdateJobRequest", "UpdateJobResponse", "once")
         return self._send(method, request, timeout, max_attempts)

@@ -80,14 +80,15 @@ export type Key = Message<"progressor.v1.Key"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * When the key was last used, up to a minute late. Absent if it was not used.
+   * When the key was last used. The value lags by up to about a minute. Absent if the key was never
+   * used.
    *
    * @generated from field: google.protobuf.Timestamp used_time = 6;
    */
   usedTime?: Timestamp | undefined;
 
   /**
-   * absent if it does not expire
+   * absent if the key does not expire
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 7;
    */
@@ -135,7 +136,7 @@ export type CreateKeyRequest = Message<"progressor.v1.CreateKeyRequest"> & {
   name: string;
 
   /**
-   * What the key may do. Each becomes a grant.
+   * The roles of the key. Each of them becomes a grant.
    *
    * @generated from field: repeated progressor.v1.Role roles = 2;
    */
@@ -166,7 +167,7 @@ export type CreateKeyResponse = Message<"progressor.v1.CreateKeyResponse"> & {
   key?: Key | undefined;
 
   /**
-   * it cannot be read again
+   * no other response contains it
    *
    * @generated from field: string token = 2;
    */
@@ -243,15 +244,16 @@ export type RotateKeyRequest = Message<"progressor.v1.RotateKeyRequest"> & {
   keyId: string;
 
   /**
-   * How long the old key stays valid, at most 365 days. This does not extend its validity. Default:
-   * 24 h. 0 revokes it at once.
+   * How long the old key stays valid, at most 365 days. The old key never expires later than before
+   * the rotation. Default: 24 h. 0 revokes it at once.
    *
    * @generated from field: google.protobuf.Duration overlap = 2;
    */
   overlap?: Duration | undefined;
 
   /**
-   * How long the new key is valid, at least 1 s. Default: the total validity of the old key.
+   * How long the new key is valid, at least 1 s. Default: as long as the old key, measured from its
+   * creation.
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -270,14 +272,14 @@ export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*
  */
 export type RotateKeyResponse = Message<"progressor.v1.RotateKeyResponse"> & {
   /**
-   * the new one
+   * the new key
    *
    * @generated from field: progressor.v1.Key key = 1;
    */
   key?: Key | undefined;
 
   /**
-   * it cannot be read again
+   * no other response contains it
    *
    * @generated from field: string token = 2;
    */
@@ -419,7 +421,7 @@ export type ListGrantsRequest = Message<"progressor.v1.ListGrantsRequest"> & {
   pageToken: string;
 
   /**
-   * only those of this client
+   * only grants of this client
    *
    * @generated from field: string principal = 3;
    */
@@ -511,14 +513,14 @@ export type ConsoleLogin = Message<"progressor.v1.ConsoleLogin"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * when it was last used, up to a minute late
+   * when it was last used; lags by up to a minute
    *
    * @generated from field: google.protobuf.Timestamp used_time = 4;
    */
   usedTime?: Timestamp | undefined;
 
   /**
-   * When the login ends. It ends earlier if it is not used.
+   * When the login ends at the latest. It ends earlier if it is not used for auth.console.idle.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 5;
    */
@@ -547,7 +549,7 @@ export type ListConsoleLoginsRequest = Message<"progressor.v1.ListConsoleLoginsR
   pageToken: string;
 
   /**
-   * only those of this user
+   * only logins of this user
    *
    * @generated from field: string user = 3;
    */
@@ -619,6 +621,8 @@ export const EndConsoleLoginsRequestSchema: GenMessage<EndConsoleLoginsRequest> 
  */
 export type EndConsoleLoginsResponse = Message<"progressor.v1.EndConsoleLoginsResponse"> & {
   /**
+   * number of logins that were ended
+   *
    * @generated from field: int32 ended = 1;
    */
   ended: number;

@@ -280,6 +280,8 @@ export enum DaylightSaving_Gap {
   SHIFT = 1,
 
   /**
+   * the cron does not fire
+   *
    * @generated from enum value: GAP_SKIP = 2;
    */
   SKIP = 2,
@@ -648,7 +650,7 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
    * Names of secrets (progressor secret put) with keys of Standard Webhooks: whsec_ followed by 24
    * to 64 bytes in base64, or whsk_ followed by an Ed25519 private key. If any are set, each
    * request has the headers webhook-id, webhook-timestamp and webhook-signature, with a signature
-   * of each key. With two keys, one of them can be replaced without a rejected request.
+   * of each key. With two keys, receivers accept the requests while one of them is replaced.
    *
    * @generated from field: repeated string signing_secrets = 6;
    */
@@ -711,7 +713,7 @@ export type Fire = Message<"progressor.v1.Fire"> & {
   status: FireStatus;
 
   /**
-   * the run
+   * ID of the process of the run
    *
    * @generated from field: string process_id = 8;
    */
@@ -728,6 +730,8 @@ export type Fire = Message<"progressor.v1.Fire"> & {
   endedTime?: Timestamp | undefined;
 
   /**
+   * how the run ended, such as the message of its failure
+   *
    * @generated from field: string detail = 11;
    */
   detail: string;
@@ -1531,14 +1535,14 @@ export enum OverlapAction {
   ALLOW = 1,
 
   /**
-   * no run; the fire is recorded SKIPPED
+   * no run starts; the fire is SKIPPED_OVERLAP
    *
    * @generated from enum value: OVERLAP_ACTION_SKIP = 2;
    */
   SKIP = 2,
 
   /**
-   * Cancel the previous run and start at once. The previous run no longer counts for
+   * Cancel the previous run, and start the new one at once. The previous run no longer counts for
    * max_concurrency.
    *
    * @generated from enum value: OVERLAP_ACTION_CANCEL_PREV = 3;
@@ -1589,6 +1593,8 @@ export enum FailureAction {
   RUN_NEW = 1,
 
   /**
+   * no run starts; the fire is SKIPPED_FAILURE
+   *
    * @generated from enum value: FAILURE_ACTION_SKIP = 2;
    */
   SKIP = 2,
@@ -1636,6 +1642,8 @@ export enum ConcurrencyPolicy {
   UNSPECIFIED = 0,
 
   /**
+   * no run starts; the fire is SKIPPED_CONCURRENCY
+   *
    * @generated from enum value: CONCURRENCY_POLICY_SKIP = 1;
    */
   SKIP = 1,
@@ -1676,14 +1684,14 @@ export enum MisfirePolicy {
   FIRE_NOW = 1,
 
   /**
-   * only the newest, if it is within misfire_threshold
+   * only the newest one, if it is at most misfire_threshold late
    *
    * @generated from enum value: MISFIRE_POLICY_SKIP = 2;
    */
   SKIP = 2,
 
   /**
-   * the newest catchup_limit
+   * the newest ones, at most catchup_limit
    *
    * @generated from enum value: MISFIRE_POLICY_CATCH_UP_LIMITED = 3;
    */

@@ -90,7 +90,8 @@ export type EnqueueResponse = Message<"progressor.v1.EnqueueResponse"> & {
   enqueued: boolean;
 
   /**
-   * If true, the job has ended and was removed by retention or RemoveProcess. job has only its IDs.
+   * If true, the job has ended and was removed by retention or RemoveProcess. job contains only its
+   * IDs.
    *
    * @generated from field: bool removed = 3;
    */
@@ -915,6 +916,8 @@ export type ConstraintState = Message<"progressor.v1.ConstraintState"> & {
   running: bigint;
 
   /**
+   * jobs that wait to be admitted
+   *
    * @generated from field: int64 waiting = 3;
    */
   waiting: bigint;
@@ -1029,8 +1032,8 @@ export const JobService: GenService<{
     output: typeof FetchResultResponseSchema;
   },
   /**
-   * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when each takes
-   * effect.
+   * UpdateJob changes options of a job that has not ended. docs/jobs.md describes when a change of
+   * each option takes effect.
    *
    * @generated from rpc progressor.v1.JobService.UpdateJob
    */

@@ -71,8 +71,9 @@ export type Sink = Message<"progressor.v1.Sink"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * How old a change may become before it is delivered. The engine keeps changes for the sink until
-   * then, even after their retention. Then the sink is BROKEN. Default: 7 days.
+   * The maximum age of a change that has not been delivered. Until then, the engine keeps the
+   * change for the sink, even after its retention. If a change becomes older, the sink is BROKEN.
+   * Default: 7 days.
    *
    * @generated from field: google.protobuf.Duration max_lag = 8;
    */
@@ -121,7 +122,7 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   /**
    * The keys that sign the requests: whsec_ followed by 24 to 64 bytes in base64, or whsk_ followed
    * by an Ed25519 private key, or ${secret:NAME} for a secret with such a value. A request has a
-   * signature of each key, so that a key can be replaced without a rejected request. The keys are
+   * signature of each key, so that receivers accept it while a key is replaced. The keys are
    * never returned. If empty, PutSink keeps the stored keys, or creates an unsigned sink. See
    * unsigned.
    *
@@ -130,7 +131,7 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
   secrets: string[];
 
   /**
-   * set by the engine: there are secrets
+   * set by the engine: true if keys are stored
    *
    * @generated from field: bool signed = 3;
    */
@@ -152,7 +153,7 @@ export type WebhookTarget = Message<"progressor.v1.WebhookTarget"> & {
 
   /**
    * If true, PutSink removes the stored keys, so that requests have no signature. It must be false
-   * if there are secrets.
+   * if secrets is not empty.
    *
    * @generated from field: bool unsigned = 6;
    */
@@ -309,14 +310,15 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   state: SinkState;
 
   /**
-   * after the delivered changes, as in WatchChanges
+   * the position after the delivered changes, as in WatchChanges
    *
    * @generated from field: string cursor = 2;
    */
   cursor: string;
 
   /**
-   * Changes that were recorded and not delivered, including those that the sink does not select.
+   * Number of changes that were recorded after the cursor, including those that the sink does not
+   * select.
    *
    * @generated from field: int64 lag_changes = 3;
    */
@@ -330,7 +332,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   lag?: Duration | undefined;
 
   /**
-   * since the sink was created
+   * number of changes delivered since the sink was created
    *
    * @generated from field: int64 delivered_changes = 5;
    */
@@ -344,7 +346,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   deliveredTime?: Timestamp | undefined;
 
   /**
-   * consecutive
+   * number of failed deliveries since the last successful one
    *
    * @generated from field: int32 failures = 7;
    */
@@ -361,7 +363,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   lastErrorTime?: Timestamp | undefined;
 
   /**
-   * of a sink that is FAILING
+   * set if the sink is FAILING
    *
    * @generated from field: google.protobuf.Timestamp next_attempt_time = 10;
    */
@@ -375,7 +377,7 @@ export type SinkStatus = Message<"progressor.v1.SinkStatus"> & {
   nodeId: bigint;
 
   /**
-   * changes that the target will never accept, since the sink was created
+   * Number of changes that the target rejected permanently since the sink was created.
    *
    * @generated from field: int64 dead_letters = 12;
    */
@@ -855,21 +857,21 @@ export type RetrySinkDeadLettersRequest = Message<"progressor.v1.RetrySinkDeadLe
   error: string;
 
   /**
-   * those that failed at or after this time
+   * dead letters that failed at or after this time
    *
    * @generated from field: google.protobuf.Timestamp since_time = 7;
    */
   sinceTime?: Timestamp | undefined;
 
   /**
-   * those that failed before this time
+   * dead letters that failed before this time
    *
    * @generated from field: google.protobuf.Timestamp until_time = 8;
    */
   untilTime?: Timestamp | undefined;
 
   /**
-   * only return the selected ones
+   * only return the selected dead letters
    *
    * @generated from field: bool dry_run = 9;
    */

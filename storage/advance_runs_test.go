@@ -104,8 +104,8 @@ func TestChangedRunDoesNotAdvance(t *testing.T) {
 		changes func(run string)          // changes the run while its job runs
 		end     func(string, storage.ReservedTask) func(*storage.Completion)
 
-		// want says how the run is notified of the end of its job: by a "task" that runs, a task that
-		// waits ("wait"), a "message", or not at all ("nothing").
+		// want says how the run is notified of the end of its job: by a "task" that runs, a task
+		// that waits ("wait"), a "message", or not at all ("nothing").
 		want string
 	}{
 		"state": {changes: func(run string) { b.save(end(b.claim(run), storage.Finished, state("changed"))) },
@@ -240,8 +240,8 @@ func TestRejectedResultOfARun(t *testing.T) {
 	b.save(end(saved.Next, storage.Finished))
 }
 
-// If the connection breaks when a run advances, before or after the commit, the result of the run and
-// the end of the job are stored exactly once.
+// If the connection breaks when a run advances, before or after the commit, the result of the run
+// and the end of the job are stored exactly once.
 func TestConnectionBreaksWhenARunAdvances(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cancelTask returns the claim of the CANCEL task that waits for a slot.
+// cancelTask claims the CANCEL task of a process, which must wait for a slot.
 func (b *bench) cancelTask(id string) *storage.Claim {
 	b.t.Helper()
 	claims := b.searchCalls(9)
@@ -31,16 +31,17 @@ func (b *bench) statusOf(id string, taskID int64) process.TaskStatus {
 	return answers[0].Status
 }
 
-// A CANCEL task overtakes waiting calls. Its result is stored, and all clients are answered.
+// A CANCEL task runs before waiting calls. Its result is stored, and the calls are cancelled.
 func TestCancelOfIdleProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour), named(time.Hour, "n"))
 	waiting := b.call("p", withoutSlot)
-	equal(t, "asked", b.cancel("p"), storage.CancelState{})
+	equal(t, "the state when the cancel is requested", b.cancel("p"), storage.CancelState{})
 	later := b.call("p")
 	c := b.cancelTask("p")
-	equal(t, "the claim", []any{c.TaskType, c.Attempt, c.Status, string(c.Args)}, "[CANCEL 1 RUNNING no more]")
+	equal(t, "the claim of the CANCEL task", []any{c.TaskType, c.Attempt, c.Status, string(c.Args)},
+		"[CANCEL 1 RUNNING no more]")
 	saved := b.save(end(c, storage.Cancelled, events("a"), func(c *storage.Completion) {
 		c.AuxState, c.Response = []byte("state"), []byte("bye")
 	}))
@@ -48,15 +49,15 @@ func TestCancelOfIdleProcess(t *testing.T) {
 		"[CANCELLED true false 4]")
 	b.is("p", "CANCELLED e1: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL CANCELLED!, CANCEL "+
 		"FINISHED, CALL CANCELLED!")
-	equal(t, "the calls", []any{b.statusOf("p", waiting.TaskID), b.statusOf("p", later.TaskID)},
-		"[CANCELLED CANCELLED]")
+	equal(t, "the calls before and after the cancel",
+		[]any{b.statusOf("p", waiting.TaskID), b.statusOf("p", later.TaskID)}, "[CANCELLED CANCELLED]")
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the row", []any{
 		must(t, row, err).Status, *row.PreviousStatus, *row.CancelReason, row.CancelRequestedTime.IsZero(),
 		string(row.AuxState), *row.Attention,
 	},
 		"[CANCELLED RUNNING no more false state CANCELLED]")
-	equal(t, "the deadline", ask[bool](b, "SELECT cancel_deadline IS NULL FROM processes"), true)
+	equal(t, "the deadline is NULL", ask[bool](b, "SELECT cancel_deadline IS NULL FROM processes"), true)
 }
 
 // After the running task, the CANCEL task runs next, before earlier calls and due timers.
@@ -75,17 +76,19 @@ func TestCancelGoesFirst(t *testing.T) {
 				b.due("p")
 			}
 			b.call("p")
-			equal(t, "asked", b.cancel("p"), storage.CancelState{Busy: true})
+			equal(t, "the state when the cancel is requested", b.cancel("p"), storage.CancelState{Busy: true})
 			saved := b.save(end(c, storage.Finished, timer(0)))
-			equal(t, "the next", []any{saved.Next.TaskType, string(saved.Next.Args), saved.Next.Status},
+			equal(t, "the next task", []any{saved.Next.TaskType, string(saved.Next.Args), saved.Next.Status},
 				"[CANCEL no more RUNNING]")
-			equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
+			equal(t, "claims of the searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 			b.save(end(saved.Next, storage.Cancelled))
 			equal(t, "status", b.state("p")[:9], "CANCELLED")
 		})
 	}
 }
 
+// If the node that stores the result cannot run the CANCEL task, the task waits for a slot, and
+// another node can claim it.
 func TestCancelTaskOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -96,12 +99,12 @@ func TestCancelTaskOnAnotherNode(t *testing.T) {
 	equal(t, "deferred", b.save(end(c, storage.Finished, timer(0), withoutPromote)).Deferred, true)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for process#0, CANCEL waits for place#0, TIMEOUT "+
 		"waits for time#0")
-	equal(t, "timers", len(b.searchTimers(9)), 0)
+	equal(t, "claims of timers", len(b.searchTimers(9)), 0)
 	b.save(end(b.cancelTask("p"), storage.Removed))
 	b.is("p", "none")
 }
 
-// A second request changes neither the reason nor the grace period.
+// A second cancel request changes neither the reason nor the grace period.
 func TestCancelAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -109,19 +112,20 @@ func TestCancelAgain(t *testing.T) {
 	b.cancelFor("p", time.Hour)
 	deadline := ask[time.Time](b, "SELECT cancel_deadline FROM processes")
 	state, err := b.CancelProcess(storage.Cancel{Key: key("p"), Reason: "another", Grace: 0})
-	equal(t, "the second", must(t, state, err), storage.CancelState{})
-	equal(t, "the first one", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline),
-		"no moretrue")
+	equal(t, "the state after the second request", must(t, state, err), storage.CancelState{})
+	equal(t, "the reason and the deadline are those of the first request",
+		ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline), "no moretrue")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE task_type = 'CANCEL'"), 1)
 	done, err := b.EndOverdueCancel(key("p"))
-	equal(t, "within its grace", must(t, done, err), false)
+	equal(t, "ended within the grace period", must(t, done, err), false)
 	b.save(end(b.cancelTask("p"), storage.Cancelled))
-	equal(t, "after the end", outcomeOf(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
+	equal(t, "a request after the end", outcomeOf(second(b.CancelProcess(storage.Cancel{Key: key("p")}))),
+		"refused in CANCELLED")
 	done, err = b.EndOverdueCancel(key("p"))
-	equal(t, "after its end", must(t, done, err), false)
+	equal(t, "ended again", must(t, done, err), false)
 }
 
-// Many concurrent requests create one CANCEL task.
+// Many concurrent cancel requests create only one CANCEL task.
 func TestConcurrentCancels(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -143,15 +147,15 @@ func TestCancelEnds(t *testing.T) {
 	retry := func(c *storage.Completion) { c.Outcome, c.RetryAfter = storage.Retry, time.Hour }
 	for _, c := range []struct {
 		name   string
-		before bool // the result of a call that runs when the cancel is requested
+		before bool // change applies to a call that runs when the cancel is requested, not to the CANCEL task
 		change func(*storage.Completion)
 		state  string
 		next   process.TaskType
 	}{
-		{"fails", false, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
+		{"the CANCEL task fails", false, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED!", ""},
-		{"is retried", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0",
-			""},
+		{"the CANCEL task is retried", false, retry,
+			"RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0", ""},
 		{"a call fails", true, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CALL ERROR, CANCEL CANCELLED!, CALL CANCELLED!", ""},
 		{"a call completes", true, func(c *storage.Completion) { c.Outcome = storage.Completed },
@@ -187,7 +191,7 @@ func TestCancelEnds(t *testing.T) {
 			equal(t, "detail, corrupted_by",
 				[]any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
 			b.due("p") // a retry of the CANCEL task runs before everything else
-			if c.name == "is retried" {
+			if c.name == "the CANCEL task is retried" {
 				claims := b.searchTimers(9)
 				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)},
 					"[CANCEL 2 no more]")
@@ -210,8 +214,8 @@ func TestCancelOfFailingInit(t *testing.T) {
 	b.is("q", "none")
 }
 
-// After the grace period, the running attempt is fenced, the CANCEL task ends with a failure, and
-// all clients are answered.
+// When the grace period is over, EndOverdueCancel ends the process: the running attempt is fenced,
+// the CANCEL task fails, and all other tasks are cancelled.
 func TestCancelAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -219,28 +223,28 @@ func TestCancelAfterItsGrace(t *testing.T) {
 		make  func(b *bench) *storage.Claim
 		state string
 	}{
-		{"behind a call", func(b *bench) *storage.Claim {
+		{"the CANCEL task waits for a call", func(b *bench) *storage.Claim {
 			b.process("p", timer(time.Hour))
 			c := b.claim("p")
 			b.cancelFor("p", 0)
 			return c
 		}, "CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CALL CANCELLED, CANCEL ERROR, CALL CANCELLED"},
-		{"behind INIT", func(b *bench) *storage.Claim {
+		{"the CANCEL task waits for INIT", func(b *bench) *storage.Claim {
 			c := b.start("p")
 			b.cancelFor("p", 0)
 			return c
 		}, "CANCELLED e0: INIT CANCELLED, CANCEL ERROR, CALL CANCELLED"},
-		{"it hangs", func(b *bench) *storage.Claim {
+		{"the CANCEL task runs", func(b *bench) *storage.Claim {
 			b.process("p")
 			b.cancelFor("p", 0)
 			return b.cancelTask("p")
 		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
-		{"no worker takes it", func(b *bench) *storage.Claim {
+		{"the CANCEL task waits for a slot", func(b *bench) *storage.Claim {
 			b.process("p")
 			b.cancelFor("p", 0)
 			return nil
 		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
-		{"it is suspended", func(b *bench) *storage.Claim {
+		{"the process is suspended", func(b *bench) *storage.Claim {
 			b.process("p")
 			b.cancelFor("p", 0)
 			b.call("p")
@@ -254,7 +258,7 @@ func TestCancelAfterItsGrace(t *testing.T) {
 			claim := c.make(b)
 			b.call("p")
 			list, err := b.ListOverdueCancels(t.Context(), 10)
-			equal(t, "overdue", must(t, list, err), []process.Key{key("p")})
+			equal(t, "overdue cancels", must(t, list, err), []process.Key{key("p")})
 			ends := make([]bool, 10)
 			all(len(ends), func(i int) {
 				var err error
@@ -262,9 +266,10 @@ func TestCancelAfterItsGrace(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			equal(t, "one call has ended it", slices.Contains(ends, true), true)
+			equal(t, "EndOverdueCancel has ended the process", slices.Contains(ends, true), true)
 			b.is("p", c.state)
-			equal(t, "the failure", ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"),
+			equal(t, "the failure of the CANCEL task",
+				ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"),
 				process.ReasonGraceExpired)
 			if claim != nil {
 				if _, err := b.SaveResult(end(claim, storage.Finished, events("late"))); !errors.Is(err,
@@ -273,23 +278,25 @@ func TestCancelAfterItsGrace(t *testing.T) {
 				}
 			}
 			list, err = b.ListOverdueCancels(t.Context(), 10)
-			equal(t, "overdue", len(must(t, list, err)), 0)
+			equal(t, "overdue cancels after the end", len(must(t, list, err)), 0)
 		})
 	}
 }
 
-// A client that cancels a suspended process after its grace period ends it.
+// If a process is suspended and the grace period of its cancel is over, another cancel request ends
+// it at once.
 func TestCancelOfSuspendedAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	b.cancelFor("p", 0)
 	b.suspend("p")
-	equal(t, "the second", b.cancel("p"), storage.CancelState{Ended: true})
+	equal(t, "the state after the second request", b.cancel("p"), storage.CancelState{Ended: true})
 	b.is("p", "CANCELLED e0: INIT FINISHED, CANCEL ERROR")
 	equal(t, "the reason", ask[string](b, "SELECT cancel_reason FROM processes"), "no more")
 }
 
+// CancelGrace returns the rest of the grace period, or 0 if there is none.
 func TestCancelGrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -298,19 +305,19 @@ func TestCancelGrace(t *testing.T) {
 		d, err := b.CancelGrace(t.Context(), key("p"))
 		return must(t, d, err)
 	}
-	equal(t, "at first", left(), time.Duration(0))
+	equal(t, "before the cancel", left(), time.Duration(0))
 	b.cancelFor("p", time.Hour)
 	if d := left(); d < 59*time.Minute || d > time.Hour {
 		t.Errorf("%v are left", d)
 	}
 	b.exec("UPDATE processes SET cancel_deadline = now() - interval '1 minute'")
-	equal(t, "afterwards", left(), time.Duration(0))
+	equal(t, "after the grace period", left(), time.Duration(0))
 	b.remove("p")
 	list, err := b.ListOverdueCancels(t.Context(), 10)
-	equal(t, "overdue", len(must(t, list, err)), 0)
+	equal(t, "overdue cancels of a removed process", len(must(t, list, err)), 0)
 }
 
-// A removal ends a cancel in progress, and answers its task.
+// If a process is removed while a cancel is in progress, clients of the CANCEL task get CANCELLED.
 func TestRemoveOfCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -318,5 +325,5 @@ func TestRemoveOfCancelled(t *testing.T) {
 	b.cancel("p")
 	c := b.cancelTask("p")
 	b.remove("p")
-	equal(t, "the task", b.statusOf("p", c.TaskID), process.TaskStatusCancelled)
+	equal(t, "the CANCEL task", b.statusOf("p", c.TaskID), process.TaskStatusCancelled)
 }

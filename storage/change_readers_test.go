@@ -9,7 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Transactions wake the readers of their namespaces. Notices wake only the readers of this node.
+// A transaction wakes the functions of OnChanges and OnChangesForOthers for its namespace. A NOTIFY
+// of another node (WakeReaders) wakes only those of OnChanges. If notices may have been lost, it
+// wakes those of all namespaces.
 func TestOnChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -23,7 +23,8 @@ func (b *bench) record(kinds ...string) {
 	b.recordIn(ns, "", kinds...)
 }
 
-// recordIn is like record, for any namespace and with further settings of changes as JSON members.
+// recordIn is like record, for any namespace. more contains further members of the JSON object
+// changes, each after a comma.
 func (b *bench) recordIn(namespace, more string, kinds ...string) {
 	b.t.Helper()
 	list := `"CHANGE_KIND_` + strings.Join(kinds, `", "CHANGE_KIND_`) + `"`
@@ -32,12 +33,14 @@ func (b *bench) recordIn(namespace, more string, kinds ...string) {
 	must(b.t, 0, err)
 }
 
-// always returns a configuration that does not depend on the stored one.
+// always returns a function for PutNamespace that ignores the stored configuration and returns
+// config.
 func always(config string) func(json.RawMessage) (json.RawMessage, error) {
 	return func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(config), nil }
 }
 
-// recorded returns the changes of all processes, in order.
+// recorded returns the changes of all processes in the order of their numbers: process ID, type,
+// number and payload of an event, and reason.
 func (b *bench) recorded() string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', process_id, type, event_id, convert_from(payload,
@@ -45,8 +48,8 @@ func (b *bench) recorded() string {
 		ORDER BY change_id), '') FROM changes`)
 }
 
-// Every event is recorded, and every command and result that changes the status of a process. They
-// are recorded in their transactions and in the order in which the process changes.
+// Every event is recorded, and every command and result that changes the status of a process. The
+// changes of a process are recorded in the order in which they happen.
 func TestChangesOfProcesses(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"fast path", "general"} {
@@ -99,10 +102,11 @@ func TestChangesOfProcesses(t *testing.T) {
 	}
 }
 
-// A flush may change processes of several namespaces. Each records its own changes.
+// One statement may change processes of several namespaces. Only the kinds that each namespace
+// records are recorded for it.
 func TestChangesOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, storagetest.WithoutInvariants()) // the statements below count no processes
+	b := newBench(t, storagetest.WithoutInvariants()) // the statements below do not update status_counts
 	b.recordIn("a", "", "EVENT")
 	b.recordIn("b", "", "EVENT", "LIFECYCLE")
 	b.exec("INSERT INTO processes (namespace, process_id) VALUES ('a', 'p'), ('b', 'p'), ('silent', 'p')")
@@ -122,8 +126,8 @@ func TestChangesOfSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// Changes outside of results and commands are also recorded: starts by messages, removals by
-// retention, and imports.
+// Changes that neither a result nor a command causes are also recorded: starts by messages,
+// imports, events of jobs, and removals after the retention.
 func TestChangesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -154,8 +158,8 @@ func TestChangesOfOtherWriters(t *testing.T) {
 	equal(t, "expired", b.recorded(), "done removed")
 }
 
-// Each kind is recorded only by namespaces that record it, and payloads only if the namespace
-// records them.
+// Changes of a kind are recorded only in namespaces that record this kind, and payloads only in
+// namespaces that record payloads.
 func TestChangesOfKinds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -188,8 +192,8 @@ func TestChangesOfKinds(t *testing.T) {
 	equal(t, "without payloads", b.recorded()[len(b.recorded())-len("p stored 1"):], "p stored 1")
 }
 
-// Without a namespace that records, no triggers exist, so statements have no additional cost. The
-// triggers remain while one namespace records.
+// The triggers exist only while at least one namespace records, so recording costs nothing in other
+// databases.
 func TestNoTriggersWithoutRecording(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -211,8 +215,8 @@ func TestNoTriggersWithoutRecording(t *testing.T) {
 	}
 }
 
-// If a namespace starts to record while another node drops the triggers, the triggers exist
-// afterwards.
+// If a namespace starts to record while another node drops the triggers, all triggers exist
+// afterwards. The test drops one of them to create the situation in between.
 func TestRecordingStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -224,8 +228,9 @@ func TestRecordingStartsAgain(t *testing.T) {
 	equal(t, "changes", b.recorded(), "j enqueued")
 }
 
-// A long transaction that does not write to the engine's tables causes no delay. If it has locked a
-// lane, others use another lane. If it has locked a table, Start waits for it.
+// A long transaction that does not write to the engine's tables does not delay recording. If it has
+// locked a lane, other transactions use another lane. If it has locked a table whose triggers are
+// missing, PutNamespace waits for it.
 func TestChangesWithLongTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -251,8 +256,9 @@ func TestChangesWithLongTransactions(t *testing.T) {
 		"p created 1 1, q created 2 1")
 }
 
-// After the longest retention, changes are deleted day by day, from the beginning of each lane. The
-// numbers continue after the deleted ones.
+// When the longest retention of all namespaces is over, Maintain deletes changes in whole days,
+// from the beginning of each lane. The numbers of later changes continue after those that were
+// deleted.
 func TestOldChangesAreDropped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -313,12 +319,14 @@ func TestChangesUnderLoad(t *testing.T) {
 		  GROUP BY process_id) p
 		WHERE got <> (SELECT 'created ' || string_agg(n::text, ' ' ORDER BY n) || ' completed'
 		FROM generate_series(1, $1) n)`, calls), 0)
-	if lanes := ask[int](b, "SELECT count(*) FROM change_heads"); lanes > 3*2*2 { // each flush may use two
+	// Each flush may use two lanes of changes.
+	if lanes := ask[int](b, "SELECT count(*) FROM change_heads"); lanes > 3*2*2 {
 		t.Errorf("%d lanes for 3 stores", lanes)
 	}
 }
 
-// Without READ COMMITTED, a transaction could issue a number twice.
+// Recording fails in a transaction that does not use READ COMMITTED, because the transaction could
+// assign a number of a lane twice.
 func TestChangesNeedReadCommitted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

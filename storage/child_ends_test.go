@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// child creates a process that its parent has started, and returns the claim of its INIT.
+// child lets the process "parent" start a child that notifies it of its end. It returns the claim
+// of the child's INIT task.
 func (b *bench) child(id string) *storage.Claim {
 	b.t.Helper()
 	b.namespace(ns)
@@ -23,7 +24,7 @@ func (b *bench) child(id string) *storage.Claim {
 	return &claims[0]
 }
 
-// ended returns and deletes the ends of children in notifications of the parent.
+// ended runs all NOTIFY tasks of the parent, and returns the ends of children that they contain.
 func (b *bench) ended() (list []string) {
 	b.t.Helper()
 	b.deliver("parent")
@@ -48,7 +49,8 @@ func answer(response string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Response = []byte(response) }
 }
 
-// The parent is notified of the first end of a child, of any kind, but not of a second one.
+// The parent is notified when a child ends for the first time, in whatever way. It is not notified
+// of a second end.
 func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -85,8 +87,9 @@ func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 			must(t, 0, b.SuspendProcess(key("suspended"), "later"))
 			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("suspended")})))
 		}, `CANCELLED "" ""`},
-		"taken away": {func(*storage.Claim) { must(t, 0, b.RemoveProcess(t.Context(), key("taken away"))) },
-			`UNSPECIFIED "" ""`},
+		"removed by an operator": {func(*storage.Claim) {
+			must(t, 0, b.RemoveProcess(t.Context(), key("removed by an operator")))
+		}, `UNSPECIFIED "" ""`},
 	} {
 		init := b.child(id)
 		targets := b.targets(func() { test.finish(init) })
@@ -101,17 +104,18 @@ func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// The end of a child is delivered like other messages: it waits for a parent in ERROR, and is
-// dropped if the parent no longer exists. If its task is retried, the task still contains the end.
+// The end of a child is delivered like other messages. It waits while the parent is in ERROR, and
+// becomes a dead letter if the parent has ended or was removed. If the NOTIFY task of the parent is
+// retried, it still contains the end.
 func TestEndsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first, second, third := b.child("a"), b.child("b"), b.child("c")
 	b.save(end(b.claim("parent"), storage.Failed, broken("x")))
 	b.save(end(first, storage.Completed))
-	equal(t, "to a parent in ERROR", b.deliver("parent"), "child_end held")
+	equal(t, "delivery to a parent in ERROR", b.deliver("parent"), "child_end held")
 	b.simpleRepair("parent")
-	equal(t, "after the repair", b.deliver("parent"), "child_end delivered")
+	equal(t, "delivery after the repair", b.deliver("parent"), "child_end delivered")
 	targets := b.searchCalls(1)
 	tried := b.save(end(&targets[0], storage.Retry)).Next
 	equal(t, "the second attempt", []any{tried.Attempt, string(tried.Child)}, []any{2, string(targets[0].Child)})
@@ -119,12 +123,13 @@ func TestEndsAreMessages(t *testing.T) {
 	tried = &b.searchCalls(1)[0]
 	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(targets[0].Child)})
 	stray, err := b.ListRunning(t.Context(), nil, 0)
-	equal(t, "after adoption", string(must(t, stray, err)[len(stray)-1].Child), string(targets[0].Child))
+	equal(t, "the end of the child of the last task that ListRunning returns",
+		string(must(t, stray, err)[len(stray)-1].Child), string(targets[0].Child))
 	b.save(end(tried, storage.Completed))
 	b.save(end(second, storage.Completed))
-	equal(t, "to an ended parent", b.deliver("parent"), "child_end ended")
+	equal(t, "delivery to a parent that has ended", b.deliver("parent"), "child_end ended")
 	must(t, 0, b.RemoveProcess(t.Context(), key("parent")))
 	b.save(end(third, storage.Completed))
-	equal(t, "to a removed parent", b.deliver("parent"), "child_end not_found")
-	equal(t, "dropped", b.deadLetters(), "child_end parent ended, child_end parent not_found")
+	equal(t, "delivery to a parent that was removed", b.deliver("parent"), "child_end not_found")
+	equal(t, "dead letters", b.deadLetters(), "child_end parent ended, child_end parent not_found")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ranNode is a node of EXPLAIN (ANALYZE, FORMAT JSON).
+// ranNode is a node of a plan in the output of EXPLAIN (ANALYZE, FORMAT JSON).
 type ranNode struct {
 	Relation string  `json:"Relation Name"`
 	Rows     float64 `json:"Actual Rows"`
@@ -20,7 +20,7 @@ type ranNode struct {
 	Plans    []ranNode
 }
 
-// read returns how many rows of a table a statement has read.
+// read returns how many rows of a table the node and its children have read.
 func (n ranNode) read(table string) float64 {
 	rows := 0.0
 	if n.Relation == table {
@@ -32,8 +32,8 @@ func (n ranNode) read(table string) float64 {
 	return rows
 }
 
-// Neither claims, nor the assignment of other keys, nor the list of key queues read 10,000 jobs
-// that wait for one key.
+// While 10,000 jobs wait for one key, the statements that claim tasks, assign other keys or list
+// the key queues do not read the rows of these jobs.
 func TestManyBehindOneKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -57,7 +57,7 @@ func TestManyBehindOneKey(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		run  func(db dbsqlc.DBTX) error
-		most float64
+		most float64 // maximum number of rows of schedule to read
 	}{
 		{"Poll", func(db dbsqlc.DBTX) error {
 			return second(q.Poll(ctx, db, dbsqlc.PollParams{
@@ -90,7 +90,7 @@ func TestManyBehindOneKey(t *testing.T) {
 	}
 }
 
-// ran runs a statement, rolls it back, and returns its plan.
+// ran runs a statement with EXPLAIN ANALYZE, rolls it back, and returns its plan.
 func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
 	t.Helper()
 	sql, args := recorded(run)
@@ -105,8 +105,8 @@ func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
 	return plans[0].Plan
 }
 
-// A claim reads the same number of rows whether its jobs hold 1,000 different keys or none, and no
-// rows of keys.
+// A statement that claims jobs does not read more rows if the jobs hold 1,000 different keys than
+// if they hold none. It reads no rows of constraint_holds and constraint_buckets.
 func TestClaimsOfAThousandKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,9 +161,9 @@ func TestClaimsOfAThousandKeys(t *testing.T) {
 	}
 }
 
-// recorded returns the SQL of a generated method and its arguments.
+// recorded returns the SQL and the arguments that a generated method passes to the database.
 func recorded(run func(db dbsqlc.DBTX) error) (sql string, args []any) {
 	var r recorder
-	_ = run(&r) // errRecorded
+	_ = run(&r) // always returns errRecorded
 	return r.sql, r.args
 }

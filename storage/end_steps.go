@@ -23,7 +23,8 @@ type ChildEnd struct {
 	RunningTime time.Time `json:"runningTime"`
 }
 
-// ChildEnds returns the ends in a NOTIFY task that reports several, and otherwise nil.
+// ChildEnds returns the ends in a NOTIFY task that reports several ends. It returns nil for all
+// other tasks.
 func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	var child struct {
 		Ends []ChildEnd `json:"ends"`
@@ -35,10 +36,10 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	return child.Ends, err
 }
 
-// endSteps notifies runs when jobs of their steps end in a flush.
+// endSteps is the stage of a flush that notifies runs when jobs of their steps end.
 type endSteps struct {
 	store    *Store
-	items    []*saveItem
+	items    []*saveItem // results that may end such a job, in the order of arg
 	arg      dbsqlc.EndStepsParams
 	outgoing *outgoing
 }
@@ -67,6 +68,8 @@ func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	return []stage{e.run}
 }
 
+// run executes EndSteps and sets in each item how its run was notified: by a task that runs next on
+// this node, a task that waits for a slot or behind another task, or a message.
 func (e *endSteps) run(ctx context.Context, db DB) error {
 	rows, err := e.store.q.EndSteps(ctx, db, e.arg)
 	for _, it := range e.items {
@@ -88,6 +91,7 @@ func (e *endSteps) run(ctx context.Context, db DB) error {
 	return err
 }
 
+// claimOf returns the claim of the NOTIFY task in a row.
 func claimOf(r *dbsqlc.EndStepsRow) *Claim {
 	return &Claim{
 		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: process.TaskNotify, Attempt: 1,

@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// A transaction that waits too long for a lock of another session fails with UNAVAILABLE, because a
-// retry may succeed.
+// A transaction that waits too long for a lock of another session fails with ErrUnavailable, so
+// that clients retry it.
 func TestLockTimeoutIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -24,8 +24,8 @@ func TestLockTimeoutIsUnavailable(t *testing.T) {
 	}
 }
 
-// A change of constraints waits for a transaction that assigns keys for longer than 250 ms, the
-// lock_timeout of the hot path. On a busy machine, such a transaction can take that long.
+// A change of constraints waits for a transaction that assigns keys. It waits longer than 250 ms,
+// the lock_timeout of the hot path, because such a transaction can take longer on a busy machine.
 func TestChangeOfConstraintsWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -37,7 +37,7 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	})
 	for waits := 0; waits == 0; {
 		if time.Since(began) > waitLimit {
-			t.Fatal("the command did not wait longer than 400 ms")
+			t.Fatal("DeleteConstraint did not wait longer than 400 ms")
 		}
 		waits = ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 milliseconds'`)
@@ -48,8 +48,8 @@ func TestChangeOfConstraintsWaits(t *testing.T) {
 	}
 }
 
-// If Go code in a transaction rejects settings, the error contains only its message, and does not
-// look like an error of the database.
+// If a function that runs in a transaction returns an InvalidError, ReplaceNamespace and RunLocked
+// return it unchanged, without the text that they add to errors of the database.
 func TestRejectedSettings(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// expire removes processes that ended more than an hour ago. It returns the number of removed
-// processes of namespace shop.
+// expire runs Expire with a retention of one hour in the namespace shop. It returns the number of
+// processes that were removed.
 func (b *bench) expire() int {
 	b.t.Helper()
 	expired, err := b.Expire(b.t.Context(), map[string]storage.Retention{
@@ -21,6 +21,9 @@ func (b *bench) expire() int {
 	return must(b.t, expired, err)["shop"]
 }
 
+// Expire removes processes that ended longer ago than the retention of their namespace, in batches
+// of 100 for each status. It skips processes that are locked, and processes in ERROR, which have
+// not ended.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -51,7 +54,9 @@ func TestExpire(t *testing.T) {
 		"SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{102, 100, 50, 0} { // 100 of each status at a time; the locked one is skipped
+	// The first batch contains 100 CANCELLED processes, the COMPLETED process old and the FAILED
+	// job.
+	for _, want := range []int{102, 100, 50, 0} {
 		equal(t, "expired", b.expire(), want)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -62,10 +67,11 @@ func TestExpire(t *testing.T) {
 		left, err := b.PurgeRemoved(t.Context())
 		n = must(t, left, err)
 	}
-	equal(t, "left", ask[string](b,
+	equal(t, "remaining processes", ask[string](b,
 		`SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789'))
 			FROM processes`), "again c error new running")
-	equal(t, "rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
-	equal(t, "processes of kept", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
+	equal(t, "remaining rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
+	equal(t, "processes of the namespace kept, which has no retention",
+		ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
 	b.start("old") // its ID can be used again
 }

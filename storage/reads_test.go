@@ -56,8 +56,8 @@ func TestReadHistory(t *testing.T) {
 	equal(t, "events of a missing process", len(must(t, got, err)), 0)
 }
 
-// ReadAnswers returns the results of those tasks that have ended. For a failed task, it also returns
-// the status of the process.
+// ReadAnswers returns the results of those tasks that have ended. For a failed task, it also
+// returns the status of the process.
 func TestReadAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -186,8 +186,9 @@ func TestPutEmptyProcess(t *testing.T) {
 	b.is("p", "RUNNING e0")
 }
 
-// If the events of a range are larger than process.MaxHistoryBytes, ReadHistory returns only as many
-// of them as the caller needs to detect this. Concurrent readers of other processes get all events.
+// If the events of a range are larger than process.MaxHistoryBytes, ReadHistory returns only as
+// many of them as the caller needs to detect this. Concurrent readers of other processes get all
+// events.
 func TestReadHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -235,8 +236,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// If PostgreSQL rejects a read, ReadHistory fails only for its reader, and not for other readers whose
-// reads were in the same statement.
+// If PostgreSQL rejects a read, ReadHistory fails only for its reader, and not for other readers
+// whose reads were in the same statement.
 func TestReadHistoryFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

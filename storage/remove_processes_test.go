@@ -52,7 +52,8 @@ func TestRemoveAnswersAllClients(t *testing.T) {
 	if err := b.RemoveProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("a second removal: %v", err)
 	}
-	// A new process can have the same ID. Its fencing tokens are higher than those of the old process.
+	// A new process can have the same ID. Its fencing tokens are higher than those of the old
+	// process.
 	equal(t, "the token of the new process is higher", b.start("p").FencingToken > running.FencingToken, true)
 }
 
@@ -129,9 +130,9 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
 }
 
-// After a process is removed, the results of two kinds of tasks are kept in the table answers: tasks
-// with an idempotency key, and tasks that ended less than a minute ago. Results of timers are not
-// kept, because no client waits for them.
+// After a process is removed, the results of two kinds of tasks are kept in the table answers:
+// tasks with an idempotency key, and tasks that ended less than a minute ago. Results of timers are
+// not kept, because no client waits for them.
 func TestPurgeKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,8 +162,8 @@ func TestConcurrentRemovals(t *testing.T) {
 			_, errs[i] = b.SaveResult(end(c, storage.Removed))
 			return
 		}
-		// RemoveProcess returns ErrLocked if another transaction holds the lock for too long, which can
-		// happen on a busy machine.
+		// RemoveProcess returns ErrLocked if another transaction holds the lock for too long, which
+		// can happen on a busy machine.
 		for errs[i] = process.ErrLocked; errors.Is(errs[i], process.ErrLocked); {
 			errs[i] = b.RemoveProcess(t.Context(), key("p"))
 		}
@@ -179,9 +180,9 @@ func TestConcurrentRemovals(t *testing.T) {
 	equal(t, "removals that succeeded", succeeded, 1)
 }
 
-// While an old snapshot is open, vacuum cannot remove the dead rows that deletions leave behind. Even
-// then, each batch of RemoveProcess and TrimHistories reads only the rows that it deletes, and not
-// the dead rows of earlier batches.
+// While an old snapshot is open, vacuum cannot remove the dead rows that deletions leave behind.
+// Even then, each batch of RemoveProcess and TrimHistories reads only the rows that it deletes, and
+// not the dead rows of earlier batches.
 func TestRemoveDuringOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -210,10 +211,10 @@ func TestRemoveDuringOldSnapshot(t *testing.T) {
 	equal(t, "steps", ask[int](b, "SELECT count(*) FROM flow_steps"), 0)
 }
 
-// readDuringOldSnapshot creates a process with many tasks, each of which has a failed attempt. If id
-// is the process ID of a run, the process also has that many steps. It calls remove while an older
-// snapshot is open, and counts the entries of index that remove reads. It returns "at most 5 times
-// the number of tasks" if that is true, and otherwise the number of entries.
+// readDuringOldSnapshot creates a process with many tasks, each of which has a failed attempt. If
+// id is the process ID of a run, the process also has that many steps. It calls remove while an
+// older snapshot is open, and counts the entries of index that remove reads. It returns "at most 5
+// times the number of tasks" if that is true, and otherwise the number of entries.
 func (b *bench) readDuringOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()

@@ -61,8 +61,8 @@ func addRestart(arg *dbsqlc.RestartHistoriesParams, ord int32, key process.Key, 
 	arg.Append(dbsqlc.RestartHistoriesItem{Ord: ord, Key: key, FencingToken: token})
 }
 
-// TrimHistories deletes one batch of the events and tasks that belong to histories before a restart.
-// It returns the number of restarts in the batch, or 0 if nothing is left to delete.
+// TrimHistories deletes one batch of the events and tasks that belong to histories before a
+// restart. It returns the number of restarts in the batch, or 0 if nothing is left to delete.
 func (s *Store) TrimHistories(ctx context.Context) (int, error) {
 	n, err := s.q.TrimHistories(ctx, s.general, dbsqlc.TrimHistoriesParams{Restarts: trimRestarts, Lim: trimRows})
 	return int(n), mapped("remove old histories", err)

@@ -91,7 +91,7 @@ func TestSaveRetries(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*storage.Completion)
-		state  string // of the process and its tasks after the result
+		state  string // state of the process and its tasks after the result
 		next   bool   // whether this node runs another task of the process at once
 	}{
 		{"at once, on this node", func(*storage.Completion) {},
@@ -229,8 +229,8 @@ func TestSaveRemoves(t *testing.T) {
 	}
 }
 
-// SaveResult derives the new status of a process from the status in its locked row, because an operator
-// may have suspended the process while the attempt ran.
+// SaveResult derives the new status of a process from the status in its locked row, because an
+// operator may have suspended the process while the attempt ran.
 func TestSaveInSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -248,8 +248,8 @@ func TestSaveInSuspendedProcess(t *testing.T) {
 	b.is("failing", "ERROR e0: INIT ERROR")
 }
 
-// A result whose token is no longer in running stores nothing: no event, timer, retry or cancellation.
-// This is true even if a valid result of the same process is in the same flush.
+// A result whose token is no longer in running stores nothing: no event, timer, retry or
+// cancellation. This is true even if a valid result of the same process is in the same flush.
 func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -287,8 +287,8 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	b.is("p", "RUNNING e2: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL FINISHED")
 }
 
-// The collector may retry an attempt while the node of the attempt stores its result. If both are in
-// one flush, exactly one of them is stored.
+// The collector may retry an attempt while the node of the attempt stores its result. If both are
+// in one flush, exactly one of them is stored.
 func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -333,9 +333,9 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	}
 }
 
-// A cancel or a removal may end an attempt in the same flush in which its result arrives. The messages
-// of the result are sent only if the result is stored. The process has a cancel request, so the
-// general statement stores the result.
+// A cancel or a removal may end an attempt in the same flush in which its result arrives. The
+// messages of the result are sent only if the result is stored. The process has a cancel request,
+// so the general statement stores the result.
 func TestResultWithTheEndOfItsAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -373,8 +373,8 @@ func TestResultWithTheEndOfItsAttempt(t *testing.T) {
 }
 
 // After the collector has released an attempt, its task waits. A cancel ends this task in the same
-// flush in which the late result of the attempt arrives. The result is not stored, and its message is
-// not sent.
+// flush in which the late result of the attempt arrives. The result is not stored, and its message
+// is not sent.
 func TestFencedResultWithTheEndOfItsTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -437,9 +437,9 @@ func TestLateDuplicateFailureCancelsNothing(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, REPAIR FINISHED, TIMEOUT waits for time#0")
 }
 
-// A scan that claims a due timer may not see a call that arrives at the same time, so the call waits
-// for a slot. When the attempt of the timer is released, the timer waits for the slot, because it is
-// the older task, and the call waits for the process.
+// A scan that claims a due timer may not see a call that arrives at the same time, so the call
+// waits for a slot. When the attempt of the timer is released, the timer waits for the slot,
+// because it is the older task, and the call waits for the process.
 func TestReleasedTimerWaitsForTheSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -14,8 +14,8 @@ import (
 type SchemaError struct {
 	Have int64 // the schema version of the database
 	Want int64 // the schema version that this program was built for
-	// Oldest is set if the schema is newer than this program. It is the oldest schema version that a
-	// program must have been built for to use the schema (oldest_engine), or 0 if the schema does
+	// Oldest is set if the schema is newer than this program. It is the oldest schema version that
+	// a program must have been built for to use the schema (oldest_engine), or 0 if the schema does
 	// not define it.
 	Oldest int64
 }
@@ -49,9 +49,9 @@ func SchemaVersion() int64 {
 	return last
 }
 
-// CheckSchema returns the schema version of the database. The error is a *SchemaError if this program
-// cannot use the schema: because the schema is older than the program needs, or because it is newer
-// and oldest_engine excludes this program.
+// CheckSchema returns the schema version of the database. The error is a *SchemaError if this
+// program cannot use the schema: because the schema is older than the program needs, or because it
+// is newer and oldest_engine excludes this program.
 func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
 	err = db.QueryRow(ctx, `SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0)
 		FROM progressor.goose_db_version`).Scan(&have)

@@ -24,13 +24,13 @@ type LeaseState = dbsqlc.ReadSinkLeasesRow
 type ClaimedSink struct {
 	SinkLease
 	SinkSettings
-	Revision int64
-	Cursor   Cursor
-	Failures int
-	Wait     time.Duration // until the next attempt; negative if it is due
+	Revision int64         // revision of the settings
+	Cursor   Cursor        // position after the changes that were delivered
+	Failures int           // number of consecutive failed deliveries
+	Wait     time.Duration // time until the next attempt; negative if it is due
 }
 
-// ReadSinkLeases returns all sinks. lease is the length of a lease.
+// ReadSinkLeases returns all sinks with their leases. lease is the duration of a lease.
 func ReadSinkLeases(ctx context.Context, s *storage.Store, lease time.Duration) (rows []LeaseState, err error) {
 	err = s.RunSoon(ctx, "read sinks", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ReadSinkLeases(ctx, db, lease.Microseconds())
@@ -64,7 +64,7 @@ func ClaimSinks(
 	return claimed, err
 }
 
-// RenewSinks extends leases, and returns those that this node still holds.
+// RenewSinks extends the leases in held, and returns those of them that this node still holds.
 func RenewSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, held []SinkLease,
 ) (kept map[SinkLease]bool, err error) {
@@ -126,10 +126,11 @@ func advance(ctx context.Context, db storage.DB, l SinkLease, to Cursor, a dbsql
 type SinkFailure struct {
 	State string // FAILING, BROKEN or DISABLED
 	Error string
-	Wait  time.Duration // until the next attempt of a FAILING sink
+	Wait  time.Duration // time until the next attempt of a FAILING sink
 }
 
-// FailSink stores a failed attempt.
+// FailSink stores a failed attempt to deliver. It returns process.ErrFenced if the node no longer
+// holds the lease.
 func FailSink(ctx context.Context, s *storage.Store, l SinkLease, f SinkFailure) error {
 	return s.RunSoon(ctx, "store the failure of a sink", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().FailSink(ctx, db, dbsqlc.FailSinkParams{

@@ -1,8 +1,8 @@
 // Package erasure implements EraseProcess. The caller first removes the processes. Then this
-// package deletes the rows that refer to them in other tables, or replaces the IDs in these rows
-// with hashes (erased_id). It reads whole tables, in batches of their primary keys, because most
-// tables have no index on these IDs. It erases nothing while a process with one of the IDs exists,
-// because the rows of that process are in the same tables.
+// package deletes the rows of other tables that refer to these processes, or replaces the IDs in
+// these rows with hashes (erased_id). It reads whole tables, in batches in the order of their
+// primary keys, because most tables have no index on these IDs. It erases nothing while a process
+// with one of the IDs exists, because the rows of that process are in the same tables.
 package erasure
 
 import (
@@ -25,7 +25,8 @@ type Set struct {
 	IDs       []string
 	LaterRuns []string // runs that will be erased later; until then, their steps keep the erased IDs
 	DryRun    bool     // only count the rows
-	// CreatedBefore excludes processes that were created at this time or later. nil excludes none.
+	// CreatedBefore excludes processes that were created at this time or later. If it is nil, no
+	// process is excluded.
 	CreatedBefore *time.Time
 }
 
@@ -50,13 +51,13 @@ func (e Set) partPrefixes() (list []partPrefix) {
 }
 
 // erasedTable is a table with IDs of processes. In its SQL, is(EXPRESSION) is true for the ID of an
-// erased process, x is a row, and t a row that is updated.
+// erased process, x is a row, and t is a row that is updated.
 type erasedTable struct {
 	name  string
-	key   string // columns of the primary key with their types, without the namespace unless whole
-	match string // condition on rows
-	set   string // how a matching row is updated; "" means that it is deleted
-	whole bool   // rows of other namespaces can match, or the namespace is not in the primary key
+	key   string // columns of the primary key with their types; without the namespace, unless whole is true
+	match string // condition for a row that must be erased
+	set   string // SET clause that erases the IDs in a matching row; "" means that the row is deleted
+	whole bool   // rows of all namespaces are read: rows of others can match, or the key has no namespace
 }
 
 const (
@@ -70,6 +71,7 @@ const (
 	changeOfErased = "(is(x.process_id) AND (x.kind <> 'step' OR starts_with(x.process_id, '~flow/'))" +
 		" OR is('~flow/' || x.process_id) AND (x.kind = 'step' OR x.kind = 'job' AND NOT EXISTS (" +
 		"SELECT FROM processes p WHERE p.namespace = $1 AND p.process_id = x.process_id AND p.kind = 'job')))"
+	// sentByErased matches messages from an erased process, and endOfErased those about its end.
 	sentByErased = "x.sender_namespace = $1 AND is(x.sender_process_id)"
 	endOfErased  = "x.child->>'namespace' = $1 AND is(x.child->>'processId')"
 )
@@ -161,7 +163,8 @@ const eraseSQL = `
 	       (SELECT jsonb_build_array({page_key})::text FROM page ORDER BY {descending} DESC LIMIT 1),
 	       NOT @dry_run::boolean AND EXISTS (SELECT FROM existing)`
 
-// statement returns eraseSQL for a table. If continues is true, it begins after a key.
+// statement returns eraseSQL for a table. If continues is true, the batch begins after the key in
+// the parameter after.
 func (t *erasedTable) statement(continues, dryRun bool) string {
 	var columns, values, joins []string
 	for _, column := range strings.Split(t.key, ", ") {
@@ -199,23 +202,24 @@ func (t *erasedTable) statement(continues, dryRun bool) string {
 
 // Progress is the start of the next batch of EraseRows. The zero value begins with the first table.
 type Progress struct {
-	Table int    `json:"t"`
-	After string `json:"a,omitempty"` // the last key in that table, as JSON
+	Table int    `json:"t"`           // index in erasedTables
+	After string `json:"a,omitempty"` // the last key of the previous batch in that table, as JSON
 }
 
 // Batch is the result of EraseRows.
 type Batch struct {
 	Table        string
-	Rows         int64 // erased
-	Read         int64
-	LastOfTables bool // the batch has completed the last table
+	Rows         int64 // number of rows that were erased
+	Read         int64 // number of rows that were read
+	LastOfTables bool  // the batch has completed the last table
 }
 
 // ErrExists is returned by EraseRows if one of the processes exists because it was started again.
 var ErrExists = errors.New("a process with an erased ID exists")
 
-// EraseRows erases a batch of rows that refer to removed processes. The parameter rows limits how
-// many rows it reads.
+// EraseRows erases a batch of rows that refer to the processes of e. It reads at most the given
+// number of rows, beginning at p, and advances p. It returns ErrExists if one of the processes
+// exists.
 func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows int) (Batch, error) {
 	if p.Table < 0 || p.Table >= len(erasedTables) {
 		return Batch{}, process.InvalidPageToken()
@@ -254,9 +258,10 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 	return batch, nil
 }
 
-// after returns the key after which the next batch begins, or "" for the first row. In a key of
-// job_events that an engine before schema version 153 has stored, a transaction ID, which is text
-// in JSON, is in the place of the lane. The table is then read from its beginning again.
+// after returns the key after which the next batch begins, or "" if it begins with the first row. A
+// key of job_events that an engine before schema version 153 has stored begins with a transaction
+// ID, which is text in JSON, and not with a lane. In this case, after returns "", so that the table
+// is read from its beginning again.
 func (t *erasedTable) after(p *Progress) string {
 	if t.name == "job_events" && strings.HasPrefix(p.After, `["`) {
 		return ""
@@ -274,7 +279,7 @@ func nullIfEmpty(text string) *string {
 // MaxChildren limits how many children EraseProcess erases with a run.
 const MaxChildren = 10_000
 
-// Runs returns the IDs of the runs among processes.
+// Runs returns the IDs of those runs whose processes are in ids.
 func Runs(ids []string) (runs []string) {
 	for _, id := range ids {
 		if run, ok := strings.CutPrefix(id, process.FlowPrefix); ok {
@@ -284,8 +289,8 @@ func Runs(ids []string) (runs []string) {
 	return runs
 }
 
-// StartedBy returns the processes and runs in the same namespace that the steps of the runs in ids
-// have started. It omits those that were erased.
+// StartedBy returns the IDs of the processes and runs that the steps of the runs in ids have
+// started in the same namespace. It omits those that were already erased.
 func StartedBy(
 	ctx context.Context, s *storage.Store, namespace string, ids []string,
 ) (started []string, err error) {

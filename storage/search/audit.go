@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// audits describes audit entries, rows a of audit.
+// audits describes the fields of audit entries for filters. In its SQL, a is a row of the table
+// audit.
 var audits = &table{
 	fields: []*field{
 		textField("actor", "a.actor"), textField("method", "a.method"), textField("subject", "a.subject"),
@@ -23,8 +24,8 @@ var audits = &table{
 // AuditQuery selects a page of audit entries, newest first.
 type AuditQuery struct {
 	Namespace string           // "" for all entries, including those without a namespace
-	Visible   process.Patterns // patterns of their namespaces; nil for all
-	Filter    string           // over actor, method, subject and time
+	Visible   process.Patterns // only entries of namespaces that match; nil for all entries
+	Filter    string           // filter on actor, method, subject and time
 	PageSize  int              // at most MaxPageSize; 0 means DefaultPageSize
 	PageToken string           // token from the previous page; "" for the first
 }
@@ -36,13 +37,13 @@ type AuditPage struct {
 	NextPageToken string // "" if this is the last page
 }
 
-// ListAudit returns a page.
+// ListAudit returns a page of audit entries.
 func ListAudit(ctx context.Context, store *storage.Store, q AuditQuery) (AuditPage, error) {
 	return listAuditWithin(ctx, store, q, usual.scanned, storage.ListBytes)
 }
 
-// listAuditWithin reads at most window entries. The page ends with the entry whose details exceed
-// limit, in bytes.
+// listAuditWithin is ListAudit with two limits: it reads at most window entries, and the page ends
+// with the entry at which the details of all entries together exceed limit, in bytes.
 func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, window, limit int) (AuditPage, error) {
 	filter, err := parse(q.Filter, audits)
 	if err != nil {
@@ -85,15 +86,17 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 	return page, nil
 }
 
+// auditRow is a row of auditStatement.
 type auditRow struct {
 	storage.AuditEntry
-	N       int64 // number of the row in the window
-	Matches bool
+	N       int64 // number of the row in the window, from 1
+	Matches bool  // the entry matches the filter
 }
 
-// auditStatement reads the newest entries before one. The last row of the window is included if it
-// was reached, even if it does not match, because the next page begins after it. It reads no more
-// entries after the details exceed limit, in bytes.
+// auditStatement selects the matching entries among the newest window entries whose ID is smaller
+// than before. It also returns the last entry of the window, even if it does not match, because the
+// next page begins after it. It returns no more entries when their details together exceed limit,
+// in bytes.
 func auditStatement(q AuditQuery, filter Filter, before int64, window, size, limit int) *statement {
 	s := &statement{}
 	s.add(`SELECT a.audit_id, a.time, a.actor, a.source, a.method, a.namespace, a.subject, a.details, a.n, a.matches

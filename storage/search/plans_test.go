@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// planned returns the plan of a statement.
+// planned returns the output of EXPLAIN for a statement.
 func planned(ctx context.Context, tx pgx.Tx, s *statement) (string, error) {
 	e := &statement{}
 	e.add("EXPLAIN ")
@@ -25,7 +25,8 @@ func planned(ctx context.Context, tx pgx.Tx, s *statement) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// explain returns the plans of the statements of a page, by the name of the index function.
+// explain returns the plans of the statements that can read a page of a list: "scan" for the scan
+// in the order of the list, and the others for the candidates from an index.
 func explain(t *testing.T, store *storage.Store, q Query, order string) map[string]string {
 	t.Helper()
 	plans := map[string]string{}
@@ -56,9 +57,10 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 	return plans
 }
 
-// Pages are read with the intended indexes, regardless of the statistics, and no more is sorted
-// than a page and its candidates. No window skips the rows of other statuses, whose number is not
-// bounded. (In an empty table, an index condition with several statuses costs as much as a filter.)
+// A page is read with the intended index, whether the table is empty, full or analyzed. Only the
+// rows of the page and its candidates are sorted. A status is part of the index condition. It is
+// not a filter, because a filter could skip any number of rows with other statuses. (The exception
+// is an empty table, in which an index condition with several statuses costs as much as a filter.)
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -109,8 +111,10 @@ func TestPlans(t *testing.T) {
 	look("analyzed")
 }
 
-// A list starts at one key, the later of the key of the previous page and the bound of the filter.
-// With two conditions, the index would use only one of them and read all rows in between.
+// A page starts at one key: the last key of the previous page, or the bound in the filter,
+// whichever comes later in the order of the list. With both as conditions, PostgreSQL would use
+// only one of them in the index, and read all rows between the two. bounds is the remaining
+// condition of the filter.
 func TestWhereListsBegin(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }

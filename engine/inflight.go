@@ -10,8 +10,8 @@ import (
 
 const (
 	// shareFactor limits a share to this multiple of the requests that the node can still admit.
-	// With n full shares, each holds 4/(4n+1) of the node's limit, and 1/(4n+1) stays free. (Network
-	// switches whose ports share one buffer use the same dynamic threshold.)
+	// With n full shares, each holds 4/(4n+1) of the node's limit, and 1/(4n+1) stays free.
+	// (Network switches whose ports share one buffer use the same dynamic threshold.)
 	shareFactor = 4
 	// namespacePortion limits one share to this part of the node's limit (1/2).
 	namespacePortion = 2
@@ -49,12 +49,13 @@ func newRequestShares(holder string) *requestShares {
 	}
 }
 
-// inFlight counts the requests in flight on this node. waiting are those that wait for an event, and
-// working are all others.
+// inFlight counts the requests in flight on this node. waiting are those that wait for an event,
+// and working are all others.
 type inFlight struct{ working, waiting atomic.Int64 }
 
-// sharesOf returns the shares of a namespace. All namespaces that do not exist, or that this node has
-// not read yet, have the same shares. Otherwise, clients that send random names would fill the memory.
+// sharesOf returns the shares of a namespace. All namespaces that do not exist, or that this node
+// has not read yet, have the same shares. Otherwise, clients that send random names would fill the
+// memory.
 func (e *Engine) sharesOf(name string) *requestShares {
 	if ns, ok := e.registry.all()[name]; ok {
 		return ns.shares
@@ -62,8 +63,8 @@ func (e *Engine) sharesOf(name string) *requestShares {
 	return e.unknown
 }
 
-// shareOf returns the share against which a request for a namespace counts. It returns nil if name is
-// "".
+// shareOf returns the share against which a request for a namespace counts. It returns nil if name
+// is "".
 func (e *Engine) shareOf(name string) *share {
 	if name == "" {
 		return nil
@@ -80,10 +81,10 @@ func (e *Engine) pollShareOf(names []string) *share {
 	return &e.sharesOf(names[0]).polls
 }
 
-// admit counts a request, or returns an error if the node is draining, or if the node or the share has
-// reached its limit. A request with a nil share counts only against the limit of the node, and may
-// use the reserved part of it. If admit returns nil, the caller must call leave when the request
-// ends.
+// admit counts a request, or returns an error if the node is draining, or if the node or the share
+// has reached its limit. A request with a nil share counts only against the limit of the node, and
+// may use the reserved part of it. If admit returns nil, the caller must call leave when the
+// request ends.
 func (e *Engine) admit(s *share) error {
 	if e.draining.Load() {
 		return errDraining
@@ -132,7 +133,8 @@ func maxShareOf(limit, free int64) int64 {
 	return max(min(shareFactor*free, limit/namespacePortion), limit/guaranteedPortion, 1)
 }
 
-// refused counts a request that was rejected because of the limit named bound, and returns its error.
+// refused counts a request that was rejected because of the limit named bound, and returns its
+// error.
 func (e *Engine) refused(bound, format string, args ...any) error {
 	e.CountRefusal(bound)
 	return &process.OverloadError{Bound: fmt.Sprintf(format, args...)}

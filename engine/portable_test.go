@@ -6,8 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Without NOTIFY and advisory locks, nodes poll for the messages of SQL functions, for the tasks of
-// nodes that take only requests, and for the answers to them.
+// Without NOTIFY and advisory locks, nodes poll for three things: messages of SQL functions, tasks
+// that a node with requests_only has accepted, and, on that node, the responses of these tasks.
 func TestPortable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.Portable())

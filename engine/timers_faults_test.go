@@ -86,7 +86,7 @@ func TestOverdueTimers(t *testing.T) {
 	}
 }
 
-// Many due timers leave slots for calls.
+// While many timers are due, calls still get slots.
 func TestTimersLeaveRoomForCalls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -118,7 +118,8 @@ func TestTimersLeaveRoomForCalls(t *testing.T) {
 	eventually(t, "all timers have fired", func() bool { return rows.count(t, fired) == 100 })
 }
 
-// A timer in the far future is not scanned for, and a nearer one that is set later fires in time.
+// A timer in the far future does not delay a nearer timer that is set later. The nearer timer fires
+// in time, although the next regular scan is 10 s away.
 func TestTimerHorizon(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -135,7 +136,8 @@ func TestTimerHorizon(t *testing.T) {
 	}
 }
 
-// Timers of other namespaces are on time if one namespace is full.
+// If all slots of one namespace are taken and it has due timers, the timers of other namespaces
+// still fire in time.
 func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -169,7 +171,8 @@ func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	})
 }
 
-// A timer that is set during a scan is not forgotten.
+// Timers that are set while a scan runs fire in time. With many processes that set timers all the
+// time, scans and settings of timers overlap in every way.
 func TestTimersSetAllTheTime(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -15,8 +15,8 @@ func WithVisible(ctx context.Context, patterns process.Patterns) context.Context
 	return context.WithValue(ctx, visibleKey{}, patterns)
 }
 
-// Visible returns the patterns of WithVisible. Without WithVisible, it returns nil, which matches all
-// namespaces.
+// Visible returns the patterns of WithVisible. Without WithVisible, it returns nil, which matches
+// all namespaces.
 func Visible(ctx context.Context) process.Patterns {
 	patterns, _ := ctx.Value(visibleKey{}).(process.Patterns)
 	return patterns

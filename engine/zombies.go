@@ -21,8 +21,8 @@ type suspicion struct {
 }
 
 // collect ends the attempts of dead nodes and silent workers, and attempts that exceeded their
-// deadline. It ends an attempt by its fencing token. If a slow node stores the result of the attempt
-// first, that result is kept.
+// deadline. It ends an attempt by its fencing token. If a slow node stores the result of the
+// attempt first, that result is kept.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
 	if !e.isConnected() { // a disconnected node does not know which other nodes are alive
@@ -73,8 +73,8 @@ func (c *collector) collect(ctx context.Context) error {
 	return nil
 }
 
-// suspect reports whether a running row is a zombie, and whether the reason is that its attempt took
-// too long. If its node is dead, an attempt that is not leased is always a zombie. For other
+// suspect reports whether a running row is a zombie, and whether the reason is that its attempt
+// took too long. If its node is dead, an attempt that is not leased is always a zombie. For other
 // attempts, the database clock raises a suspicion, and the clock of this node must confirm it, so
 // that a jump of the database clock does not turn live attempts into zombies. Such an attempt is a
 // zombie if one of these is true:
@@ -116,8 +116,8 @@ func (c *collector) begunAt(ref storage.AttemptRef, fallback time.Time) time.Tim
 	return fallback
 }
 
-// margin returns the time by which an attempt may exceed its timeout before the collector ends it. It
-// leaves time for the node of the attempt, which usually ends the attempt itself.
+// margin returns the time by which an attempt may exceed its timeout before the collector ends it.
+// It leaves time for the node of the attempt, which usually ends the attempt itself.
 func (c *collector) margin(s storage.Suspect) time.Duration {
 	if s.Leased { // only the collector ends the attempts of workers
 		return 0
@@ -140,8 +140,8 @@ func (c *collector) savingCount() int {
 	return len(c.saving)
 }
 
-// cancelRequested cancels the attempts of this node that have a cancel request from a message, or from
-// a request to another node. See Kind.CancelsAttempts.
+// cancelRequested cancels the attempts of this node that have a cancel request from a message, or
+// from a request to another node. See Kind.CancelsAttempts.
 func (c *collector) cancelRequested(ctx context.Context) error {
 	e := c.engine
 	if !e.attempts.cancellable() {
@@ -154,10 +154,10 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 	return err
 }
 
-// cancelLost cancels the attempts of this node that no longer hold their process: their row in running
-// is gone, because another node has ended them, or because a database failover lost the row. Some of
-// these attempts were claimed before a gap between the heartbeats of this node, but the response to
-// the claim arrived after the gap.
+// cancelLost cancels the attempts of this node that no longer hold their process: their row in
+// running is gone, because another node has ended them, or because a database failover lost the
+// row. Some of these attempts were claimed before a gap between the heartbeats of this node, but
+// the response to the claim arrived after the gap.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()

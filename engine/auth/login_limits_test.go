@@ -14,7 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 )
 
-// Failed logins of an address are limited, and so are the requests to the issuer that they cause.
+// Failed logins of one address are limited, and thus the requests to the issuer that they cause.
+// Other addresses are not affected.
 func TestFailedLoginsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -39,7 +40,8 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	}
 }
 
-// A node exchanges only a few codes at the same time, and each exchange ends.
+// A node exchanges at most maxExchanges codes at the same time. An exchange that has ended frees
+// its place.
 func TestExchangesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -65,7 +67,8 @@ func TestExchangesAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Other failures of an address, and reads of keys, do not prevent its logins.
+// The limits on failed authentications and on reads of keys do not prevent logins from the same
+// address.
 func TestLoginsAtASharedAddress(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -75,8 +78,8 @@ func TestLoginsAtASharedAddress(t *testing.T) {
 	s.login(t)
 }
 
-// Invented codes use up no reads of keys. They count as failures even if the issuer does not
-// answer.
+// Logins with invented codes do not use up the limit on reads of keys. They count as failed
+// authentications, even if the issuer does not respond.
 func TestForgedAttempts(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -106,7 +109,7 @@ func TestForgedAttempts(t *testing.T) {
 	}
 }
 
-// An attempt is valid for 10 minutes, even if the browser keeps it longer.
+// The cookie of an attempt is valid for 10 minutes, even if the browser keeps it longer.
 func TestOldAttempts(t *testing.T) {
 	t.Parallel()
 	for age, valid := range map[time.Duration]bool{
@@ -123,7 +126,8 @@ func TestOldAttempts(t *testing.T) {
 	}
 }
 
-// A client that begins many logins does not use up the reads of the keys and logins of others.
+// A client that begins many logins does not use up the limit on reads of keys, which other clients
+// need.
 func TestManyLoginsAreBegun(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -137,7 +141,8 @@ func TestManyLoginsAreBegun(t *testing.T) {
 	}
 }
 
-// A browser learns that its user has to log in, even at an address with too many failures.
+// Even if an address has too many failed authentications, a request whose login has ended, or that
+// has no login, gets an error that asks the user to log in.
 func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -158,7 +163,7 @@ func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	}
 }
 
-// A user who logs in repeatedly does not fill the audit.
+// A node limits the logins of each user per hour, so that one user cannot fill the audit.
 func TestManyLoginsOfAUser(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

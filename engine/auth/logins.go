@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// CallbackPath is the path to which issuers send browsers back. If the issuer has a name, a slash
-	// and the name follow.
+	// CallbackPath is the path to which issuers send browsers back. If the issuer has a name, a
+	// slash and the name follow.
 	CallbackPath = "/login/callback"
 	// AttemptTime is how long a browser may take from the beginning of a login to its end.
 	AttemptTime = 10 * time.Minute
-	// maxAttempt and maxPage are maximum sizes in bytes: of the cookie that contains an attempt, and of
-	// the path of a page of the console.
+	// maxAttempt and maxPage are maximum sizes in bytes: of the cookie that contains an attempt,
+	// and of the path of a page of the console.
 	maxAttempt, maxPage = 3000, 1000
 	// attemptSkew is the maximum difference between the clocks of two nodes.
 	attemptSkew = time.Minute
 	// maxExchanges is the maximum number of concurrent exchanges of codes for tokens on a node.
-	// exchangeRate is the number of exchanges per second of one address, and exchangeBurst the number
-	// that it may begin at once. An exchange takes at most 10 s, so one address has at most 30
-	// concurrent exchanges, and some always remain for other addresses.
+	// exchangeRate is the number of exchanges per second of one address, and exchangeBurst the
+	// number that it may begin at once. An exchange takes at most 10 s, so one address has at most
+	// 30 concurrent exchanges, and some always remain for other addresses.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
 	// maxHourly is the maximum number of logins of a user that a node accepts per hour. It is
@@ -176,8 +176,8 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	case len(page) > maxPage || !pageRule.MatchString(page):
 		return "", "", ErrPage
 	}
-	// Begin does not read the database, and limits its own reads of the discovery document. Therefore,
-	// BeginLogin does not count against the limit on reads of keys.
+	// Begin does not read the database, and limits its own reads of the discovery document.
+	// Therefore, BeginLogin does not count against the limit on reads of keys.
 	to, begun, err := issuer.Begin(ctx, redirect)
 	if err != nil {
 		return "", "", a.fail(ctx, "login", a.logins.failed(ctx, err, address), address)
@@ -186,11 +186,11 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 	return to, base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// FinishLogin completes a login that BeginLogin has begun, when the issuer has sent the browser back.
-// kept is the data from the cookie of the browser. answer contains the parameters that the issuer has
-// added to the URL. former is the token of the previous login of the browser, or "". FinishLogin ends
-// that login. It returns the token of the new login, for a cookie, and the URL of the page of the
-// console that the browser shows next.
+// FinishLogin completes a login that BeginLogin has begun, when the issuer has sent the browser
+// back. kept is the data from the cookie of the browser. answer contains the parameters that the
+// issuer has added to the URL. former is the token of the previous login of the browser, or "".
+// FinishLogin ends that login. It returns the token of the new login, for a cookie, and the URL of
+// the page of the console that the browser shows next.
 func (a *Authenticator) FinishLogin(
 	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {
@@ -224,8 +224,8 @@ func actorOf(ctx context.Context, name, address string) process.Actor {
 	return process.Actor{Name: name, Source: address, RequestID: requestid.Of(ctx)}
 }
 
-// createLogin stores a login and returns its token. names are the principals of the login: the user,
-// followed by the groups of the user. createLogin also ends the login with the token former.
+// createLogin stores a login and returns its token. names are the principals of the login: the
+// user, followed by the groups of the user. createLogin also ends the login with the token former.
 func (a *Authenticator) createLogin(ctx context.Context, names []string, former, address string) (string, error) {
 	id := newID()
 	token := secretToken(loginPrefix, id)
@@ -248,8 +248,8 @@ func (a *Authenticator) createLogin(ctx context.Context, names []string, former,
 	return token, create()
 }
 
-// loginIdentity returns the key of a login in the cache of keys. It contains a hash of the token, so a
-// client that knows only the ID of a login cannot use the cached login.
+// loginIdentity returns the key of a login in the cache of keys. It contains a hash of the token,
+// so a client that knows only the ID of a login cannot use the cached login.
 func loginIdentity(id, token string) string {
 	hash := Hash(token)
 	return cachedLogin + id + "." + hex.EncodeToString(hash[:])
@@ -266,9 +266,10 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 }
 
 // finish exchanges the code in the answer of an issuer for a token, and returns the user that the
-// token names. It returns an error that the user may see. Anyone can forge an attempt and its answer,
-// so finish limits the requests to the issuer. These limits are separate from the limits on reads of
-// keys, so that requests with wrong keys do not block logins, and logins do not block other clients.
+// token names. It returns an error that the user may see. Anyone can forge an attempt and its
+// answer, so finish limits the requests to the issuer. These limits are separate from the limits on
+// reads of keys, so that requests with wrong keys do not block logins, and logins do not block
+// other clients.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {

@@ -16,14 +16,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A fire starts a trace that includes its run. A triggered fire belongs to the trace of the
-// request. The request of a run carries the span of the run.
+// Each fire starts a trace, which includes its run. A fire that TriggerCron starts belongs to the
+// trace of that request. A request to an HTTP target has the trace context of the run in its
+// headers.
 func TestTraceOfAFire(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)
-	asked := make(chan trace.SpanContext, 100)
+	requested := make(chan trace.SpanContext, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- trace.SpanContextFromContext(tracing.Extract(context.Background(), r.Header))
+		requested <- trace.SpanContextFromContext(tracing.Extract(context.Background(), r.Header))
 	}))
 	t.Cleanup(server.Close)
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds,
@@ -63,8 +64,9 @@ func TestTraceOfAFire(t *testing.T) {
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	sc := <-asked
+	sc := <-requested
 	if sc.TraceID() != operator.SpanContext().TraceID() || sc.SpanID() == operator.SpanContext().SpanID() {
-		t.Errorf("the request is in the trace %s, not in %s", sc.TraceID(), operator.SpanContext().TraceID())
+		t.Errorf("the HTTP request is in the trace %s, want a new span in the trace %s", sc.TraceID(),
+			operator.SpanContext().TraceID())
 	}
 }

@@ -1,7 +1,7 @@
 package flows_test
 
-// matrix contains the result of every verb in every status. <run> is the ID of the run. Its template
-// has the steps a and b, and b depends on a.
+// matrix contains the result of every verb in every status. <run> is the ID of the run. Its
+// template has the steps a and b, and b depends on a.
 var matrix = []row{
 	{"PENDING, its time has not come", "start", "RUN_EXISTS:"},
 	{"PENDING, its time has not come", "start again", "PENDING: a PENDING b PENDING"},

@@ -37,9 +37,9 @@ const (
 )
 
 // TestRandomRuns starts runs of random templates on an engine with workers, and causes random
-// results, failures, lost workers, cancels, retries, skips and restarts of the engine. Every run must
-// end, and its stored rows must agree with the results of the workers. The same seed produces the
-// same templates and commands, but not the same order of concurrent events.
+// results, failures, lost workers, cancels, retries, skips and restarts of the engine. Every run
+// must end, and its stored rows must agree with the results of the workers. The same seed produces
+// the same templates and commands, but not the same order of concurrent events.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -85,7 +85,8 @@ type modelRun struct {
 	skipped      bool // a command skipped one of its steps
 }
 
-// run starts the runs, causes random events, waits until the runs have ended, and checks their rows.
+// run starts the runs, causes random events, waits until the runs have ended, and checks their
+// rows.
 func (m *model) run() {
 	m.node = startModel(m.t, m.dsn)
 	m.node.put(m.t, "pull", `{"type": "inner",
@@ -226,8 +227,8 @@ func (m *model) current() *node {
 	return m.node
 }
 
-// store sends an answer until it gets a response that shows whether the answer was stored. result is
-// the digest of the result in the answer, or "" if the answer contains no result to compare.
+// store sends an answer until it gets a response that shows whether the answer was stored. result
+// is the digest of the result in the answer, or "" if the answer contains no result to compare.
 func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string) {
 	job, unsure := l.GetJob().GetJobId(), false
 	for {

@@ -45,6 +45,7 @@ func parent(commands ...*progressorv1.Command) processor.Processor {
 	})
 }
 
+// startRun returns the command that starts a run and asks for its end.
 func startRun(templateType, id string, payload *structpb.Value) *progressorv1.Command {
 	return &progressorv1.Command{Command: &progressorv1.Command_StartRun{StartRun: &progressorv1.StartRunCommand{
 		RunId: id, Type: templateType, Payload: payload, NotifyParentArgs: []byte("end"),
@@ -143,12 +144,12 @@ func TestStartRunCommand(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if n.Count(t, "SELECT count(*) FROM flow_runs") != 5 {
-		t.Error("there are other runs")
+		t.Error("more than the 5 expected runs exist")
 	}
 }
 
-// TestStartRunCommandIsChecked checks that a command to a namespace that is not allowed fails the
-// task.
+// TestStartRunCommandIsChecked checks that a task fails if its result contains a command to a
+// namespace that command_namespaces does not list. No message is stored.
 func TestStartRunCommandIsChecked(t *testing.T) {
 	t.Parallel()
 	c := startRun("work", "r", nil)
@@ -159,6 +160,6 @@ func TestStartRunCommandIsChecked(t *testing.T) {
 		t.Error(err)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM messages"); k != 0 {
-		t.Errorf("%d messages", k)
+		t.Errorf("%d messages are stored", k)
 	}
 }

@@ -13,19 +13,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// putScoped puts the template "scoped", which has one job. more contains further fields of it.
 func (n *node) putScoped(t testing.TB, policy string, more string) {
 	t.Helper()
 	n.put(t, "pull", `{"type": "scoped", "concurrency_policy": "SCOPE_POLICY_`+policy+`", `+more+
 		` "steps": [{"step_id": "a", "job": {}}]}`)
 }
 
+// startIn starts a run of the template "scoped" in the scope user/scopeID.
 func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, error) {
 	return n.Start(context.Background(), &progressorv1.StartRunRequest{
 		Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID,
 	}, kim)
 }
 
-// started starts a run. The start must succeed.
+// started is like startIn. It fails the test if the run does not start.
 func (n *node) started(t testing.TB, runID, scopeID string) {
 	t.Helper()
 	r, err := n.startIn(runID, scopeID)
@@ -55,8 +57,8 @@ func TestScopeQueues(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestScopeQueuesOnce checks that a waiting run of a scope does not begin after another run has
-// succeeded, if only one may succeed.
+// TestScopeQueuesOnce checks that runs that wait for their scope are cancelled when another run of
+// the scope has succeeded, if the template is not repeatable.
 func TestScopeQueuesOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -76,11 +78,12 @@ func TestScopeQueuesOnce(t *testing.T) {
 	}
 	again, err := n.startIn("o5", "7")
 	if err != nil || again.GetStarted() || again.GetRun().GetRunId() != "o2" {
-		t.Errorf("another one: %v, %v", again, err)
+		t.Errorf("a start after the success: %v, %v", again, err)
 	}
 }
 
-// TestScopeCancels checks that a new run replaces a running one.
+// TestScopeCancels checks that with CANCEL_SAME_SCOPE, a new run cancels the active run of its
+// scope.
 func TestScopeCancels(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -93,7 +96,7 @@ func TestScopeCancels(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "new")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestScopeReturns checks that a start returns the existing run.
+// TestScopeReturns checks that with RETURN_SAME_SCOPE, a start returns the active run of the scope.
 func TestScopeReturns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -105,8 +108,8 @@ func TestScopeReturns(t *testing.T) {
 	}
 }
 
-// TestNotRepeatable checks that a start always returns the run that succeeded. A failed run may be
-// followed by another.
+// TestNotRepeatable checks that if a template is not repeatable, a start returns the run of the
+// same scope that has succeeded. After a run that failed, another run can start.
 func TestNotRepeatable(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -129,8 +132,8 @@ func TestNotRepeatable(t *testing.T) {
 	}
 }
 
-// TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time. One starts, and all
-// others are rejected with its ID.
+// TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time. With
+// REJECT_SAME_SCOPE, one run starts, and the errors of all others contain its ID.
 func TestScopeFromTwoNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -138,7 +141,7 @@ func TestScopeFromTwoNodes(t *testing.T) {
 	one.putScoped(t, "REJECT_SAME_SCOPE", "")
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	won, named := []string{}, map[string]bool{}
+	started, named := []string{}, map[string]bool{}
 	for i := range 20 {
 		n := one
 		if i%2 == 1 {
@@ -152,7 +155,7 @@ func TestScopeFromTwoNodes(t *testing.T) {
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				won = append(won, id)
+				started = append(started, id)
 			case errors.As(err, &scope):
 				named[scope.RunID] = true
 			default:
@@ -161,8 +164,8 @@ func TestScopeFromTwoNodes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(won) != 1 || len(named) != 1 || !named[won[0]] {
-		t.Fatalf("%v started, and %v were named", won, named)
+	if len(started) != 1 || len(named) != 1 || !named[started[0]] {
+		t.Fatalf("%v started, and the errors name %v", started, named)
 	}
 }
 
@@ -181,8 +184,8 @@ func TestRepeat(t *testing.T) {
 	same(t, r.GetRepeatOfRunId()+" "+r.GetResult().GetStringValue(), `old a {"n":1}`)
 }
 
-// TestRetryWithTheNewestVersion checks that a retry can continue with the newest version of the
-// template.
+// TestRetryWithTheNewestVersion checks that a retry can continue a run with the newest version of
+// its template, if that version contains all steps that have succeeded.
 func TestRetryWithTheNewestVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -214,8 +217,8 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
 }
 
-// TestRepeatedStart checks that a repeated start returns the existing run, even if it uses
-// another connection and the template has a new version.
+// TestRepeatedStart checks that a start with the same idempotency key and payload returns the
+// existing run, even if it comes from another address and the template has a new version.
 func TestRepeatedStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -248,8 +251,9 @@ func TestRepeatedStart(t *testing.T) {
 	}
 }
 
-// TestStepReasons checks that the reason of a step that ends with its run names the step that
-// failed the run and its failure, or the reason of the cancel.
+// TestStepReasons checks the reason of steps that are cancelled because their run ends. It names
+// the step that failed the run, with the failure, or it contains the reason for which the run was
+// cancelled.
 func TestStepReasons(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -112,8 +112,8 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	}
 }
 
-// A job needs the keys of all constraints that it matches. Until all of them are free, it takes none
-// of them, so that it does not block other jobs.
+// A job needs the keys of all constraints that it matches. Until all of them are free, it takes
+// none of them, so that it does not block other jobs.
 func TestJobNeedsAllItsKeys(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -129,7 +129,8 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	if got := ids(leases); got != "eu0 us0" {
 		t.Fatalf("leased %s", got)
 	}
-	// The end of us0 frees one of the two slots of "all". eu1 cannot use it, because eu0 still runs.
+	// The end of us0 frees one of the two slots of "all". eu1 cannot use it, because eu0 still
+	// runs.
 	if err := n.succeed(leases[1], nil); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A job whose lease is released waits in its queue again, ahead of all jobs that were enqueued later.
+// A job whose lease is released waits in its queue again, ahead of all jobs that were enqueued
+// later.
 func TestReleasedJobKeepsItsPosition(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -276,8 +278,8 @@ func TestDelayedJobEntersItsQueue(t *testing.T) {
 	}
 }
 
-// A new or changed limit applies at once to jobs that wait, and counts jobs that already run. When the
-// constraint is deleted, all jobs may run.
+// A new or changed limit applies at once to jobs that wait, and counts jobs that already run. When
+// the constraint is deleted, all jobs may run.
 func TestLimitsChangeLive(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -311,8 +313,8 @@ func TestLimitsChangeLive(t *testing.T) {
 	}
 }
 
-// When a constraint changes, it is evaluated again for waiting jobs. A job that no longer matches may
-// run. A job that still matches waits for its new key.
+// When a constraint changes, it is evaluated again for waiting jobs. A job that no longer matches
+// may run. A job that still matches waits for its new key.
 func TestChangedMatchAndKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -428,8 +430,8 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	}
 }
 
-// Keys that are held by jobs that no longer exist become free, even if there are thousands of them. The
-// key of a job that still runs stays held.
+// Keys that are held by jobs that no longer exist become free, even if there are thousands of them.
+// The key of a job that still runs stays held.
 func TestKeysOfRemovedJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -72,8 +72,8 @@ type loginSite struct {
 	server  *httptest.Server
 }
 
-// newLoginSite starts a server whose console has an issuer for each name. The user of each issuer is
-// alice, with the role support.
+// newLoginSite starts a server whose console has an issuer for each name. The user of each issuer
+// is alice, with the role support.
 func newLoginSite(t testing.TB, mode Console, names ...string) *loginSite {
 	t.Helper()
 	id, token := auth.NewToken()
@@ -272,7 +272,8 @@ func TestCookiesOfLogins(t *testing.T) {
 	}
 }
 
-// The cookie of a login authenticates a request only if its headers show that the console has sent it.
+// The cookie of a login authenticates a request only if its headers show that the console has sent
+// it.
 func TestCookieOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -337,8 +338,8 @@ func TestCookieOfOthers(t *testing.T) {
 	}
 }
 
-// A request with a client certificate and the cookie of a login is rejected, because it would have two
-// principals.
+// A request with a client certificate and the cookie of a login is rejected, because it would have
+// two principals.
 func TestCookieAndCertificate(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -359,8 +360,8 @@ func TestCookieAndCertificate(t *testing.T) {
 	}
 }
 
-// The cookie of an expired login does not authenticate requests. Requests that need no authentication
-// succeed with it, and a logout deletes it.
+// The cookie of an expired login does not authenticate requests. Requests that need no
+// authentication succeed with it, and a logout deletes it.
 func TestExpiredLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -379,8 +380,8 @@ func TestExpiredLogin(t *testing.T) {
 	}
 }
 
-// If there are several issuers, /login shows a page on which the user chooses one. After a login, the
-// browser goes only to pages of the console, never to another site.
+// If there are several issuers, /login shows a page on which the user chooses one. After a login,
+// the browser goes only to pages of the console, never to another site.
 func TestPagesOfTheLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff", "partners")
@@ -409,7 +410,8 @@ func TestPagesOfTheLogin(t *testing.T) {
 	}
 }
 
-// The header Host of a request does not change the address to which the issuer sends the browser back.
+// The header Host of a request does not change the address to which the issuer sends the browser
+// back.
 func TestHostOfALogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")
@@ -424,8 +426,8 @@ func TestHostOfALogin(t *testing.T) {
 	}
 }
 
-// If no issuer supports logins, /login/options returns no issuers, the other login pages do not exist,
-// and login cookies are ignored.
+// If no issuer supports logins, /login/options returns no issuers, the other login pages do not
+// exist, and login cookies are ignored.
 func TestConsoleWithoutLogins(t *testing.T) {
 	t.Parallel()
 	open := newStub(t, Config{})

@@ -106,8 +106,8 @@ func TestReaderRoleSeesNoSecrets(t *testing.T) {
 	}
 }
 
-// readerRole creates the role reader with the statements in docs/sql.md, but with another name, which
-// it returns.
+// readerRole creates the role reader with the statements in docs/sql.md, but with another name,
+// which it returns.
 func readerRole(t *testing.T, owner *pgx.Conn) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/sql.md")

@@ -24,13 +24,13 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// keepAlive is the interval at which a stream sends a comment, so that proxies do not close it while
-// it is idle.
+// keepAlive is the interval at which a stream sends a comment, so that proxies do not close it
+// while it is idle.
 const keepAlive = 15 * time.Second
 
-// changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event is
-// the cursor from which the stream continues after this event. Browsers send the last ID that they
-// received when they reconnect.
+// changePage serves WatchChanges as Server-Sent Events, for curl and browsers. The ID of an event
+// is the cursor from which the stream continues after this event. Browsers send the last ID that
+// they received when they reconnect.
 type changePage struct {
 	streams *streams.Streams
 	clients *clients
@@ -38,7 +38,8 @@ type changePage struct {
 	access  *authorization
 }
 
-// ServeHTTP streams changes until the client disconnects, or until the end that the request asks for.
+// ServeHTTP streams changes until the client disconnects, or until the end that the request asks
+// for.
 func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, err := changesRequest(r)
 	if err == nil {
@@ -80,8 +81,8 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse responds to a request that fails before the stream begins. Its status and message are those
-// with which the API rejects such a request.
+// refuse responds to a request that fails before the stream begins. Its status and message are
+// those with which the API rejects such a request.
 func (p *changePage) refuse(
 	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
 ) {

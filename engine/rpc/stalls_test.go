@@ -38,8 +38,8 @@ func endless(failed chan<- error) http.HandlerFunc {
 	}
 }
 
-// TestClientsThatDoNotRead runs clients that request an endless stream and never read it. The writes
-// to each of these streams must fail, so that its handler ends.
+// TestClientsThatDoNotRead runs clients that request an endless stream and never read it. The
+// writes to each of these streams must fail, so that its handler ends.
 func TestClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 20)
@@ -80,8 +80,8 @@ func TestClientsThatDoNotRead(t *testing.T) {
 
 // TestClosedWindows runs HTTP/2 clients with flow-control windows of 0 bytes, so the server cannot
 // send them any data. The clients read all frames of their connection, so a write to the connection
-// never blocks, and only the timeout of limitStalls can end the response. Small responses fit in the
-// buffers of the server, which sends them after the handler has returned.
+// never blocks, and only the timeout of limitStalls can end the response. Small responses fit in
+// the buffers of the server, which sends them after the handler has returned.
 func TestClosedWindows(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{10, 10 << 10, 60 << 10} {

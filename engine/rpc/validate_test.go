@@ -38,6 +38,8 @@ func put(change func(*progressorv1.PutProcessRequest)) proto.Message {
 	return r
 }
 
+// The validation of a request returns the field that breaks a rule of the proto files, or contains
+// text or numbers that cannot be stored.
 func TestRequestsThatBreakARule(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -51,7 +53,7 @@ func TestRequestsThatBreakARule(t *testing.T) {
 		field    string // "" if the request is valid
 		tooLarge bool
 	}{
-		{"sound", call(func(*progressorv1.CallRequest) {}), "", false},
+		{"valid", call(func(*progressorv1.CallRequest) {}), "", false},
 		{"largest args", call(func(r *progressorv1.CallRequest) { r.Args = mib[:1<<20] }), "", false},
 		{"args", call(func(r *progressorv1.CallRequest) { r.Args = mib }), "args", true},
 		{"context", call(func(r *progressorv1.CallRequest) { r.Context = mib }), "context", true},
@@ -82,10 +84,10 @@ func TestRequestsThatBreakARule(t *testing.T) {
 			"", false},
 		{"NUL", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = "\x00" }), "idempotency_key", false},
 		{"no process_id to start", start(func(*progressorv1.StartRequest) {}), "", false},
-		{"early", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }),
+		{"too early", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }),
 			"start_time", false},
 		{"earliest", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{} }), "", false},
-		{"late", start(func(r *progressorv1.StartRequest) {
+		{"too late", start(func(r *progressorv1.StartRequest) {
 			r.StartTime = &timestamppb.Timestamp{Seconds: maxTimestamp}
 		}), "start_time", false},
 		{"latest", start(func(r *progressorv1.StartRequest) {
@@ -94,7 +96,7 @@ func TestRequestsThatBreakARule(t *testing.T) {
 		{"NaN", start(func(r *progressorv1.StartRequest) {
 			r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(math.NaN())}}
 		}), "metadata.a", false},
-		{"no value", start(func(r *progressorv1.StartRequest) {
+		{"value without a kind", start(func(r *progressorv1.StartRequest) {
 			r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
 		}), "metadata.a", false},
 		{"status", put(func(r *progressorv1.PutProcessRequest) {
@@ -138,6 +140,7 @@ func TestRequestsThatBreakARule(t *testing.T) {
 	}
 }
 
+// The error for an invalid enum lists the names of its valid values.
 func TestRulesOnEnumsListNames(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -160,7 +163,7 @@ func TestRulesOnEnumsListNames(t *testing.T) {
 	}
 }
 
-// The error for a missing oneof lists its fields, at any depth.
+// If a required oneof is not set, the error lists the fields of the oneof, even in nested messages.
 func TestARequiredChoiceIsListed(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -180,12 +183,13 @@ func TestARequiredChoiceIsListed(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if err := CheckRules(request); err == nil || err.Error() != want {
-			t.Errorf("outside a server: got %v, want %s", err, want)
+			t.Errorf("CheckRules: got %v, want %s", err, want)
 		}
 	}
 }
 
-// The error for a duration that must be positive does not name a range that includes 0.
+// If a duration must be positive, the error for a negative one says so. It does not name a range
+// that begins with 0.
 func TestPositiveDurations(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -224,7 +228,7 @@ func TestPositiveDurations(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	// Outside a server, only the rules are checked.
+	// CheckRules, which also the command line uses, returns the same error.
 	err = CheckRules(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: &progressorv1.JobOptions{
 		StartDeadline: durationpb.New(-time.Second)}})
 	if want := "options.start_deadline: must be a positive duration, such as 30s"; err == nil || err.Error() != want {
@@ -232,6 +236,8 @@ func TestPositiveDurations(t *testing.T) {
 	}
 }
 
+// checkPut checks the history, the timers and the metadata of an imported process. metadataJSON
+// encodes metadata with sorted keys.
 func TestImportsAndMetadata(t *testing.T) {
 	t.Parallel()
 	large, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})
@@ -243,14 +249,15 @@ func TestImportsAndMetadata(t *testing.T) {
 		request *progressorv1.PutProcessRequest
 		field   string
 	}{
-		{"sound", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 2}}}, ""},
-		{"gap", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 3}}},
+		{"valid", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 2}}}, ""},
+		{"gap in the event IDs",
+			&progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 3}}},
 			"history[1].event_id"},
-		{"metadata", &progressorv1.PutProcessRequest{Metadata: large}, "metadata"},
-		{"an event's metadata",
+		{"large metadata", &progressorv1.PutProcessRequest{Metadata: large}, "metadata"},
+		{"large metadata of an event",
 			&progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1, Metadata: large}}},
 			"history[0].metadata"},
-		{"twin timers", &progressorv1.PutProcessRequest{
+		{"two timers with one name", &progressorv1.PutProcessRequest{
 			Timers: []*progressorv1.Timer{{Name: "a"}, {Name: ""}, {Name: "a"}}}, "timers[2].name"},
 	} {
 		invalid, _ := errors.AsType[*process.InvalidError](checkPut(c.request))
@@ -268,6 +275,7 @@ func TestImportsAndMetadata(t *testing.T) {
 	}
 }
 
+// Requests of clients must not use IDs that begin with ~, which belong to the engine.
 func TestIDsOfTheEngineAreRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := ownKey(&progressorv1.CallRequest{Namespace: "n", ProcessId: "~cron/x"}); err == nil {
@@ -316,7 +324,7 @@ func BenchmarkValidation(b *testing.B) {
 	})
 }
 
-// Every pattern in the proto files has a description.
+// Every pattern in the proto files has a description for errors.
 func TestPatternsHaveWords(t *testing.T) {
 	seen := 0
 	var look func(protoreflect.MessageDescriptors)

@@ -59,8 +59,8 @@ func (m *metrics) observe(d *delivery, batch []*progressorv1.Change, began time.
 	}
 }
 
-// notificationTypes returns the types of the notifications in a batch, with the names of the
-// reference implementation.
+// notificationTypes returns the types of the changes in a batch, with the names that the reference
+// implementation uses for notifications.
 func notificationTypes(batch []*progressorv1.Change) (types []string) {
 	events := 0
 	for _, c := range batch {

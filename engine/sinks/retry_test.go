@@ -14,7 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// retry retries dead letters of sink s, and returns the selected ones.
+// retry calls RetrySinkDeadLetters for sink s, and returns the dead letters that the request
+// selects.
 func (n *node) retry(t testing.TB, change func(*progressorv1.RetrySinkDeadLettersRequest)) string {
 	t.Helper()
 	r := &progressorv1.RetrySinkDeadLettersRequest{Namespace: "ns", SinkId: "s"}
@@ -26,7 +27,9 @@ func (n *node) retry(t testing.TB, change func(*progressorv1.RetrySinkDeadLetter
 	return lettersText(resp.GetDeadLetters())
 }
 
-// lettersText returns the dead letters in a list.
+// lettersText returns the dead letters in a list as text: process ID, type of the change and number
+// of attempts, followed by "waits" if it waits for a retry, and "deleted" if its change was
+// deleted.
 func lettersText(list []*progressorv1.SinkDeadLetter) string {
 	var texts []string
 	for _, d := range list {
@@ -52,7 +55,8 @@ func (n *node) retried(t testing.TB) string {
 	return lettersText(n.status(t).GetRecentDeadLetters())
 }
 
-// rejecting starts a node with sink s. Its target has rejected the first change of each process.
+// rejecting starts a node with sink s and the given processes. The target of the sink has rejected
+// the first change of each process, which is therefore a dead letter.
 func rejecting(t *testing.T, processes ...string) (*site, *node, *receiver) {
 	t.Helper()
 	s, n, r := newSink(t)
@@ -104,8 +108,8 @@ func TestRetryDeadLetters(t *testing.T) {
 	}
 	r.reacts(nil)
 	got := n.retry(t, func(r *progressorv1.RetrySinkDeadLettersRequest) { r.OfProcessId = "a" })
-	want(t, "retried", got, "a created 1 waits")
-	want(t, "the others", n.retried(t), "b created 1, large created 1")
+	want(t, "selected for the retry", got, "a created 1 waits")
+	want(t, "the remaining dead letters", n.retried(t), "b created 1, large created 1")
 	r.reacts(func(c *progressorv1.Change) reaction {
 		if c.GetProcessId() == "large" {
 			return http.StatusServiceUnavailable
@@ -156,8 +160,9 @@ func TestRetryRefuses(t *testing.T) {
 	}
 }
 
-// The dead letters of a paused sink wait. Dead letters whose change was deleted are not delivered.
-// Dead letters of an older engine have no lane, and are found by their number.
+// While a sink is paused, its dead letters wait. Dead letters whose change was deleted are not
+// delivered. A dead letter that an older engine has stored has no lane, and its change is found by
+// its number.
 func TestRetryWaits(t *testing.T) {
 	t.Parallel()
 	s, n, r := rejecting(t, "old", "gone", "going")
@@ -182,12 +187,12 @@ func TestRetryWaits(t *testing.T) {
 	}
 }
 
-// Dead letters wait while the last delivery of their sink has failed. A status of 410 disables the
-// sink, and the dead letter remains.
+// While a sink is FAILING, its dead letters wait. If the target responds to a dead letter with 410,
+// the sink is disabled, and the dead letter remains.
 func TestRetryWhileFailing(t *testing.T) {
 	t.Parallel()
 	_, n, r := rejecting(t, "a")
-	var letters atomic.Int32 // requests
+	var letters atomic.Int32 // number of requests with the dead letter
 	answer := func(first reaction) {
 		r.reacts(func(c *progressorv1.Change) reaction {
 			if c.GetProcessId() != "a" {
@@ -218,7 +223,7 @@ func TestRetryWhileFailing(t *testing.T) {
 	want(t, "dead letters", n.retried(t), "")
 }
 
-// If the node that delivers a dead letter is killed, another one delivers it.
+// If a node is killed while it delivers a dead letter, another node delivers the dead letter again.
 func TestRetryOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	s, first, r := rejecting(t, "a")

@@ -20,8 +20,9 @@ const (
 	// readChanges and readBytes limit one read of a stream, and therefore one response.
 	readChanges = 500
 	readBytes   = 256 << 10
-	// maxReadBytes limits the changes that all streams of a node have read and not sent, in units
-	// of readBytes. The streams of a single client cannot reach this limit.
+	// maxReadBytes limits the total size of the changes that all streams of a node have read and
+	// not yet sent. A stream counts with readBytes while it reads and sends. The streams of a
+	// single client cannot reach this limit.
 	maxReadBytes = 128 << 20
 	// cursorWait is the interval at which a stream whose filter matches no change sends a cursor.
 	cursorWait = time.Second
@@ -32,7 +33,7 @@ type Streams struct {
 	engine *engine.Engine
 	store  *storage.Store
 	pace   changes.Pace
-	memory *semaphore.Weighted // maxReadBytes in total
+	memory *semaphore.Weighted // has maxReadBytes
 	heads  heads
 }
 
@@ -43,9 +44,10 @@ func New(e *engine.Engine, s *storage.Store) *Streams {
 	}
 }
 
-// Watch sends the changes of a namespace after a cursor until ctx is cancelled, at least once and
-// in the order of each process. It returns process.ErrUnavailable when the node stops, and a
-// *process.CursorError if changes after the cursor were deleted.
+// Watch sends the changes of a namespace after a cursor until ctx is cancelled. It sends each
+// change at least once, and the changes of a process in their order. It returns
+// process.ErrUnavailable when the node stops, and a *process.CursorError if changes after the
+// cursor were deleted.
 func (s *Streams) Watch(
 	ctx context.Context, r *progressorv1.WatchChangesRequest, send func(*progressorv1.WatchChangesResponse) error,
 ) error {
@@ -84,7 +86,8 @@ type watch struct {
 	streams *Streams
 	request *progressorv1.WatchChangesRequest
 	send    func(*progressorv1.WatchChangesResponse) error
-	at, end changes.Cursor // end is the position after the changes that were recorded when the stream began
+	at      changes.Cursor // position after the changes that were read
+	end     changes.Cursor // position after the changes that were recorded when the stream began
 	sent    time.Time      // when the last response was sent
 }
 
@@ -111,7 +114,8 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// wait waits until changes may have been recorded.
+// wait waits until new changes may have been recorded. It returns an error when ctx is done or the
+// node drains.
 func (w *watch) wait(ctx context.Context, pacer *changes.Pacer, end *head) error {
 	query := func(ctx context.Context) (changes.Cursor, error) {
 		end, _, err := changes.Now(ctx, w.streams.store, w.request.GetNamespace())
@@ -150,9 +154,9 @@ func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	return len(found) > 0, more, done, w.pass(found, done)
 }
 
-// pass sends the changes that match. It sends the first response of a stream immediately, so that a
-// client whose stream breaks has a cursor. If the stream has an end, it also sends the last
-// response immediately.
+// pass sends those of the found changes that match the request. If none of them matches, it sends
+// only the cursor: in the first response of a stream, so that a client whose stream breaks has a
+// cursor, in the last response, and otherwise at most once in cursorWait.
 func (w *watch) pass(found []changes.Change, last bool) error {
 	response := &progressorv1.WatchChangesResponse{Cursor: w.at.String()}
 	for n := range found {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// MaxGroups limits the groups in a token.
+	// MaxGroups is the maximum number of groups in a token.
 	MaxGroups = 200
 	// maxName is the maximum size of the name of a user in bytes.
 	maxName = 255
@@ -21,14 +21,14 @@ const (
 	maxGroup = 256
 )
 
-// Identity is the user and the groups in a token.
+// Identity contains the user and the groups that a token names.
 type Identity struct {
-	User    string   // ISSUER#NAME
-	Groups  []string // sorted, with the prefix of the issuer
-	Expires time.Time
+	User    string    // ISSUER#NAME
+	Groups  []string  // sorted, with the prefix of the issuer
+	Expires time.Time // when the token expires
 }
 
-// identify reads the claims of a verified token.
+// identify returns the identity in the claims of a verified token.
 func (c Config) identify(token *oidc.IDToken) (Identity, error) {
 	var claims map[string]json.RawMessage
 	if err := token.Claims(&claims); err != nil {
@@ -47,8 +47,8 @@ func (c Config) identify(token *oidc.IDToken) (Identity, error) {
 	return Identity{User: c.Issuer + "#" + name, Groups: groups, Expires: token.Expiry}, err
 }
 
-// groups returns the groups in a claim: a list of names, one name, or nothing. It skips those that
-// cannot have grants.
+// groups returns the groups in a claim, which contains a list of names, one name, or nothing. It
+// skips groups that cannot have grants.
 func (c Config) groups(raw json.RawMessage) (groups []string, err error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -80,7 +80,7 @@ func claimError(claim, format string, values ...any) error {
 // ValidGroup reports whether a group can have grants.
 func ValidGroup(name string) bool { return name != "" && len(name) <= maxGroup && printable(name) }
 
-// ValidUser reports whether ISSUER#NAME can be a user.
+// ValidUser reports whether user has the form ISSUER#NAME, with a valid issuer and name.
 func ValidUser(user string) bool {
 	issuer, name, ok := strings.Cut(user, "#")
 	return ok && checkURL(issuer) == nil && name != "" && len(name) <= maxName && graphic(name)

@@ -48,8 +48,8 @@ func (e *scriptedReads) GetRun(_ context.Context, r *progressorv1.GetRunRequest)
 }
 
 // AwaitJob and AwaitRun send requests until the job or run has ended, also while engines stop and
-// start. Each request is retried up to Retry.MaxAttempts times. AwaitJob and AwaitRun call the given
-// function with each response. Only the first request does not wait for the end.
+// start. Each request is retried up to Retry.MaxAttempts times. AwaitJob and AwaitRun call the
+// given function with each response. Only the first request does not wait for the end.
 func TestAwaitEnd(t *testing.T) {
 	t.Parallel()
 	e := &scriptedReads{}

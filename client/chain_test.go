@@ -28,8 +28,8 @@ func (l link) add(op string) link {
 	return link{N: l.N + 1, Hash: sha256.Sum256(append(l.Hash[:], op...)), Op: op}
 }
 
-// chain is a processor whose state is a hash chain. It appends the args of each task to the chain, and
-// responds with the new link.
+// chain is a processor whose state is a hash chain. It appends the args of each task to the chain,
+// and responds with the new link.
 func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var last link
 	if state := r.GetProcess().GetAuxState(); len(state) > 0 {
@@ -44,9 +44,9 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal polls until it has taken as many leases as most, or ctx is done. It never ends these leases,
-// like a worker that dies, so the engine gives their tasks to other workers. It returns the number of
-// leases.
+// steal polls until it has taken as many leases as most, or ctx is done. It never ends these
+// leases, like a worker that dies, so the engine gives their tasks to other workers. It returns the
+// number of leases.
 func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only at the end of the test

@@ -41,8 +41,8 @@ func (e *effects) String() string {
 	return strings.Join(e.list, " ")
 }
 
-// threeSteps returns a durable function with the steps a, b and c, which adds each step to done when
-// it runs.
+// threeSteps returns a durable function with the steps a, b and c, which adds each step to done
+// when it runs.
 func threeSteps(done *effects) processor.Processor {
 	return durable.Func("steps", func(ctx durable.Ctx, _ struct{}) (string, error) {
 		var all []string
@@ -101,9 +101,9 @@ func (h *testEngine) completed(namespace, id string) *progressorv1.Process {
 	return p
 }
 
-// connection sends the requests of a worker to the engine. Before each request, it calls before, which
-// can make the request fail or choose another host. After each response, it calls after, which can
-// drop the response by returning an error.
+// connection sends the requests of a worker to the engine. Before each request, it calls before,
+// which can make the request fail or choose another host. After each response, it calls after,
+// which can drop the response by returning an error.
 type connection struct {
 	before func(method string) (host string, err error)
 	after  func(method string) error
@@ -136,8 +136,8 @@ func (h *testEngine) over(l *connection, opts ...client.Option) *client.Client {
 	return client.New(h.url, append(opts, client.WithHTTPClient(&http.Client{Transport: l}))...)
 }
 
-// A durable function that a worker serves runs its steps in one task. The worker stores each step with
-// a checkpoint. If the worker has a codec, the payloads in the database are encoded.
+// A durable function that a worker serves runs its steps in one task. The worker stores each step
+// with a checkpoint. If the worker has a codec, the payloads in the database are encoded.
 func TestWorkerStoresCheckpoints(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]client.Option{
@@ -201,17 +201,17 @@ func (d death) dying(dead chan<- struct{}) *connection {
 	}
 }
 
-// A worker dies before or after one of its checkpoints, or before or after the final result. When its
-// lease has expired, a worker of another node continues the function. The journal and the state are
-// the same each time. A step runs again only if its result was not stored.
+// A worker dies before or after one of its checkpoints, or before or after the final result. When
+// its lease has expired, a worker of another node continues the function. The journal and the state
+// are the same each time. A step runs again only if its result was not stored.
 func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	one := newServer(t, enginetest.Start(t, dsn, processor.Echo(), enginetest.Kinds), nil)
 	node := enginetest.Start(t, dsn, processor.Echo(), enginetest.Kinds)
 	two := newServer(t, node, nil)
-	// want are the steps that run. Request 1 of the worker stores the result of INIT, requests 2 and 3
-	// store the steps a and b, and request 4 stores the step c and the end.
+	// want are the steps that run. Request 1 of the worker stores the result of INIT, requests 2
+	// and 3 store the steps a and b, and request 4 stores the step c and the end.
 	for at, want := range map[death]string{
 		{2, false}: "a a b c", {2, true}: "a b c",
 		{3, false}: "a b b c", {3, true}: "a b c",
@@ -256,8 +256,8 @@ func TestWorkerDiesAtEachCheckpoint(t *testing.T) {
 	}
 }
 
-// Any node can store the checkpoints and the result of a lease, even a node whose cache contains the
-// lease as it was before the checkpoints.
+// Any node can store the checkpoints and the result of a lease, even a node whose cache contains
+// the lease as it was before the checkpoints.
 func TestCheckpointsOnAnyNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -282,7 +282,8 @@ func TestCheckpointsOnAnyNode(t *testing.T) {
 		var done effects
 		w := one.worker(one.over(l), func(w *client.Worker) { w.HandleProcesses(threeSteps(&done)) })
 		one.start("pull", name)
-		if p := one.completed("pull", name); journal(p) != completeJournal || done.String() != "a b c" || made.Load() != 2 {
+		if p := one.completed("pull", name); journal(p) != completeJournal || done.String() != "a b c" ||
+			made.Load() != 2 {
 			t.Errorf("%s: the journal is %s, the steps %s ran with %d checkpoints", name, journal(p), &done,
 				made.Load())
 		}
@@ -308,9 +309,9 @@ func TestCheckpointsWhoseResponsesAreLost(t *testing.T) {
 	}
 }
 
-// The response to a checkpoint is lost, and its repetition fails, so the worker does not know whether
-// the checkpoint was stored. It then releases the task and ignores what the handler returns. The next
-// attempt gets the stored events.
+// The response to a checkpoint is lost, and its repetition fails, so the worker does not know
+// whether the checkpoint was stored. It then releases the task and ignores what the handler
+// returns. The next attempt gets the stored events.
 func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	h := newTestEngine(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

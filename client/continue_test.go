@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// If an attempt fails right after it has reported progress, the next attempt gets the progress. It
-// begins after the delay that the failure requests.
+// If an attempt fails right after it has reported progress, the next attempt gets this progress.
+// The next attempt begins after the delay that the failure requests, and not after the backoff.
 func TestContinuesAfterAFailure(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {
@@ -41,8 +41,8 @@ func TestContinuesAfterAFailure(t *testing.T) {
 	}
 }
 
-// Other jobs do not get the progress of an attempt. If RetryJob runs an ended job again, the job
-// begins without progress.
+// An attempt does not get the progress of another job. If RetryJob runs a job again that has ended,
+// the attempt also begins without progress.
 func TestProgressBelongsToOneJob(t *testing.T) {
 	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {
@@ -66,8 +66,8 @@ func TestProgressBelongsToOneJob(t *testing.T) {
 	}
 }
 
-// Progress that the engine would reject is rejected where it is reported, because it must not fail
-// the heartbeat of all leases.
+// ReportDetails returns an error if the engine would reject the progress. Otherwise, the heartbeat
+// of all leases of the worker would fail.
 func TestReportDetailsInvalid(t *testing.T) {
 	h := newTestEngine(t)
 	refused := make(chan []error, 1)
@@ -94,7 +94,8 @@ func TestReportDetailsInvalid(t *testing.T) {
 	}
 }
 
-// A handler releases its job with a delay. The job waits for the delay, and no attempt is counted.
+// If a handler returns Release with a delay, the job runs again after the delay, and the attempt
+// does not count.
 func TestHandlerReleases(t *testing.T) {
 	h := newTestEngine(t)
 	var calls atomic.Int32

@@ -15,14 +15,14 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// mail is the type of the args of a job.
+// mail contains the args of the jobs in these tests.
 type mail struct {
 	To   string   `json:"to"`
 	Tags []string `json:"tags"`
 }
 
-// A handler gets args of the type that Enqueue sent. Options, the ID, the delay and the key take
-// effect.
+// The handler of a job gets the args that Enqueue has sent, decoded to the same type. The options
+// of Enqueue take effect: job options, job ID, delay and idempotency key.
 func TestEnqueueTyped(t *testing.T) {
 	h := newTestEngine(t)
 	got := make(chan mail, 1)
@@ -57,7 +57,8 @@ func TestEnqueueTyped(t *testing.T) {
 	}
 }
 
-// Invalid requests are rejected with the names of their fields.
+// Enqueue returns an error that names the problem if args cannot be encoded exactly, or that names
+// the field if the request is invalid.
 func TestEnqueueInvalid(t *testing.T) {
 	h := newTestEngine(t)
 	for want, enqueue := range map[string]func() (*progressorv1.EnqueueResponse, error){
@@ -81,8 +82,8 @@ func TestEnqueueInvalid(t *testing.T) {
 	}
 }
 
-// TestEnqueuedIDsGrow checks that the IDs that Enqueue chooses are in the order of the requests,
-// although the requests have random keys.
+// The engine chooses the IDs of jobs from their idempotency keys. With the keys that the client
+// adds, these IDs are in the order of the requests.
 func TestEnqueuedIDsGrow(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)

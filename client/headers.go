@@ -11,9 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
-// headers adds the span of the context and the name of the program to each request. It starts no
-// spans. To get a span for each request, pass an interceptor to WithConnectOptions; it runs before
-// this one.
+// headers is an interceptor that adds the trace context of ctx and the name of the program to the
+// headers of each request. It does not start spans. To get a span for each request, pass an
+// interceptor to WithConnectOptions. That interceptor runs before this one.
 type headers struct{ userAgent string }
 
 // module is the path of the module that contains this package.

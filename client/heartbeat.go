@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	minBeat       = 10 * time.Millisecond  // minimum time between two heartbeats; overrides the engine's interval
+	minBeat       = 10 * time.Millisecond  // minimum heartbeat interval, even if the engine requests a shorter one
 	progressEvery = time.Second            // minimum time between two progress reports of one lease
 	beatRetry     = 250 * time.Millisecond // wait after a failed heartbeat
 
 	progressTimeout = 5 * time.Second // timeout of the heartbeat with the last progress of a failed attempt
 
-	// maxProgress is the maximum number of bytes of progress in one heartbeat. The next one carries
-	// the rest. 10,000 leases with a summary of 4 KiB each would exceed the 16 MiB that the engine
-	// accepts, and no lease would be extended.
+	// maxProgress is the maximum number of bytes of progress in one heartbeat. The next heartbeat
+	// contains the rest. Without this limit, the progress of 10,000 leases with 4 KiB each would
+	// exceed the 16 MiB that the engine accepts, and no lease would be extended.
 	maxProgress = 8 << 20
 )
 
-// beat sends heartbeats until the run is over.
+// beat sends heartbeats until the requests of the worker are cancelled at the end of its run.
 func (r *workerRun) beat() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -62,7 +62,8 @@ func (r *workerRun) beat() {
 	}
 }
 
-// nextBeat returns the time of the next heartbeat. It is zero if no lease is held.
+// nextBeat returns the time of the next heartbeat. It returns the zero time if the worker has no
+// lease that needs one.
 func (r *workerRun) nextBeat() (due time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +92,8 @@ func (r *workerRun) beatOnce() error {
 	defer cancel()
 	resp, err := r.client.Worker.Heartbeat(ctx, req)
 	if err != nil {
-		if isRefused(err) { // one invalid progress report is enough for the engine to refuse the request
-			for n, h := range beating {
+		if isRefused(err) { // the engine rejects the whole request if one progress report is invalid
+			for n, h := range beating { // the worker does not know which report it was
 				h.dropProgress(req.GetBeats()[n].GetProgress())
 			}
 		}
@@ -118,8 +119,8 @@ func (h *heldLease) dropProgress(sent *progressorv1.Progress) {
 	}
 }
 
-// heartbeatRequest returns a heartbeat of all leases, the leases in the order of its beats, and the
-// timeout of the request.
+// heartbeatRequest returns a heartbeat for all leases that are not lost, these leases in the order
+// of its beats, and the timeout of the request.
 func (r *workerRun) heartbeatRequest() (
 	req *progressorv1.HeartbeatRequest, beating []*heldLease, timeout time.Duration,
 ) {
@@ -163,8 +164,8 @@ func (r *workerRun) sendProgress(h *heldLease) {
 	}
 }
 
-// cancelExpired cancels the handlers whose leases have expired, because another worker may have
-// their tasks by now. Leases expire only if the engine cannot be reached.
+// cancelExpired cancels the handlers whose leases have expired, because another worker may have got
+// their tasks. A lease expires only if the heartbeats do not reach the engine.
 func (r *workerRun) cancelExpired(now time.Time) {
 	for _, h := range r.leases() {
 		h.mu.Lock()
@@ -191,7 +192,8 @@ func (h *heldLease) applyDirective(d *progressorv1.LeaseDirective, sent *progres
 	}
 	switch d.GetDirective() {
 	case progressorv1.LeaseDirective_DIRECTIVE_LOST:
-		// An answer in flight may already be stored. Its response will show whether it was.
+		// If the worker has sent its answer, the lease may be lost because the answer was stored.
+		// The response to the answer will show that.
 		if h.answer == nil && !h.lost {
 			h.lost = true
 			h.cancel(ErrLeaseLost)

@@ -39,8 +39,8 @@ type options struct {
 // WithProtocol sets the protocol. The default is ProtocolConnect.
 func WithProtocol(p Protocol) Option { return func(o *options) { o.protocol = p } }
 
-// WithHTTPClient sets the HTTP client. By default, New creates one. With ProtocolGRPC, h must support
-// HTTP/2.
+// WithHTTPClient sets the HTTP client. By default, New creates one. With ProtocolGRPC, h must
+// support HTTP/2.
 func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.httpClient = h } }
 
 // WithTLS sets the certificate authorities, the client certificate or other settings for https. By
@@ -61,13 +61,13 @@ func WithConnectOptions(opts ...connect.ClientOption) Option {
 // WithRetry sets how requests are retried. The default is DefaultRetry.
 func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 
-// WithoutKeys disables the idempotency keys that the client adds to requests without a key. The engine
-// then stores less. A request without a key is retried only if the engine reported that it stored
-// nothing.
+// WithoutKeys disables the idempotency keys that the client adds to requests without a key. The
+// engine then stores less. A request without a key is retried only if the engine reported that it
+// stored nothing.
 func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
-// newTransport returns the transport of a client. It keeps up to 1024 idle connections to an engine.
-// With Go's default of two, a busy client would open a connection for nearly every request.
+// newTransport returns the transport of a client. It keeps up to 1024 idle connections to an
+// engine. With Go's default of two, a busy client would open a connection for nearly every request.
 func newTransport(p Protocol, security *tls.Config) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

@@ -38,8 +38,8 @@ func vetProgram(t *testing.T, name string) {
 	}
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
-	// go vet reads the program as examples/main.go of the module. The directory contains no other Go
-	// file.
+	// go vet reads the program as examples/main.go of the module. The directory contains no other
+	// Go file.
 	replace, err := json.Marshal(
 		map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 )
 
 // Retry sets how often and how fast a request is sent again after UNAVAILABLE, RESOURCE_EXHAUSTED
-// or a broken connection. The wait before attempt n is random, between half of min(Initial *
-// 2^(n-2), Max) and all of it.
+// or a broken connection. The maximum wait before attempt n is min(Initial * 2^(n-2), Max). The
+// actual wait is random, and at least half of the maximum.
 type Retry struct {
 	MaxAttempts int           // includes the first attempt; below 2, requests are not retried
 	Initial     time.Duration // must be positive
-	Max         time.Duration
+	Max         time.Duration // maximum wait between two attempts
 }
 
 // DefaultRetry returns 10 attempts, 50 ms to 2 s apart. They take about 9 s, enough for a restart
@@ -27,7 +27,7 @@ func DefaultRetry() Retry {
 	return Retry{MaxAttempts: 10, Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 }
 
-// interval returns the wait after the given attempt, counted from 1; random is in [0, 1).
+// interval returns the wait after the given attempt, counted from 1. random is in [0, 1).
 func (r Retry) interval(attempt int, random float64) time.Duration {
 	wait := r.Initial
 	for i := 1; i < attempt && wait < r.Max; i++ {
@@ -38,7 +38,7 @@ func (r Retry) interval(attempt int, random float64) time.Duration {
 }
 
 // repeat sends a request until it succeeds, fails permanently, has no attempts left, or ctx ends.
-// safe means that the request may be sent twice.
+// safe is true if the request may be executed twice, for example because it has an idempotency key.
 func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		resp, err := send()
@@ -55,7 +55,8 @@ func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, erro
 	}
 }
 
-// repeatable reports whether another attempt is safe and may succeed.
+// repeatable reports whether another attempt after err is safe and may succeed. For safe, see
+// repeat.
 func repeatable(err error, safe bool) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:

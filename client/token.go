@@ -26,8 +26,8 @@ func WithTokenSource(source func(context.Context) (string, error)) Option {
 	return WithConnectOptions(connect.WithInterceptors(bearer(source)))
 }
 
-// WithTokenFile is like WithToken, but reads the token from a file. It uses the token for 10 s before
-// it reads the file again, so that the token can be rotated.
+// WithTokenFile is like WithToken, but reads the token from a file. It uses the token for 10 s
+// before it reads the file again, so that the token can be rotated.
 func WithTokenFile(path string) Option {
 	f := &tokenFile{path: path}
 	return WithTokenSource(func(context.Context) (string, error) { return f.token() })

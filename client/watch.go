@@ -62,8 +62,8 @@ func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, 
 	}
 }
 
-// broken reports whether err may mean that the connection of a stream broke. Connect reports that with
-// one of several codes.
+// broken reports whether err may mean that the connection of a stream broke. Connect reports that
+// with one of several codes.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeInvalidArgument:
@@ -112,8 +112,8 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 }
 
 // WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
-// req.filter, each exactly once. The events of a job arrive in order. The first event is the one after
-// req.cursor, or the next one that is written if the cursor is empty. If the stream breaks,
+// req.filter, each exactly once. The events of a job arrive in order. The first event is the one
+// after req.cursor, or the next one that is written if the cursor is empty. If the stream breaks,
 // WatchJobEvents resumes after the last event, as Watch does. If update returns an error,
 // WatchJobEvents returns that error. Otherwise, it returns when ctx ends.
 func (c *Client) WatchJobEvents(

@@ -37,7 +37,7 @@ func (s *scripted) WatchProcess(
 	return next.end
 }
 
-// scriptedStream is the response of one WatchProcess.
+// scriptedStream is the response to one request of WatchProcess.
 type scriptedStream struct {
 	updates []*progressorv1.WatchProcessResponse
 	end     error
@@ -48,8 +48,8 @@ func event(id int64) *progressorv1.WatchProcessResponse {
 		Update: &progressorv1.WatchProcessResponse_Event{Event: &progressorv1.Event{EventId: id}}}
 }
 
-// changed returns a process with the seconds at which it was created and at which its status
-// changed.
+// changed returns an update with a process that was created at the second created, and whose status
+// changed at the second at.
 func changed(status progressorv1.ProcessStatus, created, at int64) *progressorv1.WatchProcessResponse {
 	return &progressorv1.WatchProcessResponse{
 		Update: &progressorv1.WatchProcessResponse_Process{Process: &progressorv1.Process{
@@ -58,6 +58,7 @@ func changed(status progressorv1.ProcessStatus, created, at int64) *progressorv1
 		}}}
 }
 
+// Watch passes on each event and each new status once, also if the stream breaks.
 func TestWatch(t *testing.T) {
 	running, completed := progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
 		progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
@@ -70,7 +71,7 @@ func TestWatch(t *testing.T) {
 		streams []scriptedStream
 		stop    int // number of updates after which the caller stops
 		want    []string
-		after   []string // cursors of the requests
+		after   []string // after_event_id of the requests
 		err     error
 		code    connect.Code
 	}{
@@ -126,6 +127,6 @@ func TestWatch(t *testing.T) {
 	err := serve(t, s).Watch(ctx, &progressorv1.WatchProcessRequest{},
 		func(*progressorv1.WatchProcessResponse) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || client.Detail(err) != nil {
-		t.Errorf("err = %v, want the caller's", err)
+		t.Errorf("err = %v, want context.Canceled", err)
 	}
 }

@@ -64,8 +64,8 @@ type testWorker struct {
 	ended chan client.Attempt
 }
 
-// worker starts a worker of the namespace "pull", which stops at the end of the test. f registers its
-// handlers.
+// worker starts a worker of the namespace "pull", which stops at the end of the test. f registers
+// its handlers.
 func (h *testEngine) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *testWorker {
 	h.t.Helper()
 	w := &testWorker{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
@@ -338,9 +338,9 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// A worker that stops waits for its handlers until the grace period ends. It then releases the tasks
-// of the handlers that have not finished. Another worker runs these tasks as attempt 1, because a
-// release does not count as an attempt.
+// A worker that stops waits for its handlers until the grace period ends. It then releases the
+// tasks of the handlers that have not finished. Another worker runs these tasks as attempt 1,
+// because a release does not count as an attempt.
 func TestStop(t *testing.T) {
 	h := newTestEngine(t)
 	started, proceed := make(chan struct{}, 3), make(chan struct{})
@@ -387,8 +387,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// stoppingTransport stops a worker when the engine has responded to its poll. It delays the response
-// until the worker has asked the engine to end the poll, or has cancelled the poll.
+// stoppingTransport stops a worker when the engine has responded to its poll. It delays the
+// response until the worker has asked the engine to end the poll, or has cancelled the poll.
 type stoppingTransport struct {
 	stop     context.CancelFunc
 	released chan struct{} // closed when the engine has responded to a Release

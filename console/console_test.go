@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/console"
 )
 
-// limit is how many bytes a browser may load before it shows the first page. All files together may
-// have as many bytes when they are compressed.
+// limit is the maximum size in bytes of the files that a browser loads before it shows the first
+// page. It is also the maximum size of all files together after compression.
 const limit = 600 << 10
 
 func TestSize(t *testing.T) {

@@ -11,9 +11,10 @@ type Cron struct {
 	Key      string // namespace and ID; seed of the jitter
 	Schedule *Schedule
 	Policy   Policy
-	// NamespacePaused means that no fire times are decided and queued runs do not start.
+	// NamespacePaused is true while the namespace is paused. Then no fire times are decided, and
+	// queued runs do not start.
 	NamespacePaused bool
-	Refusable       bool // a run may be refused after its start; see Refused
+	Refusable       bool // the target may refuse a run after it was started; see Refused
 }
 
 // The limits of a step. A step that reaches one of them is incomplete, and its Next is the current
@@ -27,7 +28,7 @@ const (
 	maxCounted = 1_000_000
 )
 
-// decider processes one event.
+// decider processes one event of a cron and collects the Step to return.
 type decider struct {
 	Cron
 	now  time.Time
@@ -36,11 +37,13 @@ type decider struct {
 	more bool // the step is incomplete
 }
 
+// begin returns a decider for an event at the time now.
 func (c Cron) begin(state State, now time.Time) *decider {
 	c.Policy = c.Policy.filled()
 	return &decider{Cron: c, now: now, s: state.clone()}
 }
 
+// finish returns the step, with the new state and the time of the next timer.
 func (d *decider) finish() Step {
 	switch next, ok := d.nextFire(); {
 	case !ok:
@@ -61,6 +64,7 @@ func (d *decider) reachedMaxFires() bool {
 	return limit > 0 && d.s.Runs >= limit
 }
 
+// nextFire returns the next fire time that is not decided yet, or false if there is none.
 func (d *decider) nextFire() (time.Time, bool) {
 	if d.reachedMaxFires() {
 		return time.Time{}, false
@@ -76,13 +80,13 @@ type verdict struct {
 	decision      Decision
 	reason        string
 	cancel        bool // this run replaces the previous one, which is cancelled when this one starts
-	usesUpFailure bool // the failure of the previous run causes no further skips
-	trial         bool // this run is the trial of an open circuit
+	usesUpFailure bool // the failure of the previous run must not cause further skips
+	trial         bool // this run is the trial that an open circuit allows
 	buffered      bool // queued until the previous run ends
 }
 
-// verdictFor applies the rules in order: overlap, failure, concurrency (docs/crons.md, "What a fire
-// decides"). It does not change the state.
+// verdictFor applies the policies in this order: overlap, failure, concurrency (docs/crons.md, "How
+// a fire is decided"). It does not change the state.
 func (d *decider) verdictFor(overlap OverlapAction, manual bool) verdict {
 	v := d.overlap(overlap)
 	if v.decision != 0 {
@@ -119,6 +123,7 @@ func (d *decider) verdictFor(overlap OverlapAction, manual bool) verdict {
 // count, because the replacement is the previous run.
 func (d *decider) overlaps() bool { return d.s.Previous != nil && d.s.Previous.Status == Running }
 
+// overlap applies the overlap policy. The decision is 0 if the other policies decide.
 func (d *decider) overlap(action OverlapAction) verdict {
 	if action == OverlapActionParallel && len(d.s.Running) >= int(min(d.Policy.MaxOverlap, MaxRuns)) {
 		return verdict{decision: SkippedOverlap,
@@ -143,8 +148,8 @@ func (d *decider) overlap(action OverlapAction) verdict {
 	return verdict{}
 }
 
-// failure returns the decision for a fire that is skipped because of a failed run. A manual trigger
-// is not skipped, because it may restart a failing cron.
+// failure applies the failure policy. The decision is 0 if the fire is not skipped because of a
+// failed run. A manual trigger is never skipped, because it may restart a failing cron.
 func (d *decider) failure(manual bool) verdict {
 	previous := d.s.Previous
 	failed := previous != nil && previous.Status.failed()
@@ -202,7 +207,7 @@ func (d *decider) attempt() int32 {
 	return previous.Attempt + 1
 }
 
-// decide creates the row of a fire, and starts its run.
+// decide decides a fire, adds its row to the step, and starts or queues its run.
 func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	v := d.verdictFor(overlap, manual)
 	row := Fire{Time: fire, Decision: v.decision, Reason: v.reason, Status: Skipped, Manual: manual, Count: 1}
@@ -235,7 +240,8 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	d.step.Fires = append(d.step.Fires, row)
 }
 
-// start records a started run, which becomes the previous run of the next one.
+// start records that a run starts, and returns its attempt number. The run becomes the previous run
+// of the next fire.
 func (d *decider) start(fire time.Time) int32 {
 	attempt := d.attempt()
 	if d.Refusable && d.s.Previous != nil {
@@ -247,8 +253,8 @@ func (d *decider) start(fire time.Time) int32 {
 	return attempt
 }
 
-// startQueued starts queued runs in order, up to the limit. While the cron is paused, only manual
-// runs start.
+// startQueued starts queued runs in order, up to max_concurrency. While the cron is paused, only
+// manual runs start.
 func (d *decider) startQueued() {
 	if d.NamespacePaused {
 		return

@@ -8,7 +8,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// TestCompiled checks the properties of compiled steps that decisions use.
+// TestCompiled checks the properties of a compiled template that Decide uses: the index,
+// dependencies, weight, join rule and inputs of each step, and whether the template is linear.
 func TestCompiled(t *testing.T) {
 	c := compile(t, graph(job("a", ""), job("b", `, "dependsOn": ["a"], "weight": 5, "cancelable": false`),
 		job("c", `, "dependsOn": ["a"]`),
@@ -18,7 +19,7 @@ func TestCompiled(t *testing.T) {
 		t.Error("index of d:", i, ok)
 	}
 	if _, ok := c.Index("e"); ok {
-		t.Error("index of e: it does not exist")
+		t.Error("Index found step e, which does not exist")
 	}
 	a, b, d := c.Steps[0], c.Steps[1], c.Steps[3]
 	if !reflect.DeepEqual(a.Dependents, []int{1, 2}) || a.DependsOn != nil ||
@@ -35,9 +36,9 @@ func TestCompiled(t *testing.T) {
 	if !reflect.DeepEqual(d.Reads, []int{0, 1}) || a.Reads != nil {
 		t.Error("reads:", d.Reads, a.Reads)
 	}
-	line := compile(t, linear(job("a", ""), job("b", ""), job("c", "")))
-	if !line.Linear || c.Linear || !reflect.DeepEqual(line.Steps[2].DependsOn, []int{1}) ||
-		!reflect.DeepEqual(line.Steps[0].Dependents, []int{1}) {
-		t.Errorf("line: %+v", line.Steps)
+	chain := compile(t, linear(job("a", ""), job("b", ""), job("c", "")))
+	if !chain.Linear || c.Linear || !reflect.DeepEqual(chain.Steps[2].DependsOn, []int{1}) ||
+		!reflect.DeepEqual(chain.Steps[0].Dependents, []int{1}) {
+		t.Errorf("linear template: %+v", chain.Steps)
 	}
 }

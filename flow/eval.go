@@ -101,10 +101,10 @@ func (t *Template) Input(s *Step, scope *Scope) (*structpb.Value, error) {
 
 // Payload returns the payload of the run that a step starts.
 func (t *Template) Payload(s *Step, scope *Scope) (*structpb.Value, error) {
-	if s.runs == nil {
+	if s.runPayload == nil {
 		return t.Input(s, scope)
 	}
-	return s.runs.eval(t, scope)
+	return s.runPayload.eval(t, scope)
 }
 
 // Title returns the title of a wait.

@@ -17,7 +17,7 @@ type Template struct {
 	Linear bool
 
 	byID    map[string]int
-	result  *value // nil for the result of the last step that succeeded
+	result  *value // the result of a run; if nil, it is the result of the last step that succeeded
 	payload *schema
 	dedupe  []string
 }
@@ -47,14 +47,14 @@ type Step struct {
 	Cancelable bool
 	Reads      []int // the steps that its expressions name, ascending
 
-	condition *expression // nil means always
-	items     *expression // nil if it has no for_each
-	until     *expression
-	input     *value // nil for the payload, or the item
-	runs      *value // the payload of a run; nil for the input
-	title     *value
-	assignees []*value
-	answer    *schema
+	condition  *expression // if nil, the step always runs
+	items      *expression // nil if the step has no for_each
+	until      *expression // end of a delay; nil if the delay has a duration
+	input      *value      // if nil, the input is the payload of the run, or the item of a for_each
+	runPayload *value      // payload of the run that the step starts; if nil, it is the input
+	title      *value      // title of a wait
+	assignees  []*value    // assignees of a wait
+	answer     *schema     // schema of the result of a wait
 }
 
 // Index returns the index of a step by its ID.
@@ -83,11 +83,11 @@ const (
 type compiler struct {
 	problems
 	template *Template
-	before   []set // for each step, the steps that have ended when it starts; nil if there is a cycle
+	before   []set // for each step, the steps that have ended when it starts; nil if steps form a cycle
 	envs     environments
 	programs map[source]func() (cel.Program, error)
-	guesses  int // suggestions for unknown step IDs so far
-	bytes    int // bytes of all expressions
+	guesses  int // number of suggestions that were made for unknown step IDs
+	bytes    int // total size of the expressions compiled so far
 	schemas  schemaSize
 }
 
@@ -120,8 +120,8 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	return c.template, nil
 }
 
-// Refused returns the problems that new versions of templates must not have. Compile accepts them
-// because stored templates may have them.
+// Refused returns problems because of which PutTemplate rejects a template. Compile accepts
+// templates with these problems, because older versions of the engine have stored such templates.
 func Refused(t *progressorv1.Template) (list []Problem) {
 	for n, step := range t.GetSteps() {
 		if step.GetTimeout().AsDuration() == 0 {
@@ -138,7 +138,7 @@ func Refused(t *progressorv1.Template) (list []Problem) {
 	return list
 }
 
-// steps adds the steps of the source.
+// steps adds the steps of the source to the template.
 func (c *compiler) steps() {
 	t := c.template
 	t.Steps = make([]Step, len(t.Source.GetSteps()))
@@ -175,7 +175,7 @@ func (c *compiler) steps() {
 	}
 }
 
-// topLevel checks the parts outside of the steps.
+// topLevel checks and compiles the fields of the template that do not belong to a step.
 func (c *compiler) topLevel() {
 	t, source := c.template, c.template.Source
 	t.payload = c.schema("payload_schema", source.GetPayloadSchema())
@@ -230,7 +230,7 @@ func (c *compiler) step(s *Step) {
 		}
 	case *progressorv1.StepTemplate_Run:
 		if action.Run.GetPayload() != nil {
-			s.runs = values("run.payload", action.Run.GetPayload())
+			s.runPayload = values("run.payload", action.Run.GetPayload())
 		}
 		c.run(s, action.Run)
 	}

@@ -7,17 +7,19 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// CheckAddressVariable is an environment variable with an address, such as 127.0.0.1:4711. If it is
-// set, `progressor deploy check` has started the program. Then Serve and client.Worker.Run answer
-// only checks, on this address, without TLS and middleware. A worker polls nothing.
+// CheckAddressVariable is the name of an environment variable that `progressor deploy check` sets
+// when it starts the program. Its value is an address, such as 127.0.0.1:4711. If it is set, Serve
+// and client.Worker.Run handle only checks, on this address, without TLS and middleware. A worker
+// does not poll.
 const CheckAddressVariable = "PROGRESSOR_CHECK_ADDRESS"
 
-// CheckTimer is the timer_name of a request that is not a task, but asks a durable function what it
-// would do with a process: see processor/durable/durablecheck. No timer of a function has this
-// name, because their names contain no colon.
+// CheckTimer is the timer_name of a check: a request that is not a task, but asks a durable
+// function what it would do with a process (see processor/durable/durablecheck). No timer of a
+// durable function has this name, because the names of these timers contain no colon.
 const CheckTimer = "durable:check"
 
-// IsCheck reports whether a request asks for a check. Nothing may be done or stored.
+// IsCheck reports whether a request is a check. A processor must not have side effects when it
+// handles a check.
 func IsCheck(req *progressorv1.ProcessRequest) bool {
 	return req.GetType() == progressorv1.TaskType_TASK_TYPE_UNSPECIFIED && req.GetTimerName() == CheckTimer
 }

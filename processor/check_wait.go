@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	maxWaitText  = 16 << 10 // the title of a wait, and each of its assignees
+	maxWaitText  = 16 << 10 // maximum size in bytes of the title of a wait, and of each assignee
 	maxAssignees = 1000
 )
 
 // The engine compiles the schemas of up to 100 waits when a result is stored. With these limits, a
 // schema takes about 0.1 s. Without them, it took up to 2.2 s.
 const (
-	maxWaitSchema  = 16 << 10 // the schema of a wait, in protobuf
-	maxWaitPattern = 10_000   // the patterns of a wait together, with repeats written out
+	maxWaitSchema  = 16 << 10 // maximum size in bytes of the schema of a wait, in protobuf
+	maxWaitPattern = 10_000   // maximum size of its patterns together, with repeats written out
 )
 
-// checkWait checks the rules for waits of templates that need no compiler. The engine checks the
-// expressions and the schema.
+// checkWait checks the rules for waits of templates, except those that require compiling
+// expressions or the schema. The engine checks these when it compiles the wait.
 func checkWait(field string, w *progressorv1.WaitAction) *process.InvalidError {
 	if size := proto.Size(w); size > process.MaxWaitBytes {
 		return tooLarge(field, size, process.MaxWaitBytes)
@@ -68,7 +68,7 @@ func checkWaitSchema(field string, s *structpb.Struct) *process.InvalidError {
 	return nil
 }
 
-// patternSize returns the size of all patterns in a schema.
+// patternSize returns the total size of the patterns in a schema, with repeats written out.
 func patternSize(v *structpb.Value) (size int) {
 	for name, member := range v.GetStructValue().GetFields() {
 		if text, ok := member.GetKind().(*structpb.Value_StringValue); name == "pattern" && ok {

@@ -23,9 +23,9 @@ import (
 
 const connectPath = "/progressor.v1.ProcessorService/Process"
 
-// TestHandlerReadsStrictly sends requests in JSON and MessagePack, at / and in the Connect protocol.
-// The handler rejects unknown fields, unknown values of enums, other content types and requests that
-// are too large.
+// TestHandlerReadsStrictly sends requests in JSON and MessagePack, at / and in the Connect
+// protocol. The handler rejects unknown fields, unknown values of enums, other content types and
+// requests that are too large.
 func TestHandlerReadsStrictly(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	server := httptest.NewServer(processor.Handler(recorder))
@@ -74,7 +74,8 @@ func TestHandlerReadsStrictly(t *testing.T) {
 			}
 		})
 	}
-	// A task_id above 2^53 does not lose digits. The four valid requests in JSON contain such an ID.
+	// A task_id above 2^53 does not lose digits. The four valid requests in JSON contain such an
+	// ID.
 	var exact int
 	for _, r := range recorder.Requests() {
 		if r.GetTaskId() == 1<<60 {
@@ -132,8 +133,8 @@ func expect(answer *progressorv1.ProcessResponse, want string) error {
 	return nil
 }
 
-// TestServeStops stops a server that has a running request. The request finishes, new connections are
-// refused, and ServeOn returns nil.
+// TestServeStops stops a server that has a running request. The request finishes, new connections
+// are refused, and ServeOn returns nil.
 func TestServeStops(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	release := recorder.Hold()
@@ -168,8 +169,9 @@ func TestServeStops(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestServeCutsOff stops a server whose request does not finish within the stop timeout. The request
-// is cancelled, its client gets no response, and ServeOn returns an error that names the timeout.
+// TestServeCutsOff stops a server whose request does not finish within the stop timeout. The
+// request is cancelled, its client gets no response, and ServeOn returns an error that names the
+// timeout.
 func TestServeCutsOff(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Hang)
 	listener := listen(t)

@@ -30,9 +30,9 @@ import (
 
 // Value reads a JSON text as it is stored. It returns nil if text is empty.
 //
-// PostgreSQL stores values that a message cannot hold: numbers outside the range of a double, and
-// objects and lists below the maximum depth. Each of them becomes a string with its JSON text. One
-// such value must not make a whole list fail.
+// The database may contain values that a message cannot hold: numbers outside the range of a
+// double, and objects and lists below the maximum depth. Each of them becomes a string with its
+// JSON text, so that a list of processes does not fail because of one such value.
 func Value(text []byte) (*structpb.Value, error) {
 	r := valueReader{text: text}
 	if v := r.decode(); v != nil {
@@ -84,8 +84,8 @@ func ValueJSON(v *structpb.Value) ([]byte, error) {
 	return protojson.Marshal(v) // returns the error
 }
 
-// appendValue appends v as protojson writes it, without spaces. It returns nil if v cannot be
-// encoded or PostgreSQL would not accept it.
+// appendValue appends v as protojson writes it, but without spaces. It returns nil if v cannot be
+// encoded, or if PostgreSQL would not accept the result.
 func appendValue(b []byte, v *structpb.Value) []byte {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NullValue:
@@ -168,7 +168,8 @@ func appendJSON(b []byte, x any) []byte {
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'})
 }
 
-// plainDepth is the maximum nesting that valueReader reads. An attribute may be as deep as a value.
+// plainDepth is the maximum nesting that valueReader reads. It is one more than that of a value,
+// because each attribute in metadata may be as deep as a value.
 const plainDepth = process.MaxJSONDepth + 1
 
 // valueReader decodes plain JSON: no number has an exponent or exceeds a double.
@@ -179,7 +180,7 @@ type valueReader struct {
 	tooDeep bool // the value is nested deeper than plainDepth
 }
 
-// decode decodes the whole text. It returns nil if it is not one plain value.
+// decode decodes the whole text. It returns nil if the text does not consist of one plain value.
 func (r *valueReader) decode() *structpb.Value {
 	if v := r.value(0); v != nil && r.next() == 0 && r.at == len(r.text) {
 		return v

@@ -1,5 +1,5 @@
-// Command progressor-vet finds mistakes in durable functions that the compiler cannot find. Go runs
-// it:
+// Command progressor-vet finds mistakes in durable functions that the compiler cannot find. It is a
+// tool for go vet:
 //
 //	go install github.com/progressor-engine/progressor/cmd/progressor-vet@latest
 //	go vet -vettool=$(which progressor-vet) ./...

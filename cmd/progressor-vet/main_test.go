@@ -42,7 +42,8 @@ func TestVet(t *testing.T) {
 		t.Fatal(err)
 	}
 	function, _, _ := strings.Cut(string(code[strings.Index(string(code), "func order("):]), "\n}\n")
-	// The output can come from the cache of go vet, with the paths of another clone of the repository.
+	// The output can come from the cache of go vet, with the paths of another clone of the
+	// repository.
 	out = path.ReplaceAllString(out, "order/order.go")
 	_, found, _ := strings.Cut(out, "order/order.go") // the name of the package can precede it
 	for _, want := range []string{function + "\n}\n```", "```\norder/order.go" + found + "```"} {

@@ -11,10 +11,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// notAtStart contains the metrics in alerts that a new engine does not export, each with the
-// reason.
+// notAtStart contains the metrics in alerts that an engine does not export when it has just
+// started, each with the reason.
 var notAtStart = map[string]string{
-	"up":                                                  "Prometheus creates it",
+	"up":                                                  "Prometheus itself creates this series",
 	"progressor_rpc_duration_seconds":                     "counts all requests; failures have their own metric",
 	"progressor_job_duration_seconds":                     "has the label name",
 	"progressor_job_lease_losses_total":                   "has the label name",
@@ -29,8 +29,8 @@ var (
 	wantLabel = regexp.MustCompile(`\b\w+="[^"]*"`)
 )
 
-// An engine that has just started exports every series that an alert selects. The functions rate()
-// and increase() do not count an event that creates its series.
+// An engine that has just started exports every series that an alert selects, with the value 0. If
+// an event created its series, the functions rate() and increase() would not count it.
 func TestAlertsHaveTheirSeries(t *testing.T) {
 	t.Parallel()
 	file, ops := filepath.Join(t.TempDir(), "progressor.yaml"), freeAddress(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// Only an assignee or an operator may answer a wait with assignees.
+// If a wait has assignees, only an assignee or an operator may answer it.
 func TestAssigneesOfKeys(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)
@@ -47,8 +47,9 @@ func TestAssigneesOfKeys(t *testing.T) {
 	}
 }
 
-// The list of the waits of all namespaces is paged. Each wait shows whether the client may answer
-// it in its namespace, and who has claimed it.
+// The list of the waits of all namespaces is returned in pages. With --answerable, it contains only
+// waits that the client may answer: a role in one namespace does not apply to another one. The list
+// shows who has taken a wait.
 func TestWaitsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	s := newTenants(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Small attacks run, and the engine stays within the limits that do not depend on other programs of
-// the machine. Only a real run can check the other limits.
+// TestAttacks runs small attacks with progressor bench. The engine stays within the limits that do
+// not depend on the load of the machine. Only a full run of the workload can check the other
+// limits.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",
@@ -35,7 +36,7 @@ func TestAttacks(t *testing.T) {
 	}
 	for n, row := range report.Rows {
 		if row.Workload != "attacks ("+attacks[n]+")" || row.Operations == 0 || row.Ratio == nil {
-			t.Errorf("nothing was measured: %+v", row)
+			t.Errorf("the row of attack %s contains no measurement: %+v", attacks[n], row)
 		}
 		for _, broken := range row.Broken() {
 			if strings.HasPrefix(broken, "the victim kept") || strings.HasPrefix(broken, "/livez took") ||

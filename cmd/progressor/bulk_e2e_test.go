@@ -78,7 +78,8 @@ func TestBulkOfJobs(t *testing.T) {
 	}
 }
 
-// A bulk can cancel and retry runs.
+// A bulk of runs cancels, retries and removes the runs that match a filter, and skips runs whose
+// status does not allow the verb.
 func TestBulkOfRuns(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
@@ -109,7 +110,8 @@ func TestBulkOfRuns(t *testing.T) {
 	}
 }
 
-// An invalid bulk of jobs or runs is rejected with the field and the valid values.
+// If a bulk has a verb or a filter that its kind does not allow, it is rejected. The error names
+// the argument and the valid verbs, or the unknown field of the filter.
 func TestBulkOfKindsRefuses(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

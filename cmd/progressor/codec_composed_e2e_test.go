@@ -14,13 +14,14 @@ import (
 // undone contains the args of a compensation.
 type undone struct{ Input, Result note }
 
-// composed runs jobs whose args or results the engine writes or composes itself.
+// composed runs jobs whose args or results the engine writes, or composes from encoded values: jobs
+// that several workers run, jobs without args, and compensations.
 func (e *coded) composed(k codec.Codec) {
 	e.Helper()
 	compensated := make(chan undone, 1)
 	register := func(w *client.Worker) {
 		client.Handle(w, "send", func(_ context.Context, m note) (note, error) {
-			if m.Text == "" { // without args
+			if m.Text == "" { // the job has no args
 				m.Text = inClear + "none"
 			}
 			return note{m.Text + "!"}, nil
@@ -43,7 +44,7 @@ func (e *coded) composed(k codec.Codec) {
 	e.ok(err)
 }
 
-// severalWorkers runs a job on two workers.
+// severalWorkers runs a job on two workers. Its result contains the result of each worker.
 func (e *coded) severalWorkers() {
 	e.Helper()
 	resp, err := client.Enqueue(e.Context(), e.c, "work", "send", note{inClear + "both"}, client.WithJobOptions(
@@ -80,8 +81,8 @@ func (e *coded) withoutArgs() {
 		"hunter2-none!")
 }
 
-// unexpectedArgs runs a job whose args its handler cannot decode. The stored failure contains no
-// part of the args.
+// unexpectedArgs runs a job with args that its handler cannot decode. The stored failure contains
+// no part of the args.
 func (e *coded) unexpectedArgs() {
 	e.Helper()
 	resp, err := client.Enqueue(e.Context(), e.c, "work", "send", map[string]int{inClear + "member": 1})

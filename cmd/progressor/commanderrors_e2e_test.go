@@ -30,7 +30,7 @@ func TestErrorsNameFlags(t *testing.T) {
 	})
 	const next = ". Next: progressor cron fires play c"
 	for _, c := range []struct {
-		args, says string
+		args, want string // want is a part of the error
 		code       int
 	}{
 		{"cron cancel play c yesterday", "<fire>: must be a time, such as ", cli.ExitUsage},
@@ -45,8 +45,8 @@ func TestErrorsNameFlags(t *testing.T) {
 			"fairness_key: line 1, column 1: there is no tenant: use job.name, job.args,", cli.ExitUsage},
 	} {
 		r := p.Run(t, strings.Fields(c.args)...)
-		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) {
-			t.Errorf("%s: code %d, %s, want %s", c.args, r.Code, r.Stderr, c.says)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%s: code %d, %s, want %s", c.args, r.Code, r.Stderr, c.want)
 		}
 	}
 	clitest.WantLines(t, p.OK(t, "cron", "cancel", "play", "c", at), "FIRED yes 1")
@@ -59,7 +59,8 @@ func TestErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// The commands remove a job or a run only if it has ended.
+// job remove and run remove reject a job or a run that has not ended, and suggest to cancel it
+// first.
 func TestRemoveCommands(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

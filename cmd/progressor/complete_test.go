@@ -117,8 +117,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Words are parsed by the quoting rules of the shell. The values are quoted for bash and PowerShell,
-// because these shells do not quote completions themselves.
+// Words are parsed by the quoting rules of the shell. The values are quoted for bash and
+// PowerShell, because these shells do not quote completions themselves.
 func TestCompleteQuotes(t *testing.T) {
 	t.Parallel()
 	f := completeEngine()
@@ -151,8 +151,8 @@ func TestCompleteQuotes(t *testing.T) {
 	}
 }
 
-// If the engine does not answer, the program ends quickly and prints no values, because a user waits
-// at a prompt.
+// If the engine does not answer, the program ends quickly and prints no values, because a user
+// waits at a prompt.
 func TestCompleteWithoutEngine(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -172,8 +172,8 @@ func TestCompleteWithoutEngine(t *testing.T) {
 	}
 }
 
-// Every argument that is an ID, and every flag whose help lists its values, can be completed. The tags
-// `complete` are valid.
+// Every argument that is an ID, and every flag whose help lists its values, can be completed. The
+// tags `complete` are valid.
 func TestEveryChoiceCompletes(t *testing.T) {
 	t.Parallel()
 	parser, err := cli.Main{Commands: newCommands}.Parser()

@@ -38,7 +38,7 @@ func TestOrderOfSources(t *testing.T) {
 	clitest.WantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4",
 		"level: error # flag",
 		"format: auto # default")
-	// The output is a configuration file.
+	// The output of config print is itself a valid configuration file.
 	printed := clitest.WriteConfig(t, out)
 	if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "print", "-c", printed); r.Code != cli.ExitOK ||
 		!strings.Contains(r.Stdout, "lanes: 7") {
@@ -46,6 +46,7 @@ func TestOrderOfSources(t *testing.T) {
 	}
 }
 
+// Neither config print nor config check shows a password, wherever it is in a DSN, URL or header.
 func TestSecretsAreRedacted(t *testing.T) {
 	path := clitest.WriteConfig(t, `
 namespaces:
@@ -72,6 +73,7 @@ namespaces:
 	}
 }
 
+// config check reports an invalid configuration with the line and key, or the flag, that is wrong.
 func TestBadConfiguration(t *testing.T) {
 	const dsn = "db: {dsn: 'postgres://db/x'}\n"
 	tests := []struct {

@@ -26,14 +26,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// shipBuild is a build of the function of TestDeployCheck. Its zero value is the old build.
+// shipBuild is a build of the function of TestDeployCheck. Its zero value is the old build. The
+// fields say how another build differs from it.
 type shipBuild struct {
 	inserted, moved, removed, renamed, changed, retyped bool
 
 	open *atomic.Bool // whether the step ship succeeds
 }
 
-// charged and recharged are the value of a step in two builds.
+// charged and recharged are the types of the value of the step charge in two builds.
 type (
 	charged   struct{ Amount int }
 	recharged struct{ Amount string }
@@ -100,8 +101,8 @@ func (b shipBuild) charge(ctx durable.Ctx) error {
 	}
 }
 
-// places lists where the runs of TestDeployCheck wait, with the calls that bring them there, and
-// the last entry of their journal.
+// places lists the places in the function at which the runs of TestDeployCheck wait: the last entry
+// of their journal, and the calls that bring them there.
 var places = []struct {
 	name, last string
 	calls      []string
@@ -112,7 +113,7 @@ var places = []struct {
 	{"step", "try ship", []string{"begin", "pay", "go"}},
 }
 
-// swapped is a server whose processor can be replaced.
+// swapped starts a server. swap replaces its processor.
 func swapped(t *testing.T) (url string, swap func(processor.Processor)) {
 	t.Helper()
 	var current atomic.Pointer[http.Handler]
@@ -261,10 +262,11 @@ func TestDeployCheck(t *testing.T) {
 	}
 }
 
-// affected contains, for each place, the findings about the runs that wait there.
+// affected contains the findings about the runs that wait at a place, by place.
 type affected map[string]string
 
-// deployCheck checks a build. All runs that wait at the same place must have the same findings.
+// deployCheck runs deploy check and returns its findings. It fails the test unless all runs that
+// wait at the same place have the same findings, and the counts in the report are consistent.
 func deployCheck(t *testing.T, program clitest.Program, runs int, filter string, flags ...string) affected {
 	t.Helper()
 	r := program.Run(t, append([]string{"deploy", "check", "shop", filter, "-o", "json"}, flags...)...)
@@ -338,8 +340,9 @@ func serveNewBuild(kind string) {
 	os.Exit(3)
 }
 
-// A check starts a program, whose worker or processor then answers only checks. The program has the
-// key of the encrypted payloads.
+// With --cmd, deploy check starts the program of the new build, whose worker or processor then
+// answers only checks. The program itself decrypts the payloads, so deploy check does not need the
+// key.
 func TestDeployCheckOfPrograms(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

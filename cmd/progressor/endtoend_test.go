@@ -25,6 +25,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// TestDev runs progressor dev with its demo, stops it, and starts it again with the same data.
 func TestDev(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts its own PostgreSQL")
@@ -104,6 +105,8 @@ func produceTo(t *testing.T, line string) {
 	}
 }
 
+// Errors of the engine determine the exit code of a command. They are one line with the reason and
+// the next command.
 func TestErrorsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t),
@@ -186,6 +189,8 @@ func TestCommandsOnTheEngine(t *testing.T) {
 	d.Stop(t)
 }
 
+// Two nodes serve the same namespaces. A second signal stops a node at once, even if it runs a
+// task.
 func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
@@ -217,7 +222,7 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	}
 	codes := []int{one.Await(t), two.Await(t)}
 	if codes[0] != cli.ExitInterrupted && codes[1] != cli.ExitInterrupted {
-		t.Errorf("codes %d: a second signal does not immediately stop the node that runs the task", codes)
+		t.Errorf("exit codes %d: the second signal did not stop the node that runs the task at once", codes)
 	}
 }
 
@@ -244,6 +249,8 @@ func TestServeLingers(t *testing.T) {
 	}
 }
 
+// serve does not start with invalid settings, a used address, an unreachable database or an old
+// schema.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

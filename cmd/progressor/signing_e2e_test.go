@@ -21,7 +21,7 @@ type receiver struct {
 	*httptest.Server
 	mu   sync.Mutex
 	keys []signature.Key
-	last map[string]string // by path: the ID and error of the last request
+	last map[string]string // ID and error of the last request, by path
 }
 
 func newReceiver(t *testing.T, keys ...signature.Key) *receiver {
@@ -46,14 +46,15 @@ func newReceiver(t *testing.T, keys ...signature.Key) *receiver {
 	return rec
 }
 
+// use replaces the keys with which the receiver checks signatures.
 func (r *receiver) use(keys ...signature.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys = keys
 }
 
-// got returns an error unless the last request to a path was signed, and its ID begins with a
-// prefix.
+// got returns an error unless the last request to path had a valid signature and an ID that begins
+// with id.
 func (r *receiver) got(path, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,6 +112,7 @@ func TestSignedRequests(t *testing.T) {
 	clitest.Eventually(t, "the cron sends a signed request", func() error {
 		return to.got("/cron", "cron_shop_tick%2Etock_")
 	})
+	// While the namespace has both keys, the receiver accepts requests with either of them.
 	d.OK(t, namespace("--signing-secret", "second", "--signing-secret", "first")...)
 	d.OK(t, "call", "shop", "order-1")
 	to.use(keys[1])

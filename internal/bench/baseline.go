@@ -97,7 +97,7 @@ type baseline struct {
 	payload
 	pool    *pgxpool.Pool
 	history bool     // the processor gets the whole history
-	answers sync.Map // task_id of a waiting call → chan struct{}
+	answers sync.Map // task_id of a waiting call → chan struct{} that is closed at its end
 	events  sync.Map // process_id → *int32: number of its last event
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc
@@ -183,8 +183,8 @@ func (b *baseline) call(ctx context.Context, id string, key *string) error {
 	}
 }
 
-// prepareCall queues the call if the process is busy. Then answer is closed when the call has been
-// performed.
+// prepareCall runs PrepareCall. If the process is busy, it queues the call, and answer is closed
+// when the result of the call has been saved.
 func (b *baseline) prepareCall(
 	ctx context.Context, id string, key *string, answer chan struct{},
 ) (task int64, running bool, err error) {
@@ -232,8 +232,8 @@ func (b *baseline) insertRunning(
 	return err == nil, err
 }
 
-// perform runs a task (a no-op), saves its result and passes the next call of the process to a
-// worker.
+// perform saves the result of a task, which itself does nothing. If another call of the process
+// waits, perform starts a goroutine that serves it.
 func (b *baseline) perform(ctx context.Context, id string, task int64) error {
 	next, err := b.save(ctx, id, task, false)
 	if err != nil || next == 0 {
@@ -243,7 +243,8 @@ func (b *baseline) perform(ctx context.Context, id string, task int64) error {
 	return nil
 }
 
-// serve runs a task whose client waits for it.
+// serve saves the result of a waiting call and tells its client. It does the same for all calls
+// that wait behind it.
 func (b *baseline) serve(ctx context.Context, id string, task int64) {
 	for task != 0 {
 		next, err := b.save(ctx, id, task, false)

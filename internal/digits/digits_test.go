@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Check names the path of an integer that would lose digits. It accepts strings, fractions and
-// exact integers.
+// Check returns an error with the path of an integer that a float64 cannot hold exactly. It accepts
+// strings, fractions and integers that a float64 can hold.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Long sequences of digits are found at any position.
+// hasLongDigits finds a sequence of 16 or more digits at any position.
 func TestLongDigitsAreFoundAnywhere(t *testing.T) {
 	t.Parallel()
 	for length := range 40 {
@@ -49,6 +49,6 @@ func TestLongDigitsAreFoundAnywhere(t *testing.T) {
 		}
 	}
 	if data := strings.Repeat("123456789012345,", 100); hasLongDigits([]byte(data)) {
-		t.Errorf("%q has no run of 16", data)
+		t.Errorf("found 16 digits in %q, which has at most 15 in sequence", data)
 	}
 }

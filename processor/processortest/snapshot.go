@@ -83,8 +83,8 @@ func (p *Process) snapshot() *progressorv1.Process {
 	return shown
 }
 
-// shownHistory returns the events that a task receives: the events in the range r, or those that the
-// history mode selects if r is nil.
+// shownHistory returns the events that a task receives: the events in the range r, or those that
+// the history mode selects if r is nil.
 func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Event {
 	if r == nil {
 		switch p.settings.mode {

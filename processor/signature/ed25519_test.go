@@ -41,8 +41,8 @@ func TestSignExampleEd25519(t *testing.T) {
 	}
 }
 
-// Verify accepts a request if one of its signatures was made with one of the given keys. Ed25519 keys
-// accept only Ed25519 signatures, and shared keys accept only HMAC signatures.
+// Verify accepts a request if one of its signatures was made with one of the given keys. Ed25519
+// keys accept only Ed25519 signatures, and shared keys accept only HMAC signatures.
 func TestVerifyEd25519(t *testing.T) {
 	now, body := time.Now(), []byte("body")
 	other := key(t, private2).Public()

@@ -35,8 +35,8 @@ const (
 	maxSignatures = 10
 )
 
-// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. Because of
-// it, a recorded request is rejected if it is sent again more than five minutes later.
+// Tolerance is the maximum difference between webhook-timestamp and the receiver's clock. Because
+// of it, a recorded request is rejected if it is sent again more than five minutes later.
 const Tolerance = 5 * time.Minute
 
 // Key is a key that sender and receiver share, or an Ed25519 private or public key. Its String and
@@ -53,9 +53,9 @@ func (Key) String() string { return "signature.Key" }
 // GoString returns a constant, like String.
 func (k Key) GoString() string { return k.String() }
 
-// ParseKey parses a key. A text that begins with whsec_ contains a shared key, such as the output of
-// echo whsec_$(openssl rand -base64 32). A text that begins with whsk_ or whpk_ contains an Ed25519
-// private or public key. The error does not contain the text.
+// ParseKey parses a key. A text that begins with whsec_ contains a shared key, such as the output
+// of echo whsec_$(openssl rand -base64 32). A text that begins with whsk_ or whpk_ contains an
+// Ed25519 private or public key. The error does not contain the text.
 func ParseKey(text string) (Key, error) {
 	switch {
 	case strings.HasPrefix(text, privatePrefix):
@@ -136,8 +136,9 @@ func Sign(header http.Header, id string, at time.Time, body []byte, keys ...Key)
 	}
 }
 
-// Verify returns an error unless the request has a signature that was made with one of the keys, and
-// a timestamp that differs from now by at most Tolerance. It checks only the first ten signatures.
+// Verify returns an error unless the request has a signature that was made with one of the keys,
+// and a timestamp that differs from now by at most Tolerance. It checks only the first ten
+// signatures.
 func Verify(header http.Header, body []byte, now time.Time, keys ...Key) error {
 	if err := checkHeader(header, now); err != nil {
 		return err
@@ -160,8 +161,8 @@ func checkHeader(header http.Header, now time.Time) error {
 		return fmt.Errorf("the request is not signed: it needs the headers %s, %s and %s", HeaderID, HeaderTimestamp,
 			HeaderSignature)
 	}
-	// The signature covers ID.timestamp.body. If an ID could contain a dot, the same signature would
-	// also be valid for another ID, timestamp and body.
+	// The signature covers ID.timestamp.body. If an ID could contain a dot, the same signature
+	// would also be valid for another ID, timestamp and body.
 	if strings.Contains(id, ".") {
 		return fmt.Errorf("%s must not contain a dot", HeaderID)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // settings resolves flags that are not on the command line: from the environment first, then from
-// the configuration file. It resolves only flags with the tag `setting`. Only commands with the flag
-// --config use the file.
+// the configuration file. It resolves only flags with the tag `setting`. Only commands with the
+// flag --config use the file.
 type settings struct {
 	getenv  func(string) (string, bool)
 	environ func() []string          // if nil, unknown environment variables are not reported
@@ -119,8 +119,8 @@ func (s *settings) explain(err error) error {
 	return errors.New(text)
 }
 
-// Source returns where the value of a flag comes from: "flag", "default", or the environment variable
-// or line of the configuration file.
+// Source returns where the value of a flag comes from: "flag", "default", or the environment
+// variable or line of the configuration file.
 func (a *App) Source(ctx *kong.Context, flag *kong.Flag) string {
 	if source, ok := a.settings.sources[flag.Name]; ok {
 		return source

@@ -60,8 +60,8 @@ type reason struct {
 	// takes a task, and with "look NS", worker w0 polls without a result. A line that begins with
 	// "!" may fail.
 	begin []string
-	id    string // NS ID
-	says  []string
+	id    string   // NS ID
+	want  []string // parts of the output, in which each sequence of white space is one space
 }
 
 var plainReasons = []reason{
@@ -305,10 +305,10 @@ func TestExplainReasons(t *testing.T) {
 		other := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn)
 		d.Client.OK(t, "start", "push", "drained")
 		d.Client.OK(t, "call", "push", "drained", "--args", "hold", "--accepted")
-		waitsFor(t, d, reason{id: "push drained", says: []string{"(NOTIFY) runs on node 1"}}, target.URL)
+		waitsFor(t, d, reason{id: "push drained", want: []string{"(NOTIFY) runs on node 1"}}, target.URL)
 		d.Client.OK(t, "node", "drain", "1")
 		waitsFor(t, other, reason{id: "push drained",
-			says: []string{"which is draining, attempt 1", "another node takes it"}}, target.URL)
+			want: []string{"which is draining, attempt 1", "another node takes it"}}, target.URL)
 	})
 }
 
@@ -333,9 +333,9 @@ func waitsFor(t *testing.T, d *clitest.Daemon, r reason, url string) {
 	clitest.Eventually(t, "explain "+r.id, func() error {
 		out = d.Client.OK(t, "explain", ns, id)
 		narrow := strings.Join(strings.Fields(out), " ")
-		for _, want := range r.says {
-			if !strings.Contains(narrow, want) {
-				return fmt.Errorf("no %q in\n%s", want, out)
+		for _, part := range r.want {
+			if !strings.Contains(narrow, part) {
+				return fmt.Errorf("no %q in\n%s", part, out)
 			}
 		}
 		return nil

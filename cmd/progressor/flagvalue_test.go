@@ -14,7 +14,7 @@ import (
 func TestFlagsWantTheirValues(t *testing.T) {
 	p := clitest.Serve(t, newCommands, &clitest.Engine{})
 	key := "--idempotency-key needs a value, as in --idempotency-key KEY"
-	for _, tt := range []struct{ line, says string }{
+	for _, tt := range []struct{ line, want string }{
 		{"call demo o-1 -k", key},
 		{"call demo o-1 --idempotency-key", key},
 		{"call demo o-1 -k --accepted", key + "; if you mean --accepted, write --idempotency-key=--accepted"},
@@ -37,8 +37,8 @@ func TestFlagsWantTheirValues(t *testing.T) {
 	} {
 		r := p.Run(t, shellWords(tt.line)...)
 		if r.Code != cli.ExitUsage ||
-			!strings.HasPrefix(r.Stderr, "progressor: "+tt.says) && !strings.Contains(r.Stderr, `"message":"`+tt.says) {
-			t.Errorf("%s: %+v\nwant %s", tt.line, r, tt.says)
+			!strings.HasPrefix(r.Stderr, "progressor: "+tt.want) && !strings.Contains(r.Stderr, `"message":"`+tt.want) {
+			t.Errorf("%s: %+v\nwant %s", tt.line, r, tt.want)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestPayloadsAreBounded(t *testing.T) {
 	p.Stdin = strings.Repeat("x", 1<<20)
 	p.OK(t, "call", "demo", "o-1", "--args", "@-")
 	p.Stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
-	for line, says := range map[string]string{
+	for line, want := range map[string]string{
 		"call demo o-1 --args @-":           "--args: must have at most 1 MiB (got 20,000,002 bytes)",
 		"call demo o-1 --context @-":        "--context: must have at most 1 MiB (got 20,000,002 bytes)",
 		"put demo o-1 --aux-state @-":       "--aux-state: must have at most 1 MiB (got 20,000,002 bytes)",
@@ -90,8 +90,8 @@ func TestPayloadsAreBounded(t *testing.T) {
 		"job enqueue mail send --args @-":   "--args: must have at most 16 MiB (got 20,000,002 bytes)",
 		"run start demo order --payload @-": "--payload: must have at most 16 MiB (got 20,000,002 bytes)",
 	} {
-		if r := p.Run(t, shellWords(line)...); r.Code != cli.ExitUsage || r.Stderr != "progressor: "+says+"\n" {
-			t.Errorf("%s: %+v\nwant %s", line, r, says)
+		if r := p.Run(t, shellWords(line)...); r.Code != cli.ExitUsage || r.Stderr != "progressor: "+want+"\n" {
+			t.Errorf("%s: %+v\nwant %s", line, r, want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func TestPausedJobs(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
-	says := func(text string, want ...string) {
+	contains := func(text string, want ...string) {
 		t.Helper()
 		for _, w := range want {
 			if !strings.Contains(text, w) {
@@ -23,14 +23,14 @@ func TestPausedJobs(t *testing.T) {
 		}
 	}
 	paused := d.Client.OK(t, "job", "pause", "mail", "send", "--reason", "the server is down")
-	says(paused, "send", "paused", "the server is down")
-	says(d.Client.OK(t, "job", "paused", "mail"), "send", "the server is down")
-	says(d.Client.OK(t, "job", "paused", "mail", "-o", "json"), `"pausedTime"`)
+	contains(paused, "send", "paused", "the server is down")
+	contains(d.Client.OK(t, "job", "paused", "mail"), "send", "the server is down")
+	contains(d.Client.OK(t, "job", "paused", "mail", "-o", "json"), `"pausedTime"`)
 	d.Client.OK(t, "job", "enqueue", "mail", "send", "--id", "m-1")
-	says(d.Client.OK(t, "job", "get", "mail", "m-1"), "job name: paused")
-	says(d.Client.OK(t, "explain", "mail", "m-1"), "(the server is down)", "progressor job resume mail send")
-	says(d.Client.OK(t, "job", "resume", "mail", "send"), "resumed")
-	says(d.Client.OK(t, "job", "resume", "mail", "send"), "was not paused")
+	contains(d.Client.OK(t, "job", "get", "mail", "m-1"), "job name: paused")
+	contains(d.Client.OK(t, "explain", "mail", "m-1"), "(the server is down)", "progressor job resume mail send")
+	contains(d.Client.OK(t, "job", "resume", "mail", "send"), "resumed")
+	contains(d.Client.OK(t, "job", "resume", "mail", "send"), "was not paused")
 	for _, c := range []struct{ args, want string }{
 		{"pause none send", "namespace not found: none"},
 		{"pause mail send --reason " + strings.Repeat("x", 1025), "reason: "},
@@ -43,5 +43,5 @@ func TestPausedJobs(t *testing.T) {
 		}
 	}
 	r := d.Client.Run(t, "job", "enqueue", "mail", "send", "--id", "late", "--start-deadline", "10ms", "--wait")
-	says(r.Stdout, "FAILED", "start_deadline: no attempt began by ")
+	contains(r.Stdout, "FAILED", "start_deadline: no attempt began by ")
 }

@@ -149,10 +149,10 @@ type request struct {
 type bound struct {
 	field string // path of the field
 	most  int
-	text  func(n int) string
+	text  func(n int) string           // returns a valid value with the size n; if nil, any text is valid
 	fill  func(m proto.Message, n int) // sets a field that setSize cannot set
-	deep  bool                         // most is the depth of a JSON value
-	says  string                       // the text of the error if it does not contain field and most
+	deep  bool                         // most is a depth of a JSON value, not a size
+	want  string                       // text of the error if the error does not contain field and most
 }
 
 // set sets the field to a value of n bytes, elements or levels.
@@ -167,6 +167,7 @@ func (b *bound) set(m proto.Message, n int) {
 	}
 }
 
+// sends adapts a method of the client to request.send. It ignores the response.
 func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Context, proto.Message) error {
 	return func(ctx context.Context, m proto.Message) error {
 		_, err := call(ctx, any(m).(*Q))
@@ -202,7 +203,7 @@ func (l *limits) send(t *testing.T, requests ...[]request) {
 				m = r.base()
 				b.set(m, b.most+1)
 				err := r.send(t.Context(), m)
-				if connect.CodeOf(err) != connect.CodeInvalidArgument || !says(err.Error(), b) {
+				if connect.CodeOf(err) != connect.CodeInvalidArgument || !namesLimit(err.Error(), b) {
 					t.Errorf("%d: %v", b.most+1, err)
 				}
 			})
@@ -210,11 +211,11 @@ func (l *limits) send(t *testing.T, requests ...[]request) {
 	}
 }
 
-// says reports whether an error names a field and its limit.
-func says(text string, b bound) bool {
+// namesLimit reports whether an error names a field and its limit.
+func namesLimit(text string, b bound) bool {
 	switch {
-	case b.says != "":
-		return strings.Contains(text, b.says)
+	case b.want != "":
+		return strings.Contains(text, b.want)
 	case b.deep:
 		return strings.Contains(text, b.field) &&
 			strings.Contains(text, fmt.Sprintf("deeper than %d objects and lists", b.most))
@@ -253,9 +254,9 @@ func (l *limits) processRequests() []request {
 			{field: "namespace.processor.connect.more_urls", most: 15, fill: fillURLs},
 			{field: "namespace.processor.connect.headers", most: 100, fill: fillHeaders},
 			{field: "namespace.processor.connect.headers", most: 256, fill: fillHeaderName,
-				says: "must be at most 256 bytes"},
+				want: "must be at most 256 bytes"},
 			{field: "namespace.processor.connect.headers", most: 8 << 10, fill: fillHeaderValue,
-				says: `headers["h"]: must be at most 8192 bytes`},
+				want: `headers["h"]: must be at most 8192 bytes`},
 			{field: "namespace.processor.connect.headers", most: 64 << 10, fill: fillAllHeaders},
 		}},
 		{"Start", sends(l.api.Start), start, []bound{
@@ -322,7 +323,7 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 	nested := func(n int) any { return strings.Repeat(`{"k":`, n) + "1" + strings.Repeat("}", n) }
 	number := func(n int) any { return n }
 	for _, c := range []struct {
-		call, says string
+		call, want string
 		most       int
 		value      func(n int) any
 	}{
@@ -351,7 +352,7 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 			}
 			_, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most+1))
 			var pg *pgconn.PgError
-			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, c.says) ||
+			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, c.want) ||
 				!strings.Contains(pg.Message, strconv.Itoa(c.most)) {
 				t.Errorf("%d bytes: %v", c.most+1, err)
 			}

@@ -16,7 +16,7 @@ func TestCommandsHaveLimits(t *testing.T) {
 	l := newLimits(t)
 	l.putTemplate(&progressorv1.Template{Type: "wait", Steps: []*progressorv1.StepTemplate{waitStep()}})
 	for _, c := range []struct {
-		says, bound string
+		want, bound string
 		most        int
 		args        func(text string) []string // called with "" if the text is on standard input
 		text        func(n int) string
@@ -46,7 +46,7 @@ func TestCommandsHaveLimits(t *testing.T) {
 			return []string{"run", "cancel", limitsNamespace, l.waitingRun(), "--reason", text}
 		}, nil},
 	} {
-		t.Run(c.says, func(t *testing.T) {
+		t.Run(c.want, func(t *testing.T) {
 			run := func(n int) clitest.Result {
 				text := xs("", n)
 				if c.text != nil {
@@ -59,7 +59,7 @@ func TestCommandsHaveLimits(t *testing.T) {
 			if r := run(c.most); r.Code != cli.ExitOK {
 				t.Errorf("%d bytes: code %d, %.500s", c.most, r.Code, r.Stderr)
 			}
-			if r := run(c.most + 1); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, c.says) ||
+			if r := run(c.most + 1); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, c.want) ||
 				!strings.Contains(r.Stderr, c.bound) {
 				t.Errorf("%d bytes: code %d, %.500s", c.most+1, r.Code, r.Stderr)
 			}

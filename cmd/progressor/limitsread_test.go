@@ -87,7 +87,7 @@ func (l *limits) otherRequests() []request {
 		{"ReportStep", sends(l.api.Flow.ReportStep), func() proto.Message {
 			return &progressorv1.ReportStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
 		}, []bound{{field: "progress.summary", most: 64<<10 - len(`{"summary":""}`),
-			says: fmt.Sprintf("progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
+			want: fmt.Sprintf("progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
 		{"SkipStep", sends(l.api.Flow.SkipStep), func() proto.Message {
 			return &progressorv1.SkipStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
 		}, []bound{{field: "result", most: payload}, {field: "reason", most: 4096}}},
@@ -120,7 +120,7 @@ func (l *limits) otherRequests() []request {
 			return &progressorv1.HeartbeatRequest{WorkerId: "w",
 				Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.lease().GetLeaseToken()}}}
 		}, []bound{{field: "beats[0].progress.summary", most: 64<<10 - len(`{"summary":""}`),
-			says: fmt.Sprintf("beats[0].progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
+			want: fmt.Sprintf("beats[0].progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
 	}
 }
 

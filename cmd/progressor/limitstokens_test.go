@@ -43,14 +43,14 @@ func (l *limits) sizeRequests() []request {
 	return []request{
 		{"CreateCron of the largest", sends(l.api.Cron.CreateCron), func() proto.Message {
 			return &progressorv1.CreateCronRequest{Cron: l.jobCron()}
-		}, []bound{{field: "cron.target", most: cronBytes, says: wholeCron, fill: func(m proto.Message, n int) {
+		}, []bound{{field: "cron.target", most: cronBytes, want: wholeCron, fill: func(m proto.Message, n int) {
 			fillCron(m.(*progressorv1.CreateCronRequest).GetCron(), n)
 		}}}},
 		{"UpdateCron to the largest", sends(l.api.Cron.UpdateCron), func() proto.Message {
 			c := l.jobCron()
 			c.CronId = l.storedCron()
 			return &progressorv1.UpdateCronRequest{Cron: c}
-		}, []bound{{field: "cron.target", most: cronBytes, says: wholeCron, fill: func(m proto.Message, n int) {
+		}, []bound{{field: "cron.target", most: cronBytes, want: wholeCron, fill: func(m proto.Message, n int) {
 			fillCron(m.(*progressorv1.UpdateCronRequest).GetCron(), n)
 		}}}},
 		{"PauseJobs", sends(l.api.Job.PauseJobs), pause, []bound{
@@ -175,7 +175,7 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 		return string(text)
 	}
 	for _, c := range []struct {
-		name, says string
+		name, want string
 		most       int
 		run        func(n int) clitest.Result
 	}{
@@ -197,7 +197,7 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 			if r := c.run(c.most); r.Code != cli.ExitOK {
 				t.Errorf("%d bytes: exit code %d, %.500s", c.most, r.Code, r.Stderr)
 			}
-			if r := c.run(c.most + 1); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
+			if r := c.run(c.most + 1); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
 				t.Errorf("%d bytes: exit code %d, %.500s", c.most+1, r.Code, r.Stderr)
 			}
 		})

@@ -26,27 +26,27 @@ func TestLongIntegersAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
 		stdin string
-		says  string
+		want  string
 	}{
 		{args: []string{"job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740993}`},
-			says: "--args: args.n: the integer 9007199254740993 " + pastExact},
+			want: "--args: args.n: the integer 9007199254740993 " + pastExact},
 		{args: []string{"job", "enqueue", "mail", "send", "--args", `[-9007199254740993]`},
-			says: "args[0]: the integer -9007199254740993 " + pastExact},
+			want: "args[0]: the integer -9007199254740993 " + pastExact},
 		{args: []string{"job", "enqueue", "mail", "send", "--args", `9007199254740993`},
-			says: "args: the integer 9007199254740993 " + pastExact},
+			want: "args: the integer 9007199254740993 " + pastExact},
 		{args: []string{"job", "enqueue", "mail", "send", "--metadata", `{"a b": 9007199254740993}`},
-			says: `metadata["a b"]: the integer 9007199254740993 ` + pastExact},
+			want: `metadata["a b"]: the integer 9007199254740993 ` + pastExact},
 		{args: []string{"job", "enqueue", "mail", "--file", "-"},
 			stdin: `{"name":"a"}` + "\n" + `{"name":"a","args":{"n":9007199254740993}}`,
-			says:  "--file: line 2: args.n: the integer 9007199254740993 " + pastExact},
+			want:  "--file: line 2: args.n: the integer 9007199254740993 " + pastExact},
 		{args: []string{"job", "enqueue", "mail", "--file", "-"}, stdin: `{"name":"a","args":100000000000000000000000}`,
-			says: "args: the integer 1000"},
+			want: "args: the integer 1000"},
 		{args: []string{"cron", "create", "mail", "c", "-f", cron},
-			says: "line 5: target.enqueue_job.args.n[1]: the integer 9007199254740993 " + pastExact},
+			want: "line 5: target.enqueue_job.args.n[1]: the integer 9007199254740993 " + pastExact},
 	} {
 		p := clitest.Serve(t, newCommands, f)
 		p.Stdin = c.stdin
-		if r := p.Run(t, c.args...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
+		if r := p.Run(t, c.args...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
 			t.Errorf("%q: code %d, %s", c.args, r.Code, r.Stderr)
 		}
 	}

@@ -27,7 +27,7 @@ func TestErrorsOfCommandLines(t *testing.T) {
 	limit := file("limit.yaml", "match: 'true'\nmax_running: two\n")
 	empty := file("empty.yaml", "xx\n")
 	config := file("config.yaml", "db: {dsn: 'postgres://localhost/x'}\nnamespaces:\n  - namespace: a\n    processor: {pull: {}}\n  - namespace: b:c\n    processor: {pull: {}}\n")
-	for says, args := range map[string][]string{
+	for want, args := range map[string][]string{
 		`--timeout: must be a duration with a unit, ` +
 			`such as 30s or 1h (got "30")`: {"job", "enqueue", "mail", "x", "--timeout", "30"},
 		`unknown flag --filterr, did you mean "--filter"?`: {"job", "list", "mail", "--filterr", "x"},
@@ -63,8 +63,8 @@ func TestErrorsOfCommandLines(t *testing.T) {
 			"(midnight UTC)": {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
 	} {
 		if r := (clitest.Program{Commands: newCommands}).Run(t, args...); r.Code != cli.ExitUsage ||
-			!strings.Contains(r.Stderr, says) {
-			t.Errorf("%q: code %d, %s\nwant %s", args, r.Code, r.Stderr, says)
+			!strings.Contains(r.Stderr, want) {
+			t.Errorf("%q: code %d, %s\nwant %s", args, r.Code, r.Stderr, want)
 		}
 	}
 	r := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": "ftp://x"}}.Run(t, "get", "demo", "o-1")
@@ -118,7 +118,7 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 
 // An error in a number or a time of a file names its line.
 func TestFilesNameTheLine(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"status: running\nevents: 1":                  "line 2: events: unknown field",
 		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: must be a number (got "1.5")`,
 		"timers:\n  -\n" +
@@ -126,8 +126,8 @@ func TestFilesNameTheLine(t *testing.T) {
 	} {
 		p := clitest.Program{Commands: newCommands, Stdin: text}
 		if r := p.Run(t, "put", "demo", "o-1", "-f", "-"); r.Code != cli.ExitUsage ||
-			!strings.Contains(r.Stderr, says) {
-			t.Errorf("%s: %+v\nwant %s", text, r, says)
+			!strings.Contains(r.Stderr, want) {
+			t.Errorf("%s: %+v\nwant %s", text, r, want)
 		}
 	}
 }

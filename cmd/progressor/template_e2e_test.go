@@ -34,15 +34,15 @@ func TestTemplatesOfTheConfigurationFile(t *testing.T) {
 		d.Signals <- os.Interrupt
 		d.Await(t)
 	}
-	for _, c := range []struct{ from, to, says string }{
+	for _, c := range []struct{ from, to, want string }{
 		{"step_id: b", "stepid: b", "line 5: templates[0].steps[0].stepid: unknown field"},
 		{"job: {}", "job: {}, depends_on: [x]", "line 5: templates[0].steps[0].depends_on"},
 		{"type: order", "name: order", "line 3: templates[0].type is missing"},
 	} {
 		file := write(strings.ReplaceAll(text, c.from, c.to))
 		if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "check", "-c", file, "--db.dsn",
-			dsn); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
-			t.Errorf("%+v, want %s", r, c.says)
+			dsn); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%+v, want %s", r, c.want)
 		}
 	}
 	out := clitest.Program{Commands: newCommands}.OK(t, "config", "print", "-c", write(text), "--db.dsn", dsn)

@@ -13,7 +13,7 @@ import (
 func TestExplainCron(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	says := func(id string, want ...string) {
+	explains := func(id string, want ...string) {
 		t.Helper()
 		var text string
 		eventually(t, id+" has this explanation", func() bool {
@@ -31,7 +31,7 @@ func TestExplainCron(t *testing.T) {
 		})
 	}
 	n.create(t, starts("nightly", never, "complete"))
-	says("nightly", "Cron nightly waits for its next fire time.")
+	explains("nightly", "Cron nightly waits for its next fire time.")
 	for _, note := range []string{"", "the bank is closed"} { // a second pause changes the note but not the time
 		if _, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{
 			Namespace: "ns", CronId: "nightly", Note: note,
@@ -39,17 +39,17 @@ func TestExplainCron(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	says("nightly", "Cron nightly has been paused since 20", "by kim: the bank is closed.")
+	explains("nightly", "Cron nightly has been paused since 20", "by kim: the bank is closed.")
 	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{
 		Namespace: "ns", CronId: "nightly",
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	says("nightly", "Cron nightly waits for its next fire time.")
+	explains("nightly", "Cron nightly waits for its next fire time.")
 
 	fails := starts("fails", "* * * * * *", "fail")
 	fails.Policy.PauseAfterFailures = 1
 	n.create(t, fails)
-	says("fails", "Cron fails has been paused since 20", "): paused after 1 failures in a row;",
+	explains("fails", "Cron fails has been paused since 20", "): paused after 1 failures in a row;",
 		"progressor cron resume ns fails;")
 }

@@ -391,7 +391,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 	n.putTemplate(t, `{"type": "alone", "schedulable": false, "steps": [{"step_id": "a", "wait": {}}]}`)
 	for _, tt := range []struct {
 		change      func(*progressorv1.Cron, *progressorv1.StartRunTarget)
-		field, says string
+		field, want string
 	}{
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "missing" },
 			"cron.target.start_run.type", "there is no template missing in namespace ns"},
@@ -420,7 +420,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 		tt.change(c, c.GetTarget().GetStartRun())
 		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim)
 		var wrong *process.InvalidError
-		if !errors.As(err, &wrong) || wrong.Field != tt.field || !strings.Contains(wrong.Message, tt.says) {
+		if !errors.As(err, &wrong) || wrong.Field != tt.field || !strings.Contains(wrong.Message, tt.want) {
 			t.Errorf("%s: %v", tt.field, err)
 		}
 	}

@@ -17,7 +17,7 @@ func TestExplainRun(t *testing.T) {
 	n.put(t, "pull", `{"type": "ask", "dedupe_keys": ["scope_id", "scope"], "steps": [
 		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "title": "Sign it", "assignees": ["sales", "kim"],
 		"due": "3600s"}}, {"step_id": "ship", "job": {}}]}`)
-	says := func(id string, want ...string) {
+	explains := func(id string, want ...string) {
 		t.Helper()
 		m, err := n.ExplainProcess(context.Background(), process.Key{Namespace: "pull", ProcessID: id})
 		if err != nil {
@@ -31,17 +31,17 @@ func TestExplainRun(t *testing.T) {
 		}
 	}
 	n.run(t, "pull", "ask", "r1", "")
-	says("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`,
+	explains("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`,
 		"progressor run complete pull r1 sign --result … answers it.")
 	if _, err := n.complete("r1", "sign", "", result(nil)); err != nil {
 		t.Fatal(err)
 	}
 	n.until(t, "pull", "r1", "QUEUED")
-	says("~flow/r1", "The job of step ship has waited for a worker or a slot since")
+	explains("~flow/r1", "The job of step ship has waited for a worker or a slot since")
 	l := n.lease(t, "ship")
-	says("~flow/r1", "Worker w has the job of step ship.")
+	explains("~flow/r1", "Worker w has the job of step ship.")
 	n.answer(t, l, "", "no_address")
 	n.ended(t, "pull", "r1")
-	says("~flow/r1", "The run is FAILED: no_address: as asked.", "progressor run retry pull r1 retries it")
-	says("~job/r1/ship", "progressor run retry pull r1 retries its run")
+	explains("~flow/r1", "The run is FAILED: no_address: as asked.", "progressor run retry pull r1 retries it")
+	explains("~job/r1/ship", "progressor run retry pull r1 retries its run")
 }

@@ -73,7 +73,7 @@ func TestRetryRefusesInputs(t *testing.T) {
 	before := n.ended(t, "pull", "r")
 	of := func(bytes int) string { return `"` + strings.Repeat("<", bytes-2) + `"` }
 	for _, c := range []struct {
-		field, says string
+		field, want string
 		inputs      []*progressorv1.StepInput
 	}{
 		{"inputs[1].step_id", "version 1 of the template has no step none",
@@ -91,7 +91,7 @@ func TestRetryRefusesInputs(t *testing.T) {
 		{"inputs", "at most 262144 bytes of JSON for all steps of a run (got 262145)",
 			[]*progressorv1.StepInput{input(t, "fails", of(131_072)), input(t, "last", of(131_073))}},
 	} {
-		n.refuses(t, &progressorv1.RetryRunRequest{RunId: "r", Inputs: c.inputs}, c.field, c.says, before)
+		n.refuses(t, &progressorv1.RetryRunRequest{RunId: "r", Inputs: c.inputs}, c.field, c.want, before)
 	}
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r", Inputs: []*progressorv1.StepInput{
@@ -107,20 +107,20 @@ func TestRetryRefusesInputs(t *testing.T) {
 // refuses checks that a retry is refused, and that the run is unchanged. The error names a field
 // or, if field is "", the run.
 func (n *node) refuses(
-	t *testing.T, r *progressorv1.RetryRunRequest, field, says string, before *progressorv1.Run,
+	t *testing.T, r *progressorv1.RetryRunRequest, field, want string, before *progressorv1.Run,
 ) {
 	t.Helper()
 	r.Namespace = "pull"
 	_, err := n.Retry(context.Background(), r, kim)
 	if status, ok := errors.AsType[*flows.StatusError](err); field == "" && (!ok ||
-		!strings.Contains(status.Message, says)) {
-		t.Errorf("%v, want %s", err, says)
+		!strings.Contains(status.Message, want)) {
+		t.Errorf("%v, want %s", err, want)
 	}
 	if field != "" {
-		refusedField(t, err, field, says)
+		refusedField(t, err, field, want)
 	}
 	if after := n.ended(t, "pull", r.GetRunId()); !proto.Equal(after, before) {
-		t.Errorf("%s changed the run to\n%v\nfrom\n%v", says, after, before)
+		t.Errorf("the rejected retry (%s) changed the run to\n%v\nfrom\n%v", want, after, before)
 	}
 	same(t, n.ask(t, "SELECT status::text FROM processes WHERE process_id = '~flow/' || $1", r.GetRunId()), "COMPLETED")
 }

@@ -259,11 +259,11 @@ func TestListRunsWhileRunsStart(t *testing.T) {
 	refusedField(t, err, "page_token", "belongs to another list")
 }
 
-func refusedField(t *testing.T, err error, field, says string) {
+func refusedField(t *testing.T, err error, field, want string) {
 	t.Helper()
 	invalid, ok := errors.AsType[*process.InvalidError](err)
-	if !ok || invalid.Field != field || !strings.Contains(invalid.Message, says) {
-		t.Errorf("%v, want %s: %s", err, field, says)
+	if !ok || invalid.Field != field || !strings.Contains(invalid.Message, want) {
+		t.Errorf("%v, want %s: %s", err, field, want)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestListRunsByFields(t *testing.T) {
 		}
 		n.finds(t, filter, strings.Fields(want))
 	}
-	for filter, says := range map[string]string{
+	for filter, want := range map[string]string{
 		"state = FAILED": `there is no field "state": use run_id, status, template_type, scope, scope_id, phase, ` +
 			`cron_id, created_time, reason, fingerprint, payload.KEY or metadata.KEY`,
 		"status = ERROR":           `"ERROR" is not a status: use one of PENDING, QUEUED,`,
@@ -311,7 +311,7 @@ func TestListRunsByFields(t *testing.T) {
 		"scope.a = 5": "only payload or metadata has",
 	} {
 		_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: filter})
-		refusedField(t, err, "filter", says)
+		refusedField(t, err, "filter", want)
 	}
 	_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", OrderBy: "phase"})
 	refusedField(t, err, "order_by", "must be created_time desc")

@@ -14,7 +14,7 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "payload_schema": {"required": ["x"]}, "steps": [{"step_id": "a", "job": {}}]}`)
 	n.put(t, "ns", `{"type": "off", "enabled": false, "steps": [{"step_id": "a", "job": {}}]}`)
-	for id, tt := range map[string]struct{ run, says string }{
+	for id, tt := range map[string]struct{ run, want string }{
 		"newest":  {`{"type": "inner", "payload": {"y": 1}}`, "payload.x"},
 		"version": {`{"type": "inner", "version": 1, "payload": {"y": 1}}`, "payload.x"},
 		"off":     {`{"type": "off", "version": 1}`, "template off is disabled"},
@@ -24,7 +24,7 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 		n.run(t, "ns", "outer", id, "")
 		r := n.ended(t, "ns", id)
 		same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: sub FAILED not_started")
-		if !strings.Contains(r.GetFailure().GetMessage(), tt.says) {
+		if !strings.Contains(r.GetFailure().GetMessage(), tt.want) {
 			t.Errorf("%s: %s", id, r.GetFailure().GetMessage())
 		}
 	}

@@ -121,12 +121,12 @@ func TestUpgrade(t *testing.T) {
 	before := downTo(t, dsn, old)
 	// This program rejects an older schema with an error that names the next step. The commit that
 	// replaced migrations with the base has the same version as the one before it.
-	refuses := func(path, says string, args ...string) {
+	refuses := func(path, want string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(out, []byte(says)) {
-			t.Errorf("%v: %v\n%s\nwant code 1 and %q", args, err, out, says)
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(out, []byte(want)) {
+			t.Errorf("%v: %v\n%s\nwant code 1 and %q", args, err, out, want)
 		}
 	}
 	if int64(before) < storage.SchemaVersion() {

@@ -225,7 +225,7 @@ func TestListJobsRefuses(t *testing.T) {
 	for _, c := range []struct {
 		q     JobQuery
 		field string
-		says  string
+		want  string
 	}{
 		{JobQuery{Filter: "status = ERROR"}, "filter",
 			`there is no field "status": use job_id, state, name, priority, tags, worker_id, created_time, ` +
@@ -242,7 +242,7 @@ func TestListJobsRefuses(t *testing.T) {
 		c.q.Namespace = "ns"
 		_, err := ListJobs(t.Context(), store, c.q)
 		invalid, ok := errors.AsType[*process.InvalidError](err)
-		if !ok || invalid.Field != c.field || !strings.Contains(invalid.Message, c.says) {
+		if !ok || invalid.Field != c.field || !strings.Contains(invalid.Message, c.want) {
 			t.Errorf("%+v: %v", c.q, err)
 		}
 	}

@@ -455,7 +455,7 @@ func TestTemplatePut(t *testing.T) {
 	p.Stdin = "type: b\nsteps: [{step_id: s}]\n"
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"put", "other", "-f", two, "-f", "-"}, "--file -:2: steps[0]"},
 		{[]string{"put", "-f", two}, "template a has no namespace"},
@@ -464,7 +464,7 @@ func TestTemplatePut(t *testing.T) {
 			"--expected-version requires a single template, and --file contains 2"},
 	} {
 		if r := p.Run(t, append([]string{"template"}, c.args...)...); r.Code != cli.ExitUsage ||
-			!strings.Contains(r.Stderr, c.says) || len(f.put) > 0 {
+			!strings.Contains(r.Stderr, c.want) || len(f.put) > 0 {
 			t.Errorf("%q: %+v, put %v", c.args, r, f.put)
 		}
 	}

@@ -81,7 +81,7 @@ func TestJobEnqueueFlags(t *testing.T) {
 	if got := f.Last.(*progressorv1.EnqueueRequest); len(got.GetArgs().GetListValue().GetValues()) != 2 {
 		t.Errorf("got %v", got)
 	}
-	for says, args := range map[string][]string{
+	for want, args := range map[string][]string{
 		"set the name of the job":                 {"mail"},
 		"--args: must be JSON":                    {"mail", "send", "--args", "{"},
 		"'\"text\"': line 1, column 2: ":          {"mail", "send", "--args", "{bad"},
@@ -90,7 +90,7 @@ func TestJobEnqueueFlags(t *testing.T) {
 		"--unique cannot be used with --file": {"mail", "--file", "-", "--unique"},
 	} {
 		if r := p.Run(t, append([]string{"job", "enqueue"}, args...)...); r.Code != cli.ExitUsage ||
-			!strings.Contains(r.Stderr, says) {
+			!strings.Contains(r.Stderr, want) {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}

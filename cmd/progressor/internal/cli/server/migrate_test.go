@@ -83,7 +83,7 @@ func TestOtherSchemas(t *testing.T) {
 
 	exec("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql AS 'SELECT 998::bigint'")
 	exec("ALTER TABLE nodes RENAME COLUMN draining TO stopping")
-	for _, tt := range []struct{ args, says string }{
+	for _, tt := range []struct{ args, want string }{
 		{"doctor", "cannot work with the schema, which has version 999: the invariants were not checked. Next: run a " +
 			"newer progressor"},
 		{"doctor", "cannot check the nodes"},
@@ -91,8 +91,8 @@ func TestOtherSchemas(t *testing.T) {
 		{"serve --listen 127.0.0.1:0", "needs a program of schema version 998 or newer"},
 	} {
 		if r := p.Run(t, strings.Fields(tt.args)...); r.Code != cli.ExitFailed ||
-			!strings.Contains(r.Stdout+r.Stderr, tt.says) {
-			t.Errorf("%s: %+v, want %q", tt.args, r, tt.says)
+			!strings.Contains(r.Stdout+r.Stderr, tt.want) {
+			t.Errorf("%s: %+v, want %q", tt.args, r, tt.want)
 		}
 	}
 

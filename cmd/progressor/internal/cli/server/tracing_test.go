@@ -19,7 +19,7 @@ func TestTracingFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		flags tracingFlags
-		says  string
+		want  string
 	}{
 		"good":     {tracingFlags{Endpoint: "https://otel.example/v1/traces", Ratio: 0.1}, ""},
 		"ratio":    {tracingFlags{Ratio: 1.5}, "--tracing.ratio: must be a number from 0 to 1"},
@@ -28,8 +28,8 @@ func TestTracingFlags(t *testing.T) {
 		"query":    {tracingFlags{Endpoint: "http://h:4318/?key=s3cret"}, "--tracing.endpoint: must not contain a query"},
 	} {
 		err := test.flags.check()
-		if text := fmt.Sprint(err); (err == nil) != (test.says == "") ||
-			!strings.Contains(text, test.says) && err != nil || strings.Contains(text, "s3cret") {
+		if text := fmt.Sprint(err); (err == nil) != (test.want == "") ||
+			!strings.Contains(text, test.want) && err != nil || strings.Contains(text, "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

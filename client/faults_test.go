@@ -48,7 +48,7 @@ func TestRefusedProgress(t *testing.T) {
 				})
 			})
 			h.enqueue("j", "work", nil, &progressorv1.JobOptions{
-				LeaseDuration:     durationpb.New(2 * time.Second),
+				LeaseDuration:     durationpb.New(testTimeout),
 				HeartbeatInterval: durationpb.New(50 * time.Millisecond),
 			})
 			if job := h.job("j", succeeded); job.GetAttempt() != 1 {

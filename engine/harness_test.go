@@ -333,6 +333,13 @@ func through(t testing.TB, dsn string) (*proxy, string) {
 	return p, p.DSN
 }
 
+// rate returns the number of statements per second during d.
+func (p *proxy) rate(d time.Duration) float64 {
+	began, before := time.Now(), p.statements.Load()
+	pass(d)
+	return float64(p.statements.Load()-before) / time.Since(began).Seconds()
+}
+
 // away breaks all connections and accepts no new ones until back is called.
 func (p *proxy) away() {
 	p.down.Store(true)

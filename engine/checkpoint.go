@@ -59,6 +59,8 @@ func (e *Engine) callProcessor(
 	switch {
 	case ns.connect != nil:
 		return e.callPushed(ctx, ns, c, request, history)
+	case c.TaskType == process.TaskInit && c.Kind == "" && !e.draining.Load():
+		return ns.process(processor.WithNextHere(ctx), request)
 	case !MayCheckpoint(c):
 		return ns.process(ctx, request)
 	}

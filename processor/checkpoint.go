@@ -45,6 +45,18 @@ func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	return c.Checkpoint(ctx, b.result)
 }
 
+type nextHereKey struct{}
+
+// WithNextHere returns a context for an attempt after which NextRunsHere is true.
+func WithNextHere(ctx context.Context) context.Context {
+	return context.WithValue(ctx, nextHereKey{}, true)
+}
+
+// NextRunsHere reports whether the next task of the process also runs in this program if it is due
+// when the attempt ends. This is not guaranteed: for example, the engine may stop before. ctx must
+// be that of Process.
+func NextRunsHere(ctx context.Context) bool { return ctx.Value(nextHereKey{}) != nil }
+
 type checkpointerKey struct{}
 
 // WithCheckpointer returns a context for an attempt that can store checkpoints.

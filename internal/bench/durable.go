@@ -113,7 +113,7 @@ func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 			return nil, err
 		}
 		row.rate(w)
-		return acknowledged{process.TaskInit: w.acknowledged, process.TaskTimeout: w.acknowledged}, d.waitIdle(ctx)
+		return acknowledged{process.TaskInit: w.acknowledged}, d.waitIdle(ctx)
 	})
 }
 

@@ -61,6 +61,7 @@ func parcels(done *effects) processor.Processor {
 		pays := durable.Calls(ctx, "pay", durable.Accept(func(p pay) (paid, error) {
 			return paid{Total: p.Amount}, nil
 		}))
+		durable.UUID(ctx, "order") // the INIT task stores it, so the first step runs in the next task
 		if _, err := durable.Step(ctx, "reserve", done.says("reserve")); err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"slices"
 
 	"github.com/progressor-engine/progressor/processor"
@@ -56,6 +57,11 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	}
 	clear(t.effects.timers) // the process ends
 	clear(t.effects.unset)
+	for _, step := range t.steps() {
+		if !step.undo {
+			t.cancelEarly(step)
+		}
+	}
 	if err := t.settleSteps(); err != nil {
 		return nil, err
 	}
@@ -73,20 +79,33 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	return t.done(nil)
 }
 
-// settleSteps adds the steps of Tx to the journal that have committed although their attempts were
-// lost, so that they are undone. The others can no longer commit.
+// settleSteps adds steps to the journal that have ended although no attempt has stored their
+// results, so that they are undone: early steps, and those of a Tx whose attempt was lost after the
+// commit. Other steps of Tx can no longer commit.
 func (t *task) settleSteps() error {
 	for _, b := range t.branches {
-		if b.wait == nil || b.wait.step == nil || b.wait.step.settle == nil || !b.wait.step.undo {
+		if b.wait == nil || b.wait.step == nil || !b.wait.step.undo {
 			continue
 		}
 		step := b.wait.step
-		if err := t.bodyAlone("Tx of step "+step.name, func() {
-			value, err := step.settle(errCancelled)
+		settle := step.settle
+		if early := t.takeEarly(step); early != nil {
+			settle = func(cancelled error) (any, error) {
+				return early.wait(t.ctx, func(context.Context) (any, error) { return nil, cancelled })
+			}
+		}
+		if settle == nil {
+			continue
+		}
+		if err := t.bodyAlone("the end of step "+step.name, func() {
+			value, err := settle(errCancelled)
 			if err != nil {
 				return
 			}
-			text, _ := encodeValue(value) // was JSON
+			text, err := encodeValue(value)
+			if err != nil {
+				return
+			}
 			step.adopt(text)
 			t.journal.add(entry{Kind: kindStep, Name: step.name, Value: text, Undo: true})
 		}); err != nil {

@@ -201,8 +201,13 @@ func (r *run) runSteps(steps []*stepRun) error {
 	for i, step := range steps {
 		running.Add(1)
 		ctx, cancel := r.stepContext("", step.name)
+		early := r.takeEarly(step)
 		r.body("the body of step "+step.name, func() {
-			values[i], errs[i] = step.body(ctx)
+			if early != nil {
+				values[i], errs[i] = early.wait(ctx, step.body)
+			} else {
+				values[i], errs[i] = step.body(ctx)
+			}
 			ended[i] = true
 		}, func() {
 			cancel()

@@ -19,6 +19,7 @@ type task struct {
 	began  time.Time
 	yields bool // the engine has asked to end the task soon
 	defers bool // the task is a call that waits for a reply
+	early  bool // the journal contains the results of early steps of this task
 }
 
 func (t *task) process() (*progressorv1.ProcessResponse, error) {
@@ -51,7 +52,8 @@ func (t *task) process() (*progressorv1.ProcessResponse, error) {
 	}
 }
 
-// start starts the function. It runs until its first step or wait.
+// start starts the function. It runs until its first wait, or until a step that is not an early
+// step.
 func (t *task) start() (*progressorv1.ProcessResponse, error) {
 	if err := t.program.check(t.request); err != nil {
 		return nil, err
@@ -62,7 +64,19 @@ func (t *task) start() (*progressorv1.ProcessResponse, error) {
 	}
 	t.journal.origin = t.request.GetTaskId()
 	t.addStart(t.request.GetArgs())
-	return t.advanceAndFinish(nil)
+	if failed, err := t.advanceOn(nil); failed != nil || err != nil {
+		return failed, err
+	}
+	if steps := t.runnable(); t.mayRunEarly(steps) {
+		ended, err := t.runEarly(steps)
+		if err != nil {
+			return nil, err
+		}
+		if t.early = ended; ended {
+			return t.advanceAndFinish(nil)
+		}
+	}
+	return t.finish(nil)
 }
 
 func (t *task) addStart(input json.RawMessage) {
@@ -303,8 +317,11 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 	return t.done(response)
 }
 
-// isFresh reports whether this is the first task, in which a rejection removes the process.
-func (t *task) isFresh() bool { return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT }
+// isFresh reports whether a rejection removes the process: this is its first task, and no step has
+// run.
+func (t *task) isFresh() bool {
+	return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT && !t.early
+}
 
 // scheduleSteps sets the timers of the tasks that run the steps for which the function waits.
 func (t *task) scheduleSteps() {

@@ -90,7 +90,7 @@ func newChain(t testing.TB) *chain {
 }
 
 // serve serves a processor until the test ends, and returns its URL.
-func serve(t testing.TB, p processor.Processor) string {
+func serve(t testing.TB, p processor.Processor, opts ...processor.Option) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,8 @@ func serve(t testing.TB, p processor.Processor) string {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- processor.ServeOn(ctx, listener, p, processor.WithStopTimeout(time.Second)) }()
+	opts = append(opts, processor.WithStopTimeout(time.Second))
+	go func() { served <- processor.ServeOn(ctx, listener, p, opts...) }()
 	t.Cleanup(func() {
 		cancel()
 		<-served // attempts of dead engines may be cut off

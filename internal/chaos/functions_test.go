@@ -26,12 +26,16 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The namespaces of the durable functions of a chaos run. Engines push tasks to one of them, where
-// each step has its own task. Workers pull those of the other one, and store checkpoints.
+// The namespaces of the durable functions of a chaos run. Engines push tasks to two of them. In the
+// first one, each step has its own task. The processor of the second one, and the workers that pull
+// the tasks of the third one, store checkpoints by any engine.
 const (
-	pushedTrips = "trips-pushed"
-	pulledTrips = "trips-pulled"
+	pushedTrips  = "trips-pushed"
+	checkedTrips = "trips-checked"
+	pulledTrips  = "trips-pulled"
 )
+
+var tripNamespaces = []string{pushedTrips, checkedTrips, pulledTrips}
 
 // trip is the input of a function. The steps of a trip that fails are undone.
 type trip struct {
@@ -57,11 +61,28 @@ type tripWatch struct {
 	workers sync.WaitGroup
 	bodies  atomic.Int64
 
-	mutex    sync.Mutex
-	started  map[string]bool     // by trip; true if an engine confirmed its payment
-	returned map[string][]string // by trip and step: the values that its bodies have returned
-	seen     map[string][]string // by trip and step: its values in later steps and in undos
-	undone   map[string]int      // by trip and step: how often its undo has run
+	checkpoints countedCheckpoints // those of pushed trips
+	mutex       sync.Mutex
+	started     map[string]bool     // by trip; true if an engine confirmed its payment
+	returned    map[string][]string // by trip and step: the values that its bodies have returned
+	seen        map[string][]string // by trip and step: its values in later steps and in undos
+	undone      map[string]int      // by trip and step: how often its undo has run
+}
+
+// countedCheckpoints counts the checkpoints that engines store.
+type countedCheckpoints struct {
+	*client.Client
+	stored atomic.Int64
+}
+
+func (c *countedCheckpoints) SendCheckpoint(
+	ctx context.Context, r *progressorv1.CheckpointRequest,
+) (*progressorv1.CheckpointResponse, error) {
+	resp, err := c.Client.SendCheckpoint(ctx, r)
+	if err == nil {
+		c.stored.Add(1)
+	}
+	return resp, err
 }
 
 func newTripWatch() *tripWatch {
@@ -84,6 +105,12 @@ func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 	w.put(n, pushedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
 		Connect: &progressorv1.ConnectProcessor{Url: serve(f.t, function)},
 	}})
+	w.checkpoints.Client = client.New("http://engines", client.WithHTTPClient(&anyEngine{fleet: f}))
+	w.put(n, checkedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
+		Connect: &progressorv1.ConnectProcessor{
+			Url: serve(f.t, function, processor.WithCheckpoints(&w.checkpoints)), Checkpoints: true,
+		},
+	}})
 	w.put(n, pulledTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
 		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
 	}})
@@ -99,7 +126,7 @@ func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 	starting, stop := context.WithCancel(f.t.Context())
 	w.stop = stop
 	f.t.Cleanup(stop)
-	for _, ns := range []string{pushedTrips, pulledTrips} {
+	for _, ns := range tripNamespaces {
 		w.starts.Go(func() { w.start(starting, ns) })
 	}
 	return w
@@ -252,8 +279,8 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 	w.t.Helper()
 	w.starts.Wait()
 	await(w.t, testTimeout, "all trips have ended", func() bool {
-		return count(w.t, conn, `SELECT count(*) FROM processes WHERE namespace IN ($1, $2)
-			AND status IN ('INIT', 'RUNNING')`, pushedTrips, pulledTrips) == 0
+		return count(w.t, conn, `SELECT count(*) FROM processes WHERE namespace = ANY ($1)
+			AND status IN ('INIT', 'RUNNING')`, tripNamespaces) == 0
 	})
 	w.dismiss()
 	w.workers.Wait()
@@ -261,7 +288,7 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 		  j.entry ->> 'k' || ' ' || (j.entry ->> 'n'), coalesce(j.entry ->> 'v', '')
 		FROM processes p JOIN events e USING (namespace, process_id),
 		  LATERAL (SELECT convert_from(e.payload, 'UTF8')::json AS entry) j
-		WHERE p.namespace IN ($1, $2) ORDER BY e.process_id, e.event_id`, pushedTrips, pulledTrips)
+		WHERE p.namespace = ANY ($1) ORDER BY e.process_id, e.event_id`, tripNamespaces)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -371,6 +398,7 @@ func (w *tripWatch) figures(rows map[string]tripRow) []figure {
 		repeated += len(values) - 1
 	}
 	return []figure{{"durable functions done", len(rows)},
+		{"checkpoints of pushed functions", int(w.checkpoints.stored.Load())},
 		{"steps of functions that were lost and repeated", repeated}}
 }
 

@@ -406,3 +406,29 @@ func TestPushedWithoutCheckpoints(t *testing.T) {
 		t.Error(row.GetDetail())
 	}
 }
+
+// A CANCEL stores checkpoints, although the process is ending.
+func TestPushedCheckpointOfCancel(t *testing.T) {
+	t.Parallel()
+	p := newPushing(t)
+	p.serve(processor.Func(func(
+		ctx context.Context, r *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
+		if r.GetType() != progressorv1.TaskType_TASK_TYPE_CANCEL {
+			return processor.Result().Done()
+		}
+		yield, err := processor.Checkpoint(ctx, processor.Result().Event([]byte("a")))
+		if err != nil || !yield {
+			t.Errorf("%v, %v", yield, err)
+		}
+		return processor.Result().Event([]byte("b")).Done()
+	}), unchanged, processor.WithCheckpoints(p.other))
+	p.start()
+	if _, err := p.other.Process.CancelProcess(t.Context(), &progressorv1.CancelProcessRequest{
+		Namespace: "pushed", ProcessId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, history := p.ended(progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED); history != "a b" {
+		t.Error(history)
+	}
+}

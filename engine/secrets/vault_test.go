@@ -394,3 +394,51 @@ func TestMasterKeyFile(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
+
+// A MAC is valid for its message, as long as the key with which it was made is known.
+func TestMAC(t *testing.T) {
+	t.Parallel()
+	stored := &table{}
+	plain, old := newVault(t, stored), newVault(t, stored, master(2))
+	is := func(v *Vault, message string, mac []byte) bool {
+		t.Helper()
+		ok, err := v.IsMAC(t.Context(), message, mac)
+		if err != nil {
+			t.Error(err)
+		}
+		return ok
+	}
+	if is(plain, "a", make([]byte, MACBytes)) || stored.key != nil {
+		t.Error("a MAC is valid without a key, or created one")
+	}
+	byPlain, err := plain.MAC(t.Context(), "a")
+	if err != nil || len(byPlain) != MACBytes {
+		t.Fatalf("%x, %v", byPlain, err)
+	}
+	byOld, err := old.MAC(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotated := newVault(t, stored, master(3), master(2))
+	for name, c := range map[string]struct {
+		vault   *Vault
+		message string
+		mac     []byte
+		want    bool
+	}{
+		"the key of the database": {newVault(t, stored), "a", byPlain, true},
+		"another message":         {plain, "b", byPlain, false},
+		"no MAC":                  {plain, "a", nil, false},
+		"a part of the MAC":       {plain, "a", byPlain[:8], false},
+		"another key":             {plain, "a", byOld, false},
+		"a replaced key":          {rotated, "a", byOld, true},
+	} {
+		if got := is(c.vault, c.message, c.mac); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	stored.err = errors.New("no connection")
+	if _, err := newVault(t, stored).IsMAC(t.Context(), "a", byPlain); err == nil {
+		t.Error("a MAC is checked without the key of the database")
+	}
+}

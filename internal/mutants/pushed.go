@@ -79,4 +79,10 @@ var pushedMutants = []mutant{
 		planted:  "case r.GetResponse().GetLastEventId() < 0:",
 		packages: "./engine/rpc", run: "TestCheckpointsThatAreRejected",
 	},
+	{
+		name: "mac-by-first-key-only", breaks: "a MAC stays valid when its key is replaced",
+		file: "engine/secrets/vault.go", old: "	keys := v.file\n",
+		planted:  "	keys := v.file[:min(len(v.file), 1)]\n",
+		packages: "./engine/secrets", run: "TestMAC",
+	},
 }

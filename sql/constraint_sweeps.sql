@@ -1,6 +1,6 @@
 -- SweepHolds frees the keys of jobs that neither run nor wait for a slot. It runs under
 -- LockConstraints, so no keys are assigned in the meantime. It checks at most lim keys after a
--- given one. It returns how many keys it checked, the last of them, and the queues of the freed
+-- given one. It returns the number of checked keys, the last of them, and the queues of the freed
 -- keys.
 -- name: SweepHolds :one
 WITH checked_holds AS MATERIALIZED (
@@ -23,7 +23,7 @@ deleted_constraint_holds AS (
           AND s.process_id = checked_holds.process_id
           AND s.waits_for::text = 'place')
   RETURNING x.line)
-SELECT (SELECT count(*) FROM checked_holds)::int AS looked,
+SELECT (SELECT count(*) FROM checked_holds)::int AS checked,
        coalesce((
          SELECT checked_holds.process_id FROM checked_holds
           ORDER BY checked_holds.process_id DESC, checked_holds.line DESC LIMIT 1),
@@ -59,8 +59,10 @@ DELETE FROM constraint_holds h USING returned
    AND h.process_id = returned.process_id
 RETURNING h.line::text AS line;
 
--- SpanOfJobs returns the next waiting processes by ID. One step of the evaluation after a change of
--- constraints handles them.
+-- SpanOfJobs returns the processes of the next lim waiting tasks, in the order of the process IDs.
+-- After a change of constraints, all waiting jobs are evaluated again (a sweep), and each step of
+-- the sweep handles one such span. A process is stale if it is a job that was evaluated under
+-- another version of the constraints.
 -- name: SpanOfJobs :many
 SELECT job_task.process_id::text AS process_id, job_task.stale::bool AS stale
   FROM (
@@ -102,7 +104,7 @@ SELECT s.process_id, s.task_id, s.waits_for, s.priority, job.name, s.args, proce
     LIMIT 1) job
  WHERE coalesce(job.constraints_version, 0) <> @version::bigint;
 
--- DropHolds deletes the keys that jobs received under an older version.
+-- DropHolds deletes the keys that waiting jobs received under an older version of the constraints.
 -- name: DropHolds :exec
 DELETE FROM constraint_holds h
  USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
@@ -110,19 +112,23 @@ DELETE FROM constraint_holds h
  WHERE h.namespace = ANY (ARRAY[item.namespace])
    AND h.process_id = item.process_id;
 
+-- MoveSweep stores the last process that a sweep has handled. If the cursor is empty, the sweep has
+-- handled all processes, and the sweep is over.
 -- name: MoveSweep :exec
 UPDATE constraint_sets
    SET cursor = NULLIF(@cursor::text, ''),
        swept_time = CASE WHEN @cursor::text = '' THEN began_time ELSE swept_time END
  WHERE namespace = @namespace;
 
+-- BeginSweep starts a sweep at the first process.
 -- name: BeginSweep :exec
 UPDATE constraint_sets
    SET cursor = '', began_time = clock_timestamp()
  WHERE namespace = @namespace;
 
--- RunningUnheld returns running jobs that were claimed before a constraint was created. From now
--- on, the constraint counts them.
+-- RunningUnheld returns running jobs that were claimed under an older version of the constraints.
+-- The caller assigns to them the keys that the current version requires, so that the constraints
+-- count these jobs.
 -- name: RunningUnheld :many
 SELECT r.process_id, r.priority, job.name, r.args, process.metadata, job.tags
   FROM running r

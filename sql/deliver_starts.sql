@@ -10,7 +10,8 @@
 -- messages have the same key for different processes, only the first one is taken here. If the keys
 -- of its constraints are unknown or of another version, the job waits to be evaluated. outcome is
 -- delivered, exists (the process exists, or another job has the unique key) or not_found (the
--- namespace does not exist, or is being deleted). more is true if there may be more messages.
+-- namespace does not exist, or is being deleted). more is true if there may be more messages. With
+-- mode 2 (EventsAll), the namespace keeps the event that a job was enqueued.
 -- name: DeliverStarts :many
 WITH candidates AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, marked.message_id,
@@ -72,7 +73,7 @@ numbered AS MATERIALIZED (
              FROM taken_messages WHERE taken_messages.more)) IS TRUE AS more,
          ((deleted_messages.namespace, deleted_messages.process_id) IN (
            SELECT taken_messages.namespace, taken_messages.process_id
-             FROM taken_messages WHERE taken_messages.mode = 2)) IS TRUE AS told
+             FROM taken_messages WHERE taken_messages.mode = 2)) IS TRUE AS keeps_event
     FROM deleted_messages
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -160,7 +161,7 @@ inserted_job_events AS (
     FROM decided
    WHERE decided.created
      AND decided.job IS NOT NULL
-     AND decided.told),
+     AND decided.keeps_event),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
                     constraint_keys, unique_key, fairness_key)

@@ -487,7 +487,7 @@ found AS (
   -- counts_agree: the counters of the lanes equal the number of processes. A violation has a
   -- namespace but no process.
   SELECT 'counts_agree', namespace,
-         '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
+         '', format('%s processes are %s, but %s are counted', sum(there), status, sum(counted))
     FROM (
       SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted
         FROM processes WHERE removed_time IS NULL

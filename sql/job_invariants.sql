@@ -1,11 +1,12 @@
--- FindKindViolations is FindViolations for jobs, groups, keys of constraints, job events and
--- leases.
+-- FindKindViolations returns violations like FindViolations. It checks jobs, groups, keys of
+-- constraints, job events and leases.
 -- name: FindKindViolations :many
 WITH found AS (
   -- jobs_agree: the counters of the lanes equal the number of jobs per name and state, without
   -- members of groups. A violation has a namespace but no process.
   SELECT 'jobs_agree' AS invariant, namespace, '' AS process_id,
-         format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted)) AS detail
+         format('%s jobs %L are %s, but %s are counted',
+                sum(there), name, state, sum(counted)) AS detail
     FROM (
       SELECT j.namespace, j.name,
              CASE p.status
@@ -38,20 +39,20 @@ WITH found AS (
   -- state of the job. It applies to namespaces that keep all events, and ignores events after their
   -- retention and those of runs.
   SELECT 'events_agree', e.namespace, e.job_id,
-         format('event %s, %s, leads from %s to %s, not from %s to %s',
+         format('event %s (%s) leads from %s to %s; expected: from %s to %s',
                 e.event_id, e.type, coalesce(e.from_status, 'nothing'),
-                coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'),
-                coalesce(e.behind, 'nothing'))
+                coalesce(e.to_status, 'nothing'), coalesce(e.expected_from, 'nothing'),
+                coalesce(e.expected_to, 'nothing'))
     FROM (
       SELECT v.*,
              CASE
                WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to
                ELSE v.from_status
-             END AS before,
+             END AS expected_from,
              CASE
                WHEN v.places = v.place THEN coalesce(x.state, 'nothing')
                ELSE coalesce(v.to_status, 'nothing')
-             END AS behind
+             END AS expected_to
         FROM (
           SELECT v.*, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
                  count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
@@ -101,8 +102,8 @@ WITH found AS (
             WHERE n.namespace = v.namespace
               AND n.config ? 'jobEvents')
          AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
-   WHERE e.before IS DISTINCT FROM e.from_status
-      OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
+   WHERE e.expected_from IS DISTINCT FROM e.from_status
+      OR e.expected_to IS DISTINCT FROM coalesce(e.to_status, 'nothing')
   UNION ALL
   -- events_are_numbered: the events of a namespace in a lane follow those that their retention has
   -- deleted, the lane exists, and no event has a number that is still to be assigned.
@@ -122,9 +123,9 @@ WITH found AS (
   -- job_has_row: a process has a row in jobs if and only if its kind is job. Its waiting task has
   -- the name and the fairness key of the job, and has a round only if there is such a key.
   SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
-         format('kind %L, row of jobs %s, queue %L, fairness keys %L and %L, round %s',
-                p.kind, coalesce(j.name, 'missing'), s.job_name, j.fairness_key, s.fairness_key,
-                s.round)
+         format('the process has the kind %L; the job has the name %L and the fairness key %L; its '
+                'task has the name %L, the fairness key %L and the round %s',
+                p.kind, j.name, j.fairness_key, s.job_name, s.fairness_key, s.round)
     FROM (
       SELECT * FROM processes
        WHERE kind = 'job'
@@ -165,7 +166,7 @@ WITH found AS (
   -- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a
   -- slot and while it runs.
   SELECT 'keys_are_held', j.namespace, j.process_id,
-         format('it %s but does not hold the key %s=%s', x.doing, k.key, k.value)
+         format('the job %s but does not hold the key %s=%s', x.doing, k.key, k.value)
     FROM (
       SELECT namespace, process_id, 'waits for a slot' AS doing
         FROM schedule

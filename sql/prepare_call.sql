@@ -1,8 +1,17 @@
 -- PrepareCall accepts calls (CALL, NOTIFY) to processes that TryLockProcesses has locked. If a
--- process is idle and its first item has a slot, that call runs at once. All others wait in
--- schedule, in task_id order. A process with a cancel request counts as busy. The outcome is
--- captured, postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts
--- no calls), status or overloaded.
+-- process is idle and the node has a slot for the first call of the process (capture), that call
+-- runs at once. All other calls wait in schedule, in the order of their task IDs. A process with a
+-- cancel request counts as busy. The outcome of a call is:
+--
+--   captured    The call runs.
+--   place       The process is idle, but the call waits for a slot.
+--   postponed   The call waits until the process is free.
+--   replayed    An earlier call had the same idempotency key and the same content.
+--   mismatch    An earlier call had the same idempotency key, but another content.
+--   not_found   The process does not exist.
+--   job         The process is a job, which accepts no calls.
+--   status      The process does not accept calls in its status.
+--   overloaded  max_waiting calls already wait for the process.
 -- name: PrepareCall :many
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
@@ -43,8 +52,8 @@ WITH input AS MATERIALIZED (
             AND s.process_id = item.process_id
             AND s.waits_for IN ('process', 'place')
           LIMIT item.max_waiting) queued_task) queued),
--- n numbers the acceptable items of a process in this statement: only the first one can find it
--- idle. queue_priority is the smallest priority of the waiting items.
+-- n numbers the acceptable calls of a process in this statement: only the first of them can find
+-- the process idle. queue_priority is the smallest priority among those that must wait.
 decided AS MATERIALIZED (
   SELECT numbered_items.*, nextval('fencing_tokens') AS fencing_token,
          min(CASE

@@ -122,8 +122,8 @@ func TestCheckpointYields(t *testing.T) {
 	}
 }
 
-// If a request for a checkpoint is repeated before the first one is stored, both get its outcome.
-// They do not share a flush, which would fail.
+// If a request for a checkpoint is repeated before the first request is stored, both requests get
+// the same outcome. They are stored by two flushes, because one flush with both would fail.
 func TestRepeatedCheckpoints(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -144,7 +144,7 @@ func TestRepeatedCheckpoints(t *testing.T) {
 		}
 	}
 	release()
-	_, _ = first() // unavailable if the machine is slow
+	_, _ = first() // the call may fail with Unavailable if the machine is slow
 	repetitions := 0
 	for _, wait := range copies {
 		saved, err := wait()

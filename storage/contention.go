@@ -170,7 +170,8 @@ func (c contention) wake() <-chan time.Time {
 	return time.After(time.Until(first))
 }
 
-// locked removes the processes of items that were flushed.
+// locked is called after a flush has locked the processes of its items. It forgets the processes
+// for which no other items wait. The items of the others are due at once.
 func (c contention) locked(ops []operation) {
 	if len(c) == 0 {
 		return

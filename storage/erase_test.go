@@ -37,7 +37,7 @@ func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
 	return rows
 }
 
-// tablesWith returns the tables of the schema that have a row with a text, also as bytes.
+// tablesWith returns TABLE:ROWS for each table that has rows with a text, also in bytea columns.
 func (b *bench) tablesWith(text string) (tables []string) {
 	b.t.Helper()
 	rows, _ := b.db.Query(b.t.Context(), `
@@ -64,7 +64,7 @@ func (b *bench) idColumns(table string) []string {
 		 WHERE c.table_schema = 'progressor' AND c.table_name = $1
 		   AND (c.column_name ~ '(^|_)(process_id|job_id|run_id|subject)$' OR c.column_name IN ('blocked_on', 'child'))
 		   AND c.table_name || '.' || c.column_name NOT IN ('messages.sender_process_id', 'messages.child',
-		         'schedule.child', 'running.child') -- they belong to another process
+		         'schedule.child', 'running.child') -- these rows belong to another process
 		 ORDER BY 1`, table)
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return must(b.t, columns, err)
@@ -93,7 +93,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 		for n, column := range b.idColumns(table) {
 			set, value := column+" = $1", erasedPerson
 			if at := slices.Index([]string{"answers", "running", "schedule", "tasks"}, table); at >= 0 {
-				set += ", task_id = task_id + " + fmt.Sprint(10_000*(at+1)) // the removal stores answers of all
+				set += ", task_id = task_id + " + fmt.Sprint(10_000*(at+1)) // IDs must differ: all become answers
 			}
 			switch column {
 			case "subject":
@@ -133,7 +133,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	equal(t, "tables after a dry run", b.tablesWith(erasedPerson), before)
 	must(t, 0, erasure.Record(t.Context(), b.Store, set, process.Actor{Name: "ada"}, 0))
 	erased := b.eraseRows(set)
-	// The removal has notified its parent and the members of its job, which process these messages.
+	// The removal has sent these messages. In an engine, their delivery would delete them.
 	b.exec("DELETE FROM messages WHERE sender_process_id = ANY ($1)", ids)
 	equal(t, "tables with the ID", b.tablesWith(erasedPerson), "[]")
 	if erased["changes"] != 2 || erased["audit"] != 2 || erased["answers"] == 0 || erased["requests"] != 1 {
@@ -248,7 +248,7 @@ func TestEraseFollowsMoves(t *testing.T) {
 		batch, err := erasure.EraseRows(t.Context(), b.Store, set, &progress, erasure.PageRows)
 		must(t, batch, err)
 		ended = batch.LastOfTables
-		switch batch.Table { // after the first of two tables
+		switch batch.Table { // the rows move after the first of the two tables was erased
 		case "messages", "dead_letters":
 			if !messageMoved {
 				messageMoved = true
@@ -290,7 +290,7 @@ func TestConcurrentErasuresKeepTheChain(t *testing.T) {
 		b.process(id)
 		must(t, 0, b.RemoveProcess(t.Context(), key(id), ada))
 		if n == 0 {
-			b.seal() // the other entry erased before it is in the chain
+			b.seal() // the entry of the other ID is erased before it is in the chain
 		}
 	}
 	set := erasure.Set{Namespace: ns, IDs: []string{erasedPerson, "late"}}

@@ -14,8 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// ListFailingTasks lists retried tasks of runs, crons and bulk operations after a minute of
-// failures, whether they wait or run, but no tasks that wait for an operator.
+// ListFailingTasks lists the tasks of runs, crons and bulks whose attempts have failed for at least
+// a minute. It lists waiting and running tasks, but no tasks that wait for an operator, and none in
+// paused namespaces.
 func TestListFailingTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

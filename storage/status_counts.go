@@ -4,11 +4,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// laneLocks is the class of the advisory locks that number the lanes: "prog" in ASCII.
+// laneLocks is the first key of the advisory locks with which TakeLane assigns a number to each
+// lane. It is "prog" in ASCII.
 const laneLocks = 0x70726f67
 
 // changesStatus reports whether a result may change the counted status of its process. INIT and
-// RUNNING count as one status. Among tasks that finish, only a repair changes it.
+// RUNNING count as one status. So a task with the outcome Finished changes it only if it is a
+// repair.
 func (c *Completion) changesStatus() bool {
 	switch c.Outcome {
 	case Failed, Completed, Cancelled:

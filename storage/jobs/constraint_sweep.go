@@ -25,7 +25,7 @@ func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err 
 	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{
 		Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys,
 	})
-	if row.Looked == sweptKeys {
+	if row.Checked == sweptKeys {
 		next = HeldKeys{row.LastProcess, row.LastLine}
 	}
 	return row.Freed, next, err
@@ -36,7 +36,8 @@ func (t *ConstraintTx) Keys(from string, limit int32) ([]string, error) {
 	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
 }
 
-// Unheld returns the running jobs that were claimed under an older version.
+// Unheld returns the running jobs that were claimed under an older version of the constraints, by
+// process ID.
 func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
 	rows, err := t.q.RunningUnheld(t.ctx, t.db, dbsqlc.RunningUnheldParams{Namespace: t.Namespace, Version: t.Version})
 	all := make(map[string]Subject, len(rows))
@@ -49,8 +50,9 @@ func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
 // sweepSpan is the number of waiting tasks that one part of a sweep reads.
 const sweepSpan = 500
 
-// Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it
-// that were evaluated under an older version. over reports that the sweep is complete.
+// Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in
+// this span that were evaluated under an older version of the constraints. over reports that the
+// sweep is complete.
 func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{
 		Namespace: t.Namespace, Version: t.Version, After: *t.Cursor, Lim: sweepSpan,

@@ -18,6 +18,7 @@ UPDATE constraint_sets
  WHERE namespace = $1
 `
 
+// BeginSweep starts a sweep at the first process.
 func (q *Queries) BeginSweep(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, beginSweep, namespace)
 	return err
@@ -36,7 +37,7 @@ type DropHoldsParams struct {
 	ProcessIds []string
 }
 
-// DropHolds deletes the keys that jobs received under an older version.
+// DropHolds deletes the keys that waiting jobs received under an older version of the constraints.
 func (q *Queries) DropHolds(ctx context.Context, db DBTX, arg DropHoldsParams) error {
 	_, err := db.Exec(ctx, dropHolds, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -54,6 +55,8 @@ type MoveSweepParams struct {
 	Namespace string
 }
 
+// MoveSweep stores the last process that a sweep has handled. If the cursor is empty, the sweep has
+// handled all processes, and the sweep is over.
 func (q *Queries) MoveSweep(ctx context.Context, db DBTX, arg MoveSweepParams) error {
 	_, err := db.Exec(ctx, moveSweep, arg.Cursor, arg.Namespace)
 	return err
@@ -144,8 +147,9 @@ type RunningUnheldRow struct {
 	Tags      json.RawMessage
 }
 
-// RunningUnheld returns running jobs that were claimed before a constraint was created. From now
-// on, the constraint counts them.
+// RunningUnheld returns running jobs that were claimed under an older version of the constraints.
+// The caller assigns to them the keys that the current version requires, so that the constraints
+// count these jobs.
 func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldParams) ([]RunningUnheldRow, error) {
 	rows, err := db.Query(ctx, runningUnheld, arg.Namespace, arg.Version)
 	if err != nil {
@@ -202,8 +206,10 @@ type SpanOfJobsRow struct {
 	Stale     bool
 }
 
-// SpanOfJobs returns the next waiting processes by ID. One step of the evaluation after a change of
-// constraints handles them.
+// SpanOfJobs returns the processes of the next lim waiting tasks, in the order of the process IDs.
+// After a change of constraints, all waiting jobs are evaluated again (a sweep), and each step of
+// the sweep handles one such span. A process is stale if it is a job that was evaluated under
+// another version of the constraints.
 func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams) ([]SpanOfJobsRow, error) {
 	rows, err := db.Query(ctx, spanOfJobs,
 		arg.Version,
@@ -322,7 +328,7 @@ deleted_constraint_holds AS (
           AND s.process_id = checked_holds.process_id
           AND s.waits_for::text = 'place')
   RETURNING x.line)
-SELECT (SELECT count(*) FROM checked_holds)::int AS looked,
+SELECT (SELECT count(*) FROM checked_holds)::int AS checked,
        coalesce((
          SELECT checked_holds.process_id FROM checked_holds
           ORDER BY checked_holds.process_id DESC, checked_holds.line DESC LIMIT 1),
@@ -342,7 +348,7 @@ type SweepHoldsParams struct {
 }
 
 type SweepHoldsRow struct {
-	Looked      int32
+	Checked     int32
 	LastProcess string
 	LastLine    string
 	Freed       []string
@@ -350,7 +356,7 @@ type SweepHoldsRow struct {
 
 // SweepHolds frees the keys of jobs that neither run nor wait for a slot. It runs under
 // LockConstraints, so no keys are assigned in the meantime. It checks at most lim keys after a
-// given one. It returns how many keys it checked, the last of them, and the queues of the freed
+// given one. It returns the number of checked keys, the last of them, and the queues of the freed
 // keys.
 func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
 	row := db.QueryRow(ctx, sweepHolds,
@@ -361,7 +367,7 @@ func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams)
 	)
 	var i SweepHoldsRow
 	err := row.Scan(
-		&i.Looked,
+		&i.Checked,
 		&i.LastProcess,
 		&i.LastLine,
 		&i.Freed,

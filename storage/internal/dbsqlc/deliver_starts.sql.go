@@ -70,7 +70,7 @@ numbered AS MATERIALIZED (
              FROM taken_messages WHERE taken_messages.more)) IS TRUE AS more,
          ((deleted_messages.namespace, deleted_messages.process_id) IN (
            SELECT taken_messages.namespace, taken_messages.process_id
-             FROM taken_messages WHERE taken_messages.mode = 2)) IS TRUE AS told
+             FROM taken_messages WHERE taken_messages.mode = 2)) IS TRUE AS keeps_event
     FROM deleted_messages
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -125,7 +125,7 @@ updated_status_counts AS (
    ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 decided AS MATERIALIZED (
-  SELECT numbered.namespace, numbered.process_id, numbered.message_id, numbered.kind, numbered.held, numbered.sender_namespace, numbered.sender_process_id, numbered.sender_task_id, numbered.created_time, numbered.start_time, numbered.reason, numbered.args, numbered.metadata, numbered.notify_parent_args, numbered.child, numbered.job, numbered.context, numbered.grace, numbered.ctid, numbered.new_task_id, numbered.first, numbered.known, numbered.later, numbered.holder, numbered.stale, numbered.more, numbered.told,
+  SELECT numbered.namespace, numbered.process_id, numbered.message_id, numbered.kind, numbered.held, numbered.sender_namespace, numbered.sender_process_id, numbered.sender_task_id, numbered.created_time, numbered.start_time, numbered.reason, numbered.args, numbered.metadata, numbered.notify_parent_args, numbered.child, numbered.job, numbered.context, numbered.grace, numbered.ctid, numbered.new_task_id, numbered.first, numbered.known, numbered.later, numbered.holder, numbered.stale, numbered.more, numbered.keeps_event,
          (numbered.first
           AND (numbered.namespace, numbered.process_id) IN (
             SELECT inserted_processes.namespace, inserted_processes.process_id
@@ -158,7 +158,7 @@ inserted_job_events AS (
     FROM decided
    WHERE decided.created
      AND decided.job IS NOT NULL
-     AND decided.told),
+     AND decided.keeps_event),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
                     constraint_keys, unique_key, fairness_key)
@@ -270,7 +270,8 @@ type DeliverStartsRow struct {
 // messages have the same key for different processes, only the first one is taken here. If the keys
 // of its constraints are unknown or of another version, the job waits to be evaluated. outcome is
 // delivered, exists (the process exists, or another job has the unique key) or not_found (the
-// namespace does not exist, or is being deleted). more is true if there may be more messages.
+// namespace does not exist, or is being deleted). more is true if there may be more messages. With
+// mode 2 (EventsAll), the namespace keeps the event that a job was enqueued.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts,
 		arg.Lim,

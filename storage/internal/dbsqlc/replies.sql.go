@@ -170,10 +170,11 @@ type ReplyTasksParams struct {
 
 // ReplyTasks stores the replies of attempts to tasks whose response was deferred, for attempts that
 // still hold their process. It runs before SaveResult, so that a result can answer calls and end
-// its process. A reply to a task that has ended does nothing, for example because an error has
-// cancelled it. A task that is missing may have ended if the history was restarted. A reply to any
-// other task aborts the transaction. Because plain SQL has no RAISE, ReplyTasks casts an error
-// message to a number.
+// its process. A reply does nothing if its task has ended, for example because an error has
+// cancelled the task. It also does nothing if the task does not exist and the history of the
+// process was restarted, because the task may have ended before the restart. A reply to any other
+// task aborts the transaction. Because plain SQL has no RAISE, ReplyTasks casts an error message to
+// a number.
 func (q *Queries) ReplyTasks(ctx context.Context, db DBTX, arg ReplyTasksParams) error {
 	_, err := db.Exec(ctx, replyTasks,
 		arg.Namespaces,

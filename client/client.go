@@ -92,7 +92,7 @@ func (c *Client) Start(ctx context.Context, req *progressorv1.StartRequest) (*pr
 }
 
 // Call runs a CALL task on a process. With WAIT_ACCEPTED, it adds a NOTIFY task and returns once
-// that is stored. It sets an idempotency key as Start does.
+// the task is stored. It sets an idempotency key as Start does.
 func (c *Client) Call(ctx context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)

@@ -23,9 +23,9 @@ type scripted struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 
 	mu    sync.Mutex
-	errs  []error
-	keys  []string
-	tasks []progressorv1.TaskStatus
+	errs  []error                   // for the next requests; nil means success
+	keys  []string                  // idempotency keys of the requests
+	tasks []progressorv1.TaskStatus // for the next AwaitTask requests; the last one is repeated
 
 	args     [][]byte // args of the calls
 	response []byte   // response of a call; nil means its args
@@ -113,6 +113,7 @@ func overloaded() error {
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED})
 }
 
+// All attempts of a call have the same idempotency key. The next call has another one.
 func TestRetriesKeepOneKey(t *testing.T) {
 	for _, protocol := range []client.Protocol{client.ProtocolConnect, client.ProtocolGRPC} {
 		s := &scripted{errs: []error{unavailable(), overloaded()}}
@@ -166,6 +167,7 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
+// Requests with an idempotency key keep it in all attempts.
 func TestCallersKeyIsKept(t *testing.T) {
 	s := &scripted{errs: []error{unavailable(), nil, unavailable(), nil}}
 	c := serve(t, s)

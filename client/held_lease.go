@@ -26,18 +26,18 @@ type heldLease struct {
 	lease   *progressorv1.Lease                // as the engine returned it
 	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil until they are decoded
 	run     *workerRun
-	began   time.Time
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	made    checkpoints
+	began   time.Time               // when the worker received the lease
+	ctx     context.Context         // context of the handler
+	cancel  context.CancelCauseFunc // cancels ctx
+	made    checkpoints             // the checkpoints of the attempt
 
 	mu           sync.Mutex
-	expires      time.Time // by this worker's clock
-	interval     time.Duration
-	lastBeat     time.Time
-	progress     *progressorv1.Progress // not sent yet; nil if there is none
-	progressSent time.Time              // when progress was last sent
-	lost         bool
+	expires      time.Time                 // by this worker's clock
+	interval     time.Duration             // time between two heartbeats
+	lastBeat     time.Time                 // when the last heartbeat was sent
+	progress     *progressorv1.Progress    // not sent yet; nil if there is none
+	progressSent time.Time                 // when progress was last sent
+	lost         bool                      // the engine has ended the lease
 	answer       *progressorv1.LeaseAnswer // nil while the handler runs
 	replaced     bool                      // answer was replaced by replaceAnswer
 }
@@ -86,6 +86,7 @@ func (h *heldLease) logAttrs() []any {
 	}
 }
 
+// report sets the progress that the next heartbeat sends.
 func (h *heldLease) report(p *progressorv1.Progress) {
 	h.mu.Lock()
 	h.progress = p

@@ -263,8 +263,8 @@ func (r *workerRun) isQuiet() bool {
 	return r.quiet
 }
 
-// drain waits for the running handlers, until the stop grace ends. Then it cancels the others and
-// releases their leases.
+// drain waits for the running handlers, at most for the stop grace. Then it cancels the handlers
+// that still run, and releases their leases.
 func (r *workerRun) drain() {
 	r.mu.Lock()
 	left := len(r.held)

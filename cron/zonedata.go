@@ -3,7 +3,7 @@ package cron
 import (
 	"archive/zip"
 	"bytes"
-	_ "embed" // part of the zone data
+	_ "embed" // embeds zoneinfo
 	"io"
 	"sync"
 	"time"

@@ -18,7 +18,7 @@ func (e *Engine) EraseBatch(
 	return e.eraseProcess(ctx, r, by, erasurePage{rows: rows})
 }
 
-// Slots returns how many slots of a namespace are taken, and how many requests wait for one.
+// Slots returns how many slots of a namespace are taken, and how many requests wait for a slot.
 func (e *Engine) Slots(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
@@ -47,7 +47,7 @@ func (e *Engine) StoringTime(namespace string) time.Duration {
 // Attempts returns how many tasks the node runs.
 func (e *Engine) Attempts() int { return e.attempts.count() }
 
-// Removes reports whether this node is the one that deletes namespaces.
+// Removes reports whether this node is responsible for the deletion of namespaces.
 func (e *Engine) Removes() bool { return e.peers.isResponsibleFor("namespaces") }
 
 // ScanNow wakes the pollers.
@@ -82,8 +82,8 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 }
 
 // CollectionPasses collects zombies until none are left, and returns the number of passes that
-// ended attempts. It treats the leases that it finds as silent for a long time. Each pass starts
-// when the previous one has saved all of its zombies.
+// ended attempts. It treats each lease that it finds as if its worker had been silent for a long
+// time. Each pass starts when the results of all zombies of the previous pass are stored.
 func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	c := newCollector(e)
 	for err == nil {
@@ -105,16 +105,17 @@ func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	return passes, err
 }
 
-// Decide makes the node assume that an urgent task is running until decided is called.
-func (e *Engine) Decide() (decided func()) {
+// AssumeUrgent makes the node assume that an urgent task is running until ended is called.
+func (e *Engine) AssumeUrgent() (ended func()) {
 	ns := e.registry.all()["ns"]
 	e.timers.urgentRunning.Add(1)
 	ns.urgentSlots.taken++
 	return sync.OnceFunc(func() { e.timers.urgentEnded(ns) })
 }
 
-// InLine returns the number of waiting targets of messages of urgent tasks.
-func (e *Engine) InLine() int {
+// WaitingTargets returns the number of targets whose messages wait until no urgent task is due or
+// running.
+func (e *Engine) WaitingTargets() int {
 	e.messages.mu.Lock()
 	defer e.messages.mu.Unlock()
 	return len(e.messages.lowPriority.targets)

@@ -30,7 +30,7 @@ type lowPriorityQueue struct {
 
 type waitingTarget struct {
 	key   process.Key
-	until time.Time
+	until time.Time // when its messages are delivered at the latest
 }
 
 // deliverStored delivers the messages that a flush has stored to their targets, now or later.

@@ -27,17 +27,17 @@ func TestRunsWaitForDecisions(t *testing.T) {
 	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{
 		{Name: "cron", Processor: fires, Urgent: &engine.Urgent{Timers: none, Calls: none}},
 	})
-	decided := n.Decide()
-	defer decided()
+	ended := n.AssumeUrgent()
+	defer ended()
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("~cron/c"), Kind: "cron"}); err != nil {
 		t.Fatal(err)
 	}
 	n.started(t, "p")
 	n.called(t, "p", "x")
 	eventually(t, "the other child runs", func() bool { return n.status(t, "child") == string(process.StatusRunning) })
-	if got := n.InLine(); got != 1 {
+	if got := n.WaitingTargets(); got != 1 {
 		t.Fatalf("%d targets wait, want only the run", got)
 	}
-	decided()
+	ended()
 	eventually(t, "the run has started", func() bool { return n.status(t, "run") == string(process.StatusRunning) })
 }

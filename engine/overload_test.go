@@ -13,8 +13,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// While storing takes more of the slots' time than processing, a request that gets no slot is
-// rejected immediately or within about 100 ms, and nothing is stored.
+// A slot is occupied while its task is processed and while the result is stored. As long as slots
+// are occupied longer for storing than for processing, a request that gets no slot is rejected at
+// once or after about 100 ms, and nothing is stored.
 func TestOverloadOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -28,7 +29,7 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("waits")})
 		refused <- err
 	}()
-	eventually(t, "one waits for a slot", func() bool { _, waiting := n.Slots("ns"); return waiting == 1 })
+	eventually(t, "a request waits for a slot", func() bool { _, waiting := n.Slots("ns"); return waiting == 1 })
 	now := time.Now()
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused at once")})
 	if took := time.Since(now); !errors.Is(err, process.ErrOverloaded) || took > 80*time.Millisecond {
@@ -49,8 +50,8 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 	n.started(t, "p")
 }
 
-// While storing takes more of the slots' time than processing, a call of a process that runs here
-// is also rejected if it gets no slot. It is not stored behind the running task.
+// As long as slots are occupied longer for storing than for processing, a call that gets no slot is
+// also rejected if this node runs a task of its process. The call is not stored behind that task.
 func TestOverloadWithABusyProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -81,11 +82,11 @@ func TestOverloadWithABusyProcess(t *testing.T) {
 }
 
 // The time that a call waits in memory for its process does not count as time for storing.
-// Otherwise calls of one slow process would look like an overload of the database.
+// Otherwise, calls of one slow process would look like an overload of the database.
 func TestWaitInMemoryIsNotStoring(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
-	const wait = 60 * time.Millisecond // less than a call waits in memory
+	const wait = 60 * time.Millisecond // less than the maximum wait of a call in memory
 	entered, proceed := make(chan struct{}), make(chan struct{})
 	n := start(t, storagetest.DSN(t), by{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,

@@ -31,8 +31,8 @@ func fails(t testing.TB) processor.Processor {
 	})
 }
 
-// Another node runs the tasks of a node that only accepts requests. The nodes wake each other. With
-// the polls of the test, progress would take an hour.
+// One node only accepts requests, and another node runs the tasks. The nodes notify each other of
+// new tasks and of responses: in this test, they poll only once an hour.
 func TestRequestsOnly(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -105,7 +105,7 @@ func TestRequestsOnlyAlone(t *testing.T) {
 func TestRequestsOnlyDoesNoChores(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	for range 8 { // one of them would be responsible for most chores
+	for range 8 { // if these nodes did chores, they would be responsible for most of them
 		start(t, dsn, fails(t), brief, requestsOnly)
 	}
 	back := start(t, dsn, processor.Echo(), brief)

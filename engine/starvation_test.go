@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// worked returns a function that echoes after a few milliseconds and counts.
+// worked returns a processor function that takes 3 ms, counts the task in n and returns the
+// arguments as the response.
 func worked(
 	n *atomic.Int64,
 ) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -29,7 +30,8 @@ func worked(
 	}
 }
 
-// idle stores n processes that are RUNNING and idle, named by prefix and number.
+// idle stores n processes that are RUNNING and have no tasks. Their IDs are the prefix and a number
+// from 1 to n.
 func (d db) idle(t *testing.T, prefix string, n int) {
 	t.Helper()
 	_, err := d.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, previous_status)
@@ -40,7 +42,8 @@ func (d db) idle(t *testing.T, prefix string, n int) {
 	storagetest.Recount(t, d)
 }
 
-// waiting stores one waiting task for each process whose name begins with prefix.
+// waiting stores one task for each process whose ID begins with prefix. waitsFor is what the tasks
+// wait for, and timer is the name of the timer if the tasks are timers.
 func (d db) waiting(t *testing.T, prefix, taskType, waitsFor, timer string) {
 	t.Helper()
 	_, err := d.Exec(t.Context(), `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for,
@@ -53,7 +56,8 @@ func (d db) waiting(t *testing.T, prefix, taskType, waitsFor, timer string) {
 	}
 }
 
-// callers starts clients that call processes without pause until stop is called.
+// callers starts clients that call processes without pause until stop is called. Each client calls
+// one process: the n-th client calls the process whose ID is prefix and n.
 func (n *node) callers(t *testing.T, clients int, prefix string, priority int32) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -98,7 +102,8 @@ func twoSlots(t *testing.T, other progressorv1.TaskType) (n *node, d db, calls, 
 	return n, look(t, dsn), calls, others
 }
 
-// Timers fire although clients keep all slots busy, and calls continue in the meantime.
+// Timers fire although the calls of clients occupy all slots, and calls still run while the timers
+// fire.
 func TestTimersFireAlongsideCalls(t *testing.T) {
 	t.Parallel()
 	const due = 100
@@ -106,7 +111,7 @@ func TestTimersFireAlongsideCalls(t *testing.T) {
 	d.idle(t, "called-", 16)
 	d.idle(t, "timer-", due)
 	stop := n.callers(t, 16, "called-", 0)
-	eventually(t, "calls keep the slots busy", func() bool { return calls.Load() > 100 })
+	eventually(t, "calls occupy the slots", func() bool { return calls.Load() > 100 })
 	before := calls.Load()
 	d.waiting(t, "timer-", "TIMEOUT", "time", "")
 	eventually(t, "the timers have fired", func() bool { return fired.Load() == due })
@@ -117,8 +122,8 @@ func TestTimersFireAlongsideCalls(t *testing.T) {
 	}
 }
 
-// Urgent calls run although thousands of stored tasks wait for a slot, and the stored tasks
-// continue in the meantime.
+// Calls with a higher priority run although thousands of stored tasks wait for a slot, and stored
+// tasks still run in the meantime.
 func TestCallsRunAlongsideABacklog(t *testing.T) {
 	t.Parallel()
 	const backlog = 3000
@@ -129,7 +134,9 @@ func TestCallsRunAlongsideABacklog(t *testing.T) {
 	eventually(t, "stored tasks run", func() bool { return ended.Load() > 10 })
 	before := ended.Load()
 	stop := n.callers(t, 4, "called-", -1000)
-	eventually(t, "urgent calls run", func() bool { return calls.Load() > 100 || ended.Load() == backlog })
+	eventually(t, "calls with a higher priority run", func() bool {
+		return calls.Load() > 100 || ended.Load() == backlog
+	})
 	meanwhile := ended.Load() - before
 	stop()
 	if calls.Load() <= 100 || meanwhile < 20 {

@@ -9,6 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// The audit shows the commands of operators, the newest first. It can be filtered and read in
+// pages.
 func TestAuditOnTheEngine(t *testing.T) {
 	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")

@@ -76,7 +76,8 @@ func TestKeysOfPayloadsAreRotated(t *testing.T) {
 	}
 }
 
-// A worker without the key fails the job, and the next one can run it.
+// A job fails if its worker does not have the key of its payload. After a retry, a worker that has
+// the key runs the job.
 func TestWorkerWithoutTheKey(t *testing.T) {
 	e := newCoded(t, newKeys(t, "k1"), newKeys(t, "k1"))
 	stop := e.work(newKeys(t, "k2"), func(context.Context, note) (note, error) { panic("it must not be called") })

@@ -16,6 +16,8 @@ crons:
     target: {http: {url: 'http://127.0.0.1:9000/', headers: {authorization: hunter2}}}
 `
 
+// Errors in crons of the configuration file name the line and the field. Each key replaces the text
+// before the | in the file by the text after it.
 func TestCronsOfTheConfiguration(t *testing.T) {
 	checkConfiguration(t, cronsOfFile, "2 crons, 0 templates, 0 sinks", map[string]string{
 		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ",

@@ -77,7 +77,7 @@ func TestConsoleLogin(t *testing.T) {
 	principal := "user:" + issuer.URL + "#alice"
 	want := `"principal":"` + principal + `","login":true`
 	if _, body := send(http.MethodPost, "/whoami"); !strings.Contains(body, want) {
-		t.Errorf("who: %s", body)
+		t.Errorf("whoami: %s", body)
 	}
 	const list = "/progressor.v1.InsightService/ListAudit"
 	answer, body := send(http.MethodPost, list)

@@ -71,7 +71,7 @@ crons:
 	d := background(t, nil, append(args, clitest.WriteConfig(t, text))...)
 	awaitFires(t, d.Client, "tick", succeeded)
 	if id := <-asked; id != "tick" {
-		t.Errorf("asked for %q", id)
+		t.Errorf("the first request is from cron %q", id)
 	}
 	d.Client.OK(t, "cron", "pause", "play", "tick", "--reason", "enough")
 	d.Client.OK(t, "cron", "create", "play", "by-hand", "@daily", "--http", target.URL)

@@ -69,19 +69,19 @@ func TestErase(t *testing.T) {
 		"is RUNNING: only a process that has ended or is suspended can be erased: cancel or suspend it first") {
 		t.Errorf("a running process: %+v", r)
 	}
-	step := func(sql string, args ...any) {
+	execute := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	step(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, process_id)
+	execute(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, process_id)
 		VALUES ('echo', 'boss', 'ask', -1, 0, 'succeeded', $1)`, id)
 	if r := p.Run(t, "erase", "echo", "~flow/boss", "--children", "--record", record); r.Code == 0 ||
 		!strings.Contains(r.Stderr, id+" is RUNNING") {
 		t.Errorf("a run with a running child: %+v", r)
 	}
-	step("DELETE FROM flow_steps")
+	execute("DELETE FROM flow_steps")
 	if _, err := os.Stat(record); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an erasure that was rejected is recorded: %v", err)
 	}
@@ -89,7 +89,7 @@ func TestErase(t *testing.T) {
 	found := strings.Join(tables(id), " ")
 	for _, table := range []string{"changes", "requests", "audit"} {
 		if !strings.Contains(found, table) {
-			t.Fatalf("%s: only %s have the ID", table, found)
+			t.Fatalf("table %s does not have the ID, only %s", table, found)
 		}
 	}
 	before := tables(secret)

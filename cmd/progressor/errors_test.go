@@ -155,6 +155,8 @@ var errorCases = []errorCase{
 	},
 }
 
+// Each error of the API sets the exit code and is printed as one line. The line has the reason, the
+// details and the next command.
 func TestErrors(t *testing.T) {
 	for _, tt := range errorCases {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,6 +169,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// With -o json, an error is printed as one line of JSON.
 func TestErrorsForPrograms(t *testing.T) {
 	p := clitest.Serve(t, newCommands,
 		&clitest.Engine{Err: clitest.EngineError(connect.CodeNotFound, "process not found", &progressorv1.ErrorDetail{

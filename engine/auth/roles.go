@@ -16,7 +16,8 @@ const (
 	roleWorker = "worker"
 	// limitSeparator separates the role from the pattern of the jobs.
 	limitSeparator = ":"
-	// maxJobs is the maximum size of this pattern in bytes. Names of jobs have the same limit.
+	// maxJobs is the maximum size of the pattern of the jobs in bytes. Names of jobs have the same
+	// limit.
 	maxJobs = 256
 )
 
@@ -50,7 +51,7 @@ func (s permissions) list() (list []progressorv1.Permission) {
 	return list
 }
 
-// The sets of the roles.
+// The permissions of each role.
 var (
 	viewer = setOf(progressorv1.Permission_PERMISSION_PROCESS_READ, progressorv1.Permission_PERMISSION_PAYLOAD_READ,
 		progressorv1.Permission_PERMISSION_NAMESPACE_READ)

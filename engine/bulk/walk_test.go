@@ -82,7 +82,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	}
 }
 
-// If the node that runs a bulk dies or stops, another node repeats the page that was not stored.
+// If the node that runs a bulk dies or stops, another node repeats the page whose result was not
+// stored.
 func TestAnotherNodeContinues(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "stopped"} {
@@ -94,7 +95,7 @@ func TestAnotherNodeContinues(t *testing.T) {
 			b := a.begun(t, paged(suspend, "status = RUNNING", 100))
 			a.begins(t, b)
 			if how == "killed" {
-				a.Store.Close() // nothing is released, and its row stays
+				a.Store.Close() // the node releases no task, and its row in nodes stays
 			}
 			other := start(t, dsn)
 			if how == "stopped" {
@@ -117,7 +118,7 @@ func TestAnotherNodeContinues(t *testing.T) {
 	}
 }
 
-// A page that was run but not stored is run again without further effects: no process is changed
+// A page whose result was not stored is run again without further effects: no process is changed
 // twice, and no command is audited twice.
 func TestPageTwice(t *testing.T) {
 	t.Parallel()
@@ -321,8 +322,8 @@ func TestPageEndsEarly(t *testing.T) {
 	}
 }
 
-// Items that a page has found but had no time for have not failed. The next page handles them
-// immediately.
+// Items that a page has found but had no time to handle do not count as failed. The next page
+// handles them immediately.
 func TestPageOfItemsEndsEarly(t *testing.T) {
 	t.Parallel()
 	const many = 60

@@ -28,7 +28,8 @@ func (n *node) ask(t testing.TB, query string, args ...any) (text string) {
 	return text
 }
 
-// do leases the job of an item, checks its args, and answers it.
+// do leases the job of an item, checks its args, and answers it. If reason is not empty, the answer
+// is a failure with this reason.
 func (n *node) do(t testing.TB, name, args, reason string) {
 	t.Helper()
 	l := n.lease(t, name)
@@ -61,7 +62,7 @@ func TestSecondRetry(t *testing.T) {
 		AND index >= 0`)
 	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
 	n.answer(t, l, "", "bad")
-	n.answer(t, n.lease(t, "undo"), "", "cannot") // so what succeeded stays done
+	n.answer(t, n.lease(t, "undo"), "", "cannot") // the compensation fails, so the items that succeeded stay done
 	same(t, runSummary(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 undo FAILED last CANCELLED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
@@ -208,8 +209,8 @@ func TestBadResult(t *testing.T) {
 	}
 }
 
-// TestStepTimeouts checks that steps and items that are runs and exceed their timeouts are
-// cancelled and fail.
+// TestStepTimeouts checks steps and items that start runs or processes. If a run or a process
+// exceeds the timeout of its step, it is cancelled, and the step or item fails.
 func TestStepTimeouts(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

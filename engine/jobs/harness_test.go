@@ -81,6 +81,7 @@ func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	return leases
 }
 
+// one leases one task of namespace "pull". It waits until there is one.
 func (n *node) one(t testing.TB, worker string) *progressorv1.Lease {
 	t.Helper()
 	leases := n.poll(t, worker, 1)
@@ -108,6 +109,7 @@ func (n *node) fail(l *progressorv1.Lease, reason string) error {
 		}})
 }
 
+// beat sends a heartbeat for a lease and returns the directive for it.
 func (n *node) beat(t testing.TB, worker string, l *progressorv1.Lease) *progressorv1.LeaseDirective {
 	t.Helper()
 	d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{

@@ -20,7 +20,7 @@ func (q *Jobs) PauseName(
 		return nil, err
 	}
 	q.engine.SetNamePaused(namespace, name, true)
-	q.admission.checkAll(namespace) // jobs of other names get the keys of its jobs
+	q.admission.checkAll(namespace) // jobs of other names get the keys of constraints that the paused jobs hold
 	return pausedMessage(&row), nil
 }
 

@@ -12,7 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// attempt calls the processor, which may store checkpoints.
+// attempt calls the processor. The processor may store checkpoints, except in a push namespace or
+// if tasks of this type allow none.
 func (p *Process) attempt(ctx context.Context, t *task) (*progressorv1.ProcessResponse, error) {
 	request := p.processRequest(t)
 	if p.settings.pushed || !processor.AllowsCheckpoints(t.kind) {
@@ -23,8 +24,8 @@ func (p *Process) attempt(ctx context.Context, t *task) (*progressorv1.ProcessRe
 	return p.processor.Process(processor.WithCheckpointer(ctx, c), request)
 }
 
-// checkpointer is the processor.Checkpointer of one attempt. The goroutine that waits for the
-// attempt has locked the process.
+// checkpointer is the processor.Checkpointer of one attempt. It changes the process without locking
+// it, because the goroutine that waits for the attempt holds the lock.
 type checkpointer struct {
 	process *Process
 	task    *task

@@ -110,10 +110,13 @@ func (d *deliverer) isAccepted(c *progressorv1.Change) bool {
 // batch is one call of Deliver.
 type batch struct {
 	*deliverer
-	err error // ErrGone takes precedence over a temporary error, and that over a permanent one; guarded by mu
+	// err is the error that Deliver returns, or nil. ErrGone replaces all other errors, and a
+	// temporary error replaces a permanent one. Guarded by mu.
+	err error
 }
 
-// send sends the changes of a process until one of them, or of another process, fails.
+// send sends the changes of a process one after the other. It stops if one of them fails, or if a
+// change of another process has failed with an error that is not permanent.
 func (b *batch) send(ctx context.Context, queue []*progressorv1.Change) {
 	for _, c := range queue {
 		b.mu.Lock()

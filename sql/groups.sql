@@ -1,6 +1,8 @@
--- TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
--- member, and those with a cancel request. They wait for a slot, which only the engine assigns to
--- them.
+-- A group is a job that several workers run. Each worker runs a member of the group: a process that
+-- has a place, which is its row in job_places.
+
+-- TakeGroups takes groups that need a decision: new ones, those with an ended member, and those
+-- with a cancel request. They wait for a slot, but no worker can take them: only the engine does.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options
@@ -18,8 +20,8 @@ SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cance
    AND p.status = 'INIT'
  LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED;
 
--- WakeGroups makes at most lim jobs that wait for their members available again, so that the engine
--- checks them. Locked rows are left to the next call.
+-- WakeGroups makes groups that wait for their members available again, at most lim per namespace,
+-- so that the engine checks them. Locked rows are left to the next call.
 -- name: WakeGroups :execrows
 UPDATE schedule s
    SET waits_for = 'place'
@@ -84,10 +86,10 @@ UPDATE job_groups g
  WHERE g.namespace = ANY (ARRAY[item.namespace])
    AND g.process_id = item.process_id;
 
--- OpenPlaces creates places of a job and starts a member in each, with a message that has the args
--- and options of the job. If worker_id is empty, the place is for any worker that the group allows.
--- The numbers of members are not reused. The results of the members of a step belong to the run of
--- the step.
+-- OpenPlaces creates places of a group and starts a member in each, with a message that has the
+-- args and options of the job. If worker_id is empty, the place is for any worker that the group
+-- allows. The numbers of members are not reused. The results of the members of a step belong to the
+-- run of the step.
 -- name: OpenPlaces :many
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.job_id, item.worker_id,
@@ -202,7 +204,7 @@ UPDATE schedule s
    AND s.process_id = input.process_id
    AND s.task_id = input.task_id;
 
--- EndGroups ends jobs of several workers. outcome is succeeded, failed or cancelled. If kept is
+-- EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is
 -- true, the job keeps the results of its members for ttl_us, as an object with a field for each
 -- worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
 -- also the response of its task, which its run receives. The job keeps the newest 19 failures of
@@ -381,7 +383,8 @@ inserted_tasks AS (
 SELECT input.namespace::text AS namespace, input.process_id::text AS process_id, input.task_id
   FROM input;
 
--- FindMemberWorkers returns the numbers of the waiting workers that could take a place of a group.
+-- FindMemberWorkers returns which of the given workers (ord) could take a place of a group. The
+-- workers wait for tasks.
 -- name: FindMemberWorkers :many
 SELECT target.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),

@@ -14,7 +14,7 @@ import (
 // startsWithin gives a job a start deadline of an hour after its run time.
 func startsWithin(j *jobs.NewJob) { j.Options = []byte(`{"startDeadline": "3600s"}`) }
 
-// inAnHour is the run time of a job.
+// inAnHour sets the run time of a job to an hour from now.
 func inAnHour(j *jobs.NewJob) { j.Delay = time.Hour }
 
 // delay moves the times of all waiting tasks, as if they had waited for three hours.
@@ -27,14 +27,14 @@ func (b *bench) delay() {
 // claimable returns the jobs that claims of each kind take, and releases them.
 func (b *bench) claimable() string {
 	b.t.Helper()
-	line := pull.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}
+	subscription := pull.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}
 	var ids []string
 	for _, name := range []string{"", "late", "in time"} {
 		for _, grouped := range []bool{false, true} {
-			line.JobName = name
-			n, err := pull.CountPollable(b.t.Context(), b.Store, []pull.Subscription{line}, 10)
+			subscription.JobName = name
+			n, err := pull.CountPollable(b.t.Context(), b.Store, []pull.Subscription{subscription}, 10)
 			must(b.t, n, err)
-			leases, err := pull.Poll(b.t.Context(), b.Store, "w", []pull.Subscription{line}, 10, grouped)
+			leases, err := pull.Poll(b.t.Context(), b.Store, "w", []pull.Subscription{subscription}, 10, grouped)
 			must(b.t, leases, err)
 			equal(b.t, fmt.Sprintf("pollable jobs %q", name), n[0], len(leases))
 			for _, l := range leases {
@@ -77,8 +77,8 @@ func (b *bench) late() (list []string) {
 	return list
 }
 
-// No kind of claim takes a job after its start deadline. The deadline stays when an
-// attempt is released.
+// No kind of claim takes a job after its start deadline. A job keeps the deadline when its attempt
+// is released.
 func TestClaimsSkipLateJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -120,7 +120,7 @@ func (r *outgoing) completed(c *Completion, fastPath bool) {
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
 	case c.Outcome == Retry && len(c.EffectsOnEnd) > 0:
-		r.ended(c.Key, 0) // a job that was cancelled first has ended, see EndIfCancelled
+		r.ended(c.Key, 0) // a job that was cancelled before has ended now: see EndIfCancelled
 	}
 	if fastPath && c.Outcome == Completed && c.freesKeys() {
 		r.effects.add(c, others(c.EffectsOnEnd)...) // SaveCompleted frees the keys

@@ -9,6 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
+// A call to an idle process runs at once. Its claim has the fields of the call and of the process.
+// A second call waits.
 func TestCallIsCaptured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -28,6 +30,8 @@ func TestCallIsCaptured(t *testing.T) {
 	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1, CALL waits for process#0")
 }
 
+// A process accepts no calls if it does not exist, is in ERROR, has ended or is suspended. Nothing
+// is stored.
 func TestCallIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -51,6 +55,7 @@ func TestCallIsRefused(t *testing.T) {
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 }
 
+// A call to a process whose INIT task runs waits, and runs after that task.
 func TestCallBehindInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,40 +67,46 @@ func TestCallBehindInit(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1")
 }
 
+// A call to an idle process waits if the node has no slot for it. Later calls wait behind it.
 func TestCallWithoutSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	equal(t, "the first", b.call("p", withoutSlot).Outcome, storage.AwaitsSlot)
+	equal(t, "the first call", b.call("p", withoutSlot).Outcome, storage.AwaitsSlot)
 	// The first call keeps its position, so a call with a slot does not overtake it.
-	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
+	equal(t, "the second call", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
 	claims := b.searchCalls(9)
 	equal(t, "claims", ids(claims), "[p]")
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for process#0")
 	saved := b.save(end(&claims[0], storage.Finished, withoutPromote))
-	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
+	equal(t, "the next call waits for a slot", []any{saved.Deferred, saved.Next == nil}, "[true true]")
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0")
 }
 
+// A call with the idempotency key and the content of an earlier call gets the task of that call,
+// even after the process has failed or was removed.
 func TestCallWithKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	first := b.call("p", keyed("k", "x"))
 	again := b.call("p", keyed("k", "x"))
-	equal(t, "again", []any{again.Outcome, again.TaskID, again.ProcessID}, []any{storage.Replayed, first.TaskID, "p"})
-	equal(t, "with other args", b.call("p", keyed("k", "y")).Outcome, storage.Mismatched)
+	equal(t, "a repeated call", []any{again.Outcome, again.TaskID, again.ProcessID},
+		[]any{storage.Replayed, first.TaskID, "p"})
+	equal(t, "a repeated call with other args", b.call("p", keyed("k", "y")).Outcome, storage.Mismatched)
 	b.save(end(first.Claim, storage.Failed, broken("x")))
-	equal(t, "in another status", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)
+	equal(t, "a repeated call to a process in ERROR", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)
 	if err := b.RemoveProcess(t.Context(), key("p")); err != nil {
 		t.Fatal(err)
 	}
 	again = b.call("p", keyed("k", "x"))
-	equal(t, "a call to a removed process", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
-	equal(t, "a new key of a removed process", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
+	equal(t, "a repeated call to a removed process", []any{again.Outcome, again.TaskID},
+		[]any{storage.Replayed, first.TaskID})
+	equal(t, "a new call to a removed process", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
 }
 
+// A call is rejected if MaxWaiting calls already wait for the process.
 func TestCallIsOverloaded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,16 +116,16 @@ func TestCallIsOverloaded(t *testing.T) {
 	for range 6 {
 		outcomes = append(outcomes, b.call("p", three).Outcome)
 	}
-	equal(t, "one by one", outcomes, "[captured postponed postponed postponed overloaded overloaded]")
-	equal(t, "a key of a rejected request", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
+	equal(t, "calls one after the other", outcomes, "[captured postponed postponed postponed overloaded overloaded]")
+	equal(t, "a call with a key", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	// Within one flush, the limit is the same.
 	b.process("q")
 	got := b.concurrentCalls("q", 50, three)
 	slices.Sort(got)
-	equal(t, "at once", slices.Compact(slices.Clone(got)), "[captured overloaded postponed]")
-	equal(t, "waiting", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'q'"), 3)
-	equal(t, "running", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
+	equal(t, "concurrent calls", slices.Compact(slices.Clone(got)), "[captured overloaded postponed]")
+	equal(t, "waiting calls", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'q'"), 3)
+	equal(t, "running calls", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
 }
 
 // A bound below 1 is rejected, because the statement would see no waiting tasks, and a call would
@@ -131,7 +142,7 @@ func TestCallWithoutLimit(t *testing.T) {
 			t.Errorf("bound %d: %q, %v", bound, p.Outcome, err)
 		}
 	}
-	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), 0)
+	equal(t, "running calls", ask[int](b, "SELECT count(*) FROM running"), 0)
 }
 
 // concurrentCalls makes n concurrent calls.
@@ -160,7 +171,7 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 			captured++
 		}
 	}
-	equal(t, "captured", captured, 1)
+	equal(t, "captured calls", captured, 1)
 	rows, err := b.ListRunning(t.Context(), nil, 0)
 	next := &must(t, rows, err)[0]
 	last := int64(0)
@@ -172,5 +183,5 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 		next = b.save(end(next, storage.Finished)).Next
 	}
 	equal(t, "no other task is left", next == nil, true)
-	equal(t, "finished", ask[int](b, "SELECT count(*) FROM tasks WHERE status = 'FINISHED'"), n+1)
+	equal(t, "finished tasks", ask[int](b, "SELECT count(*) FROM tasks WHERE status = 'FINISHED'"), n+1)
 }

@@ -220,7 +220,7 @@ type EndGroupsRow struct {
 	TaskID    int64
 }
 
-// EndGroups ends jobs of several workers. outcome is succeeded, failed or cancelled. If kept is
+// EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is
 // true, the job keeps the results of its members for ttl_us, as an object with a field for each
 // worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
 // also the response of its task, which its run receives. The job keeps the newest 19 failures of
@@ -300,7 +300,8 @@ type FindMemberWorkersParams struct {
 	Pauses     []bool
 }
 
-// FindMemberWorkers returns the numbers of the waiting workers that could take a place of a group.
+// FindMemberWorkers returns which of the given workers (ord) could take a place of a group. The
+// workers wait for tasks.
 func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMemberWorkersParams) ([]int32, error) {
 	rows, err := db.Query(ctx, findMemberWorkers,
 		arg.Ords,
@@ -393,10 +394,10 @@ type OpenPlacesRow struct {
 	ProcessID string
 }
 
-// OpenPlaces creates places of a job and starts a member in each, with a message that has the args
-// and options of the job. If worker_id is empty, the place is for any worker that the group allows.
-// The numbers of members are not reused. The results of the members of a step belong to the run of
-// the step.
+// OpenPlaces creates places of a group and starts a member in each, with a message that has the
+// args and options of the job. If worker_id is empty, the place is for any worker that the group
+// allows. The numbers of members are not reused. The results of the members of a step belong to the
+// run of the step.
 func (q *Queries) OpenPlaces(ctx context.Context, db DBTX, arg OpenPlacesParams) ([]OpenPlacesRow, error) {
 	rows, err := db.Query(ctx, openPlaces, arg.Namespaces, arg.JobIds, arg.WorkerIds)
 	if err != nil {
@@ -606,6 +607,7 @@ func (q *Queries) SetTakers(ctx context.Context, db DBTX, arg SetTakersParams) e
 }
 
 const takeGroups = `-- name: TakeGroups :many
+
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options
   FROM schedule s
@@ -631,9 +633,10 @@ type TakeGroupsRow struct {
 	Options      json.RawMessage
 }
 
-// TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
-// member, and those with a cancel request. They wait for a slot, which only the engine assigns to
-// them.
+// A group is a job that several workers run. Each worker runs a member of the group: a process that
+// has a place, which is its row in job_places.
+// TakeGroups takes groups that need a decision: new ones, those with an ended member, and those
+// with a cancel request. They wait for a slot, but no worker can take them: only the engine does.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {
@@ -682,8 +685,8 @@ type WakeGroupsParams struct {
 	Lim        int32
 }
 
-// WakeGroups makes at most lim jobs that wait for their members available again, so that the engine
-// checks them. Locked rows are left to the next call.
+// WakeGroups makes groups that wait for their members available again, at most lim per namespace,
+// so that the engine checks them. Locked rows are left to the next call.
 func (q *Queries) WakeGroups(ctx context.Context, db DBTX, arg WakeGroupsParams) (int64, error) {
 	result, err := db.Exec(ctx, wakeGroups, arg.Namespaces, arg.Lim)
 	if err != nil {

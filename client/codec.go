@@ -113,7 +113,7 @@ func (c coder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// encodedRequest is a request with another message.
+// encodedRequest is a request whose message was replaced by one with encoded payloads.
 type encodedRequest struct {
 	connect.AnyRequest
 	message any

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// All texts in a list are spellings of the same expression.
 func TestParseSpellings(t *testing.T) {
 	for _, same := range [][]string{
 		{"0 9 * * 1-5", "0 0 9 * * MON-FRI", " 0  9\t* * mon-fri ", "0 9 ? * 1,2,3,4,5", "0 9 * * 1-4,FRI"},
@@ -36,6 +37,7 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
+// An error has the field, the position of the invalid part and its cause.
 func TestParseErrors(t *testing.T) {
 	for _, test := range []struct {
 		text  string

@@ -56,10 +56,10 @@ type FailureAction int32
 // The values, with the numbers of the API.
 const (
 	FailureDefault  FailureAction = iota // FailureRunNew
-	FailureRunNew                        // attempt 1
-	FailureSkip                          // one fire is skipped
-	FailureRetry                         // the next attempt
-	FailureBackoff                       // the next attempt, after RetryBackoff
+	FailureRunNew                        // start a run, as attempt 1
+	FailureSkip                          // skip one fire
+	FailureRetry                         // start a run, as the next attempt
+	FailureBackoff                       // skip fires until RetryBackoff has passed, then as FailureRetry
 	FailureHalfOpen                      // after PauseAfterFailures consecutive failures, one trial per RetryBackoff
 )
 
@@ -73,15 +73,16 @@ const (
 	ConcurrencyQueue
 )
 
-// MisfirePolicy defines what happens to fire times that passed before an engine checked them.
+// MisfirePolicy defines which fire times remain, of those that passed before an engine checked
+// them. The others are missed.
 type MisfirePolicy int32
 
 // The values, with the numbers of the API.
 const (
 	MisfireDefault        MisfirePolicy = iota // MisfireFireNow
-	MisfireFireNow                             // the newest that can start or be queued now
-	MisfireSkip                                // the newest, within MisfireThreshold
-	MisfireCatchUpLimited                      // the newest CatchUpLimit
+	MisfireFireNow                             // the newest ones that can start or be queued now
+	MisfireSkip                                // only the newest one, if it is at most MisfireThreshold late
+	MisfireCatchUpLimited                      // the newest ones, at most CatchUpLimit
 )
 
 // Backoff is the wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1]. The last

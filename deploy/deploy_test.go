@@ -77,6 +77,7 @@ type alertFile struct {
 	}
 }
 
+// Each alert uses existing metrics, has a severity, a summary and a description, and is documented.
 func TestAlerts(t *testing.T) {
 	var file alertFile
 	read(t, "prometheus/alerts.yaml", yaml.Unmarshal, &file)
@@ -158,6 +159,8 @@ func TestRunbook(t *testing.T) {
 
 var promQL = regexp.MustCompile("(?s)```promql\n(.*?)```")
 
+// Each panel of the dashboard has its own ID and place, a description and queries of existing
+// metrics. The dashboard shows all metrics of sinks and all durations of tasks.
 func TestDashboard(t *testing.T) {
 	type panel struct {
 		ID                       int
@@ -228,7 +231,7 @@ func TestRestartsHaveNoLimit(t *testing.T) {
 	}
 }
 
-// The engine tells systemd when it is ready, and systemd does not end a long migration.
+// The engine notifies systemd when it is ready, and systemd does not end a long migration.
 func TestSystemdWaitsForTheEngine(t *testing.T) {
 	text, err := os.ReadFile("systemd/progressor.service")
 	if err != nil {

@@ -88,7 +88,7 @@ func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	return resp.GetJob()
 }
 
-// counts checks that the job count of the examples succeeds with valid args and fails with invalid
+// counts checks that a job with the name count succeeds with valid args and fails with invalid
 // ones.
 func (q *queue) counts(suffix string) {
 	q.t.Helper()

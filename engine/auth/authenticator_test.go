@@ -436,7 +436,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 }
 
 // A client with a certificate has the grants of its URI. They are cached like the grants of a key,
-// and used for a while if the database cannot be read.
+// and used for a minute if the database cannot be read.
 func TestCertificatePrincipals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,8 +50,8 @@ func startWith(t testing.TB, dsn string, p processor.Processor, with ...enginete
 	return &node{n, n.Flows}
 }
 
-// obey executes a job or a process according to its args. {"fail": "why"} fails. Anything else
-// succeeds with the name of the job and its args.
+// obey executes a job or a process. With the args {"fail": {"NAME": "why"}}, a job with this name
+// fails. Any other job succeeds with its name and its args as the result.
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Fail map[string]string `json:"fail"` // by job name
@@ -122,7 +122,7 @@ func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 	return r
 }
 
-// until waits until a run has the wanted status and returns it.
+// until waits until the summary of a run begins with want, and returns the run.
 func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.Run {
 	t.Helper()
 	var r *progressorv1.Run
@@ -158,7 +158,8 @@ func same(t testing.TB, got, want string) {
 	}
 }
 
-// lease polls for one job of namespace "pull".
+// lease leases one job of namespace "pull" with one of these names, or with any name if there are
+// none.
 func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), pull.PollParams{

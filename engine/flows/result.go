@@ -69,6 +69,7 @@ func (t *task) change() flows.Change {
 	return c
 }
 
+// event adds an event of the run, or of a step or an item, to those that the task stores.
 func (t *task) event(kind string, p stepRef, from, to, message string) *jobs.Event {
 	e := &jobs.Event{
 		RunID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt,
@@ -260,8 +261,8 @@ func (t *task) done() error {
 		if now.Status == flows.Cancelled {
 			t.reply.Reason = t.state.Cancel
 		}
-		// a timer that is due is not set again
 	} else if at := s.Run.Timer(t.now); s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now) {
+		// If the timer is set and both times have passed, it is not set again.
 		t.MoveTimer(&s.Timer, at)
 	}
 	if t.created != nil {
@@ -359,7 +360,7 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	}
 	id := t.template.Steps[step].ID
 	if t.template.Steps[step].ForEach() {
-		// no numbers if the items will run again, because the counts were reset
+		// The message has no numbers if the items will run again, because the counts were reset.
 		message := "items of step " + id + " failed"
 		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
 			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)

@@ -65,8 +65,8 @@ func (q *Jobs) fairnessKey(namespace string, s jobs.Subject) *string {
 	return &key
 }
 
-// keyStarts adds the fairness key to the jobs that SQL functions have sent to a process ID. Their
-// messages have none, because SQL cannot evaluate the expression.
+// keyStarts adds the fairness keys to the start messages of jobs that SQL functions have sent to a
+// process ID. These messages have no fairness keys, because SQL cannot evaluate the expression.
 func (q *Jobs) keyStarts(ctx context.Context, target process.Key) error {
 	return jobs.KeyStarts(ctx, q.store, target, func(s jobs.Subject) string {
 		if key := q.fairnessKey(target.Namespace, s); key != nil {

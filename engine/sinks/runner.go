@@ -41,9 +41,9 @@ var defaultLimits = limits{
 type runner struct {
 	*Sinks
 	notices *notices
-	held    map[changes.SinkKey]*delivery
-	renewed time.Time // when the leases were renewed
-	failing bool      // the last pass failed
+	held    map[changes.SinkKey]*delivery // deliveries of the sinks whose leases this node holds
+	renewed time.Time                     // when the leases were renewed
+	failing bool                          // the last pass failed
 }
 
 // run delivers until ctx is cancelled. A node that runs no tasks only notifies the other nodes when
@@ -72,7 +72,8 @@ func (s *Sinks) run(ctx context.Context) error {
 	}
 }
 
-// pass renews the leases, ends deliveries whose sink has changed, and claims sinks.
+// pass renews the leases, ends the deliveries of sinks that have changed or that another node asks
+// for, and claims sinks.
 func (r *runner) pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.statement)
 	defer cancel()

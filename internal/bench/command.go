@@ -30,8 +30,8 @@ type Command struct {
 
 	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Concurrent clients for rpc, auth and the peak of attacks. Default: ${default}."`
 	Timers        int           `default:"50000" placeholder:"N" help:"For timers: number of timers that are due at once. Default: ${default}."`
-	SpreadTimers  int           `default:"2000" placeholder:"N" help:"For timers: number of timers over --spread, to measure lateness. Default: ${default}."`
-	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"See --spread-timers. Default: ${default}."`
+	SpreadTimers  int           `default:"2000" placeholder:"N" help:"For timers: number of timers that are due within --spread, to measure lateness. Default: ${default}."`
+	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"For timers: period in which --spread-timers are due. Default: ${default}."`
 	Crons         int           `default:"10000" placeholder:"N" help:"For crons: number of crons with the same fire times. Default: ${default}."`
 	CronsEvery    time.Duration `default:"1m" placeholder:"DURATION" help:"For crons: interval of their fires, in whole seconds. Default: ${default}."`
 	CronsFires    int           `default:"3" placeholder:"N" help:"For crons: number of fires. Default: ${default}."`
@@ -91,11 +91,11 @@ measures the SQL of the reference on the same server.
     progressor bench --workloads start,call --clients 128 --keys off
 
 Neighbors sends calls to one namespace at 40% of the peak of the same run, with timers and SQL
-messages. Meanwhile a tenant (other namespaces) enters and leaves a state that must not disturb it.
-The ratio is the calls/s in the state divided by those while the tenant is quiet. The load is below
-the peak because the tenant may use its share of the CPU: two namespaces that both take all they can
-get cannot each keep 80% of what one gets alone. The peak is measured with the largest number of
---clients.
+messages. Meanwhile a tenant (other namespaces) enters and leaves a state that must not disturb the
+first namespace. The ratio is the calls/s in the state divided by those while the tenant is quiet.
+The load is below the peak because the tenant may use its share of the CPU: two namespaces that both
+take all they can get cannot each keep 80% of what one gets alone. The peak is measured with the
+largest number of --clients.
 
 Attacks starts progressor serve on all addresses of this machine, with authentication and default
 settings, attacks it as a tenant or a stranger, and measures what share of its rate another tenant
@@ -103,8 +103,8 @@ keeps. It fails if the engine uses more than 512 MiB, if the other tenant keeps 
 rate (calls and jobs at 40% of the peak), if /livez takes more than 5 s, or if no metric shows the
 attack.
 
-Auth measures the calls of rpc in turn without and with authentication by an API key, at two ports of
-one engine. The ratio is that of the calls/s.`
+Auth measures the calls of rpc, alternately without and with authentication by an API key, at two
+ports of one engine. The ratio is the calls/s with authentication divided by those without.`
 }
 
 // Run measures and prints the report. After an error, it prints what was measured before.

@@ -17,12 +17,13 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// Engine is a fake engine. It returns preset responses and records the last request.
+// Engine is a fake engine. It records the last request and returns preset responses, which contain
+// the fields below.
 type Engine struct {
 	services
 
 	Err       error // error of the next requests
-	Last      any
+	Last      any   // the last request
 	Process   *progressorv1.Process
 	Namespace *progressorv1.Namespace
 	Pages     []*progressorv1.ListProcessesResponse
@@ -270,7 +271,7 @@ func (f *Engine) sinkResponse(request any) connect.AnyResponse {
 	return nil
 }
 
-// WatchProcess answers the request.
+// WatchProcess sends Updates. Then it ends the stream, with Err if it is set.
 func (f *Engine) WatchProcess(
 	_ context.Context, req *progressorv1.WatchProcessRequest,
 	stream *connect.ServerStream[progressorv1.WatchProcessResponse],
@@ -284,7 +285,7 @@ func (f *Engine) WatchProcess(
 	return f.Err
 }
 
-// GetNamespaceHealth answers the request.
+// GetNamespaceHealth returns a namespace that is DOWN if its name is down, or DEGRADED otherwise.
 func (f *Engine) GetNamespaceHealth(
 	_ context.Context, req *progressorv1.GetNamespaceHealthRequest,
 ) (*progressorv1.GetNamespaceHealthResponse, error) {

@@ -56,7 +56,7 @@ func (f *Engine) jobResponse(request any) connect.AnyResponse {
 	return nil
 }
 
-// EnqueueBatch answers the request.
+// EnqueueBatch accepts all jobs, except those of the batch with the number RejectBatch.
 func (f *Engine) EnqueueBatch(
 	_ context.Context, r *progressorv1.EnqueueBatchRequest,
 ) (*progressorv1.EnqueueBatchResponse, error) {

@@ -1,8 +1,7 @@
--- A group is a job that several workers run. Each worker runs a member of the group: a process that
--- has a place, which is its row in job_places.
-
 -- TakeGroups takes groups that need a decision: new ones, those with an ended member, and those
--- with a cancel request. They wait for a slot, but no worker can take them: only the engine does.
+-- with a cancel request. They wait for a slot, but no worker can take them: only the engine does. A
+-- group is a job that several workers run. Each worker runs a member of the group: a process that
+-- has a place, which is its row in job_places.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options

@@ -57,6 +57,8 @@ func (b *bench) addHeldMessages(id string) {
 		SELECT 'shop', $1, 'notify', true, convert_to(n::text, 'UTF8') FROM generate_series(1, $2) n`, id, largeQueue)
 }
 
+// settle calls SettleQueues until there is nothing left to change. It returns the number of changed
+// rows.
 func (b *bench) settle() (moved int64) {
 	b.t.Helper()
 	for {
@@ -75,6 +77,7 @@ func (b *bench) count(table, condition string) int {
 	return ask[int](b, "SELECT count(*) FROM "+table+" WHERE "+condition)
 }
 
+// queued returns the number of tasks of a process that wait for something.
 func (b *bench) queued(id, waitsFor string) int {
 	return ask[int](b, `SELECT count(*) FROM schedule WHERE process_id = $1 AND waits_for::text = $2`, id, waitsFor)
 }
@@ -84,11 +87,11 @@ func (b *bench) queued(id, waitsFor string) int {
 func TestLargeQueueFollowsInBatches(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench, c *storage.Claim){
-		"fails":    func(b *bench, c *storage.Claim) { b.save(end(c, storage.Failed)) },
-		"ends":     func(b *bench, c *storage.Claim) { b.save(end(c, storage.Completed)) },
-		"overdue":  func(b *bench, _ *storage.Claim) { b.cancelOverdue("p") },
-		"held":     func(b *bench, _ *storage.Claim) { b.suspend("p"); b.cancel("p") },
-		"held now": func(b *bench, c *storage.Claim) { b.suspend("p"); b.save(end(c, storage.Failed)) },
+		"fails":                func(b *bench, c *storage.Claim) { b.save(end(c, storage.Failed)) },
+		"ends":                 func(b *bench, c *storage.Claim) { b.save(end(c, storage.Completed)) },
+		"overdue":              func(b *bench, _ *storage.Claim) { b.cancelOverdue("p") },
+		"suspended, cancelled": func(b *bench, _ *storage.Claim) { b.suspend("p"); b.cancel("p") },
+		"suspended, fails":     func(b *bench, c *storage.Claim) { b.suspend("p"); b.save(end(c, storage.Failed)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,8 +107,8 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 			}
 			b.settle()
 			b.checkTouchedRows()
-			equal(t, "left", b.count("schedule", "true")+b.count("queue_backlogs", "true"), 0)
-			equal(t, "cancelled", b.count("tasks", "task_type = 'NOTIFY' AND status = 'CANCELLED'"), largeQueue)
+			equal(t, "waiting tasks and backlogs", b.count("schedule", "true")+b.count("queue_backlogs", "true"), 0)
+			equal(t, "cancelled tasks", b.count("tasks", "task_type = 'NOTIFY' AND status = 'CANCELLED'"), largeQueue)
 		})
 	}
 }
@@ -118,6 +121,8 @@ func (b *bench) cancelOverdue(id string) {
 	equal(b.t, "ended", must(b.t, ended, err), true)
 }
 
+// A suspension moves a part of a large queue at once, and SettleQueues moves the rest. No task of
+// the queue can be claimed in the meantime. A resume moves all tasks back.
 func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,16 +132,17 @@ func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	b.watchStatements()
 	b.suspend("p")
 	storagetest.Invariants(t, b.dsn)
-	equal(t, "moved at once", b.queued("p", "operator") < maxMoved, true)
-	equal(t, "to run", len(b.searchCalls(9)), 0)
+	equal(t, "the suspension moves only a part", b.queued("p", "operator") < maxMoved, true)
+	equal(t, "tasks that can be claimed", len(b.searchCalls(9)), 0)
 	b.settle()
-	equal(t, "held", b.queued("p", "operator"), largeQueue)
+	equal(t, "tasks that wait for an operator", b.queued("p", "operator"), largeQueue)
 	b.resume("p")
 	b.checkTouchedRows()
-	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
+	equal(t, "tasks that wait for a slot and for the process",
+		[]any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
 	equal(t, "backlogs", b.count("queue_backlogs", "true"), 0)
 	first := ask[int64](b, `SELECT min(task_id) FROM schedule`)
-	equal(t, "the first", b.searchCalls(9)[0].TaskID, first)
+	equal(t, "the task that is claimed first", b.searchCalls(9)[0].TaskID, first)
 }
 
 // A resume reads each waiting task at most three times, even while an old snapshot keeps the dead
@@ -189,10 +195,11 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	must(t, 0, b.PrepareResume(key("p")))
 	must(t, 0, b.PrepareResume(key("p"))) // a second client does the same
 	b.save(end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
-	equal(t, "held", b.queued("p", "operator"), 1)
+	equal(t, "tasks that wait for an operator", b.queued("p", "operator"), 1)
 	b.resume("p")
-	equal(t, "held", b.queued("p", "operator"), 0)
-	equal(t, "the retry", ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
+	equal(t, "tasks that wait for an operator after the resume", b.queued("p", "operator"), 0)
+	equal(t, "what the retried task waits for",
+		ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
 }
 
 // A resume right after a suspension moves back the tasks that the suspension has moved.
@@ -205,9 +212,12 @@ func TestLargeQueueIsResumedAtOnce(t *testing.T) {
 	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT min(task_id) FROM schedule)`)
 	b.suspend("p")
 	b.resume("p")
-	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
+	equal(t, "tasks that wait for a slot and for the process",
+		[]any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
 }
 
+// A process in ERROR with a large queue can be repaired only after SettleQueues has cancelled the
+// tasks of the queue.
 func TestLargeQueueIsRepairedOnceItIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -215,12 +225,16 @@ func TestLargeQueueIsRepairedOnceItIsCancelled(t *testing.T) {
 	c := b.claim("p")
 	b.addWaitingTasks("p")
 	b.save(end(c, storage.Failed))
-	equal(t, "before", []any{b.repair("p").Outcome, b.simpleRepair("p").Outcome}, "[unsettled unsettled]")
+	equal(t, "repairs before SettleQueues",
+		[]any{b.repair("p").Outcome, b.simpleRepair("p").Outcome}, "[unsettled unsettled]")
 	b.settle()
-	equal(t, "cancelled by", ask[int64](b, `SELECT min(cancelled_by) FROM tasks WHERE status = 'CANCELLED'`), c.TaskID)
-	equal(t, "after", b.simpleRepair("p").Outcome, storage.Repaired)
+	equal(t, "the task that cancelled the queue",
+		ask[int64](b, `SELECT min(cancelled_by) FROM tasks WHERE status = 'CANCELLED'`), c.TaskID)
+	equal(t, "a repair after SettleQueues", b.simpleRepair("p").Outcome, storage.Repaired)
 }
 
+// The waiting tasks of removed processes are deleted in batches, and none of them can be claimed in
+// the meantime.
 func TestLargeQueueIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -237,10 +251,10 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 		var err error
 		n, err = b.PurgeRemoved(t.Context())
 		must(t, n, err)
-		equal(t, "to run", len(b.searchCalls(9)), 0)
+		equal(t, "tasks that can be claimed", len(b.searchCalls(9)), 0)
 	}
 	b.checkTouchedRows()
-	equal(t, "left", b.count("schedule", "true")+b.count("processes", "true"), 0)
+	equal(t, "tasks and processes", b.count("schedule", "true")+b.count("processes", "true"), 0)
 }
 
 // Held messages are released in batches and delivered in order, even while some are still held.
@@ -264,16 +278,18 @@ func TestManyHeldMessages(t *testing.T) {
 			storagetest.Invariants(t, b.dsn)
 			b.send(notifyOf("p", "last"))
 			_, more, err := b.DeliverMessages(key("p"))
-			equal(t, "more", must(t, more, err), true)
-			equal(t, "some are left", b.count("messages", "process_id = 'p'") > 0, true)
-			equal(t, "the oldest are gone", b.count("messages", "convert_from(args, 'UTF8') IN ('1', '16')"), 0)
+			equal(t, "there may be more messages", must(t, more, err), true)
+			equal(t, "some messages are left", b.count("messages", "process_id = 'p'") > 0, true)
+			equal(t, "the oldest messages", b.count("messages", "convert_from(args, 'UTF8') IN ('1', '16')"), 0)
 			b.settle()
 			b.checkTouchedRows()
-			equal(t, "held", b.count("messages", "held")+b.count("queue_backlogs", "true"), 0)
+			equal(t, "held messages and backlogs", b.count("messages", "held")+b.count("queue_backlogs", "true"), 0)
 		})
 	}
 }
 
+// Messages to a suspended process are held instead of delivered. If there are many, no statement
+// holds more than a batch of them.
 func TestManyMessagesAreHeldInBatches(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -284,7 +300,7 @@ func TestManyMessagesAreHeldInBatches(t *testing.T) {
 	b.watchStatements()
 	b.deliver("p")
 	b.checkTouchedRows()
-	equal(t, "not held", b.count("messages", "NOT held"), 0)
+	equal(t, "messages that are not held", b.count("messages", "NOT held"), 0)
 }
 
 // Messages to a process with 1000 waiting tasks are not delivered until it has fewer, and stay in
@@ -298,10 +314,10 @@ func TestFullProcessTakesNoMessages(t *testing.T) {
 		SELECT 'shop', 'p', nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp()
 		  FROM generate_series(1, 1000)`)
 	b.send(notifyOf("p", "a"), notifyOf("p", "b"))
-	equal(t, "full", b.deliver("p"), "notify full")
+	equal(t, "a delivery to a full process", b.deliver("p"), "notify full")
 	equal(t, "undelivered", b.undelivered(), 2)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Promote = true }))
-	equal(t, "with fewer waiting tasks", b.deliver("p"), "notify delivered, notify delivered")
+	equal(t, "a delivery to a process with fewer waiting tasks", b.deliver("p"), "notify delivered, notify delivered")
 	status := ask[process.Status](b, `SELECT status FROM processes WHERE process_id = 'p'`)
 	equal(t, "status", status, process.StatusRunning)
 }

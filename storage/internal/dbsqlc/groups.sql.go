@@ -607,7 +607,6 @@ func (q *Queries) SetTakers(ctx context.Context, db DBTX, arg SetTakersParams) e
 }
 
 const takeGroups = `-- name: TakeGroups :many
-
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, job.options
   FROM schedule s
@@ -633,10 +632,10 @@ type TakeGroupsRow struct {
 	Options      json.RawMessage
 }
 
-// A group is a job that several workers run. Each worker runs a member of the group: a process that
-// has a place, which is its row in job_places.
 // TakeGroups takes groups that need a decision: new ones, those with an ended member, and those
-// with a cancel request. They wait for a slot, but no worker can take them: only the engine does.
+// with a cancel request. They wait for a slot, but no worker can take them: only the engine does. A
+// group is a job that several workers run. Each worker runs a member of the group: a process that
+// has a place, which is its row in job_places.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {

@@ -17,6 +17,7 @@ func script(t *testing.T, env []string, path string, args ...string) (string, bo
 	return string(out), err == nil
 }
 
+// release.sh accepts only versions like v1.2.3.
 func TestReleaseNeedsVersion(t *testing.T) {
 	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3-5-gabcdef0", "v1.2.3-dirty", "v1.2.3 ", "latest"} {
 		out, ok := script(t, nil, "../tools/release.sh", version)
@@ -26,7 +27,8 @@ func TestReleaseNeedsVersion(t *testing.T) {
 	}
 }
 
-// A check before a release must fail if it cannot be made.
+// If govulncheck.sh cannot reach the database of vulnerabilities, it passes with a notice. With the
+// argument "required", as before a release, it fails.
 func TestVulnerabilitiesFailClosed(t *testing.T) {
 	bin := t.TempDir()
 	for _, c := range []struct {

@@ -12,12 +12,12 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// KindMessage returns the message of a command to a process of a kind. ok is false for all other
-// commands.
+// KindMessage returns the message of a command to a process of an internal kind, such as a job. ok
+// is false for all other commands.
 type KindMessage func(sender process.Key, c *progressorv1.Command) (m storage.Message, ok bool, err error)
 
 // messages converts the commands of a result to messages. The default of a command's namespace is
-// the namespace of the sender. ofKind may be nil.
+// the namespace of the sender. ofKind is nil if there are no internal kinds.
 func messages(
 	sender process.Key, commands []*progressorv1.Command, ofKind KindMessage,
 ) ([]storage.Message, error) {

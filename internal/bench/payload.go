@@ -38,7 +38,7 @@ func noise(bytes int) []byte {
 	return b
 }
 
-// scatter spreads consecutive numbers over all of uint64, one to one (the end of splitmix64).
+// scatter spreads consecutive numbers over all of uint64, one to one (a step of splitmix64).
 func scatter(n uint64) uint64 {
 	n += 0x9E3779B97F4A7C15
 	n = (n ^ n>>30) * 0xBF58476D1CE4E5B9

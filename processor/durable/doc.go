@@ -25,10 +25,10 @@
 // only operations that change something fail.
 //
 // A step whose result is stored never runs again. A crash after its body returned and before its
-// result was stored repeats the body: StepKey returns a key that makes its effects idempotent. In
-// the engine's program and in a client.Worker, checkpoints store the results of steps, so that a
-// task can run many. If the engine pushes the tasks, each step takes one task, because a result
-// ends a task.
+// result was stored repeats the body: StepKey returns a key that makes its effects idempotent.
+// Checkpoints store the results of steps, so that a task can run many. If the engine pushes the
+// tasks and the settings for checkpoints are missing (see processor.WithCheckpoints), each step
+// takes one task, because a result ends a task.
 //
 // The namespace must have history_mode FULL, which is the default. docs/journal.md describes the
 // journal. Package durabletest tests functions. Start with function.go, then run.go.

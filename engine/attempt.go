@@ -50,6 +50,7 @@ type turn struct {
 	// stale reports that this node does not know the state of its process, because a pushed attempt
 	// has stored checkpoints that its response did not report. Its task is released.
 	stale bool
+	kept  *processor.Kept // what the processor keeps for this task, or nil
 }
 
 // current returns the current configuration of a namespace. The namespace may have been updated or
@@ -68,6 +69,17 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	c := t.claim
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
+	if keepsFor(ns, c) {
+		t.kept = &processor.Kept{}
+	}
+	if t.kept != nil {
+		ctx = processor.WithKept(ctx, t.kept)
+		defer func() {
+			if next.kept == nil {
+				t.kept.Drop()
+			}
+		}()
+	}
 	e.store.RecordNumbers(c.TaskID, c.FencingToken)
 	if !e.attempts.begin(c, cancel) {
 		return turn{}, false
@@ -109,7 +121,9 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 		return turn{claim: saved.Next, run: waitingRunOf(c, d, &saved)}, true
 	}
 	following, stale := followingClaim(c, &d.completion, saved.Next)
-	return turn{claim: following, known: history.with(&d.completion, following), stale: stale}, true
+	return turn{
+		claim: following, known: history.with(&d.completion, following), stale: stale, kept: t.kept,
+	}, true
 }
 
 // attemptAndDecide makes the attempt and decides the result. released reports that the attempt was

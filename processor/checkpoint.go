@@ -33,7 +33,8 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // of the attempt is ignored, and another attempt follows.
 //
 // yield reports that the attempt should end with a result soon: the process is being cancelled or
-// suspended, another of its tasks waits, or the engine or the worker stops.
+// suspended, another of its tasks waits, or the engine or the worker stops. An engine that pushed
+// the task does not report that it stops.
 func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	c := CheckpointerOf(ctx)
 	switch {
@@ -44,18 +45,6 @@ func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	}
 	return c.Checkpoint(ctx, b.result)
 }
-
-type nextHereKey struct{}
-
-// WithNextHere returns a context for an attempt after which NextRunsHere is true.
-func WithNextHere(ctx context.Context) context.Context {
-	return context.WithValue(ctx, nextHereKey{}, true)
-}
-
-// NextRunsHere reports whether the next task of the process also runs in this program if it is due
-// when the attempt ends. This is not guaranteed: for example, the engine may stop before. ctx must
-// be that of Process.
-func NextRunsHere(ctx context.Context) bool { return ctx.Value(nextHereKey{}) != nil }
 
 type checkpointerKey struct{}
 

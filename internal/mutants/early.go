@@ -16,7 +16,7 @@ var earlyMutants = []mutant{
 	},
 	{
 		name: "early-step-elsewhere", breaks: "an early step runs only where the next task runs",
-		file: durableEarly, old: "!processor.NextRunsHere(t.ctx)", planted: "false",
+		file: durableEarly, old: "processor.KeptOf(t.ctx) == nil", planted: "false",
 		packages: "./processor/durable", run: "TestNoEarlyStep",
 	},
 	{
@@ -31,13 +31,33 @@ var earlyMutants = []mutant{
 	},
 	{
 		name: "early-step-not-cancelled", breaks: "early steps are cancelled with their attempt",
-		file: durableEarly, old: "\t\t\t\tt.cancelEarly(step)", planted: "\t\t\t\t_ = step",
+		file: durableEarly, old: "\t\t\tbegun.drop()\n", planted: "",
 		packages: "./processor/durable", run: "TestEarlyStepOfCancelledAttempt",
 	},
 	{
-		name: "early-step-kept", breaks: "an early step is forgotten at its deadline",
-		file: durableEarly, old: "if s.byKey[key] == early {", planted: "if s.byKey[key] != early {",
-		packages: "./processor/durable", run: "TestEarlyStepIsForgotten",
+		name: "early-step-not-dropped", breaks: "early steps are cancelled if no task of the process follows",
+		file: "engine/attempt.go", old: "if next.kept == nil {", planted: "if next.kept == t.kept {",
+		packages: "./processor/durable", run: "TestEarlyStepOfSuspendedProcess",
+	},
+	{
+		name: "early-step-of-version", breaks: "an early step does not depend on an unstored version",
+		file: durableEarly, old: "len(t.program.versions) > 0", planted: "len(t.program.versions) > 9",
+		packages: "./processor/durable", run: "TestNoEarlyStep",
+	},
+	{
+		name: "early-tx", breaks: "a Tx does not run before its process is stored",
+		file: durableEarly, old: "if step.settle != nil {", planted: "if step.name == \"?\" {",
+		packages: "./processor/durable", run: "TestNoEarlyStep",
+	},
+	{
+		name: "early-restart-repeats-keys", breaks: "steps before and after a restart have different keys",
+		file: "processor/durable/task.go", old: "if t.early { // the keys", planted: "if false { // the keys",
+		packages: "./processor/durable", run: "TestRestartAfterEarlyStep",
+	},
+	{
+		name: "early-undo-lost", breaks: "the result of an early step is stored before it is undone",
+		file: "processor/durable/saga.go", old: "if n > 0 || len(t.journal.unsaved()) > 0 {", planted: "if n > 0 {",
+		packages: "./processor/durable", run: "TestCancelAfterEarlyStep",
 	},
 	{
 		name: "early-step-rejected", breaks: "a rejection after a step does not remove the process",

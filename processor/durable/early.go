@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/progressor-engine/progressor/processor"
@@ -14,20 +13,13 @@ import (
 // the INIT task is stored. The next task, which runs in the same program, waits for them.
 const maxStartWait = 2 * time.Millisecond
 
-// maxEarly is the maximum number of early steps of a function.
-const maxEarly = 1000
-
-// earlySteps are the steps that INIT tasks have begun, by their keys (see keyOf). A step is removed
-// when its INIT task or another task takes its result, or at its deadline.
-type earlySteps struct {
-	mu    sync.Mutex
-	byKey map[string]*earlyStep
-}
+// earlySteps are the steps that an INIT task has begun and whose results no task has taken, by
+// name. processor.Kept keeps them for the next task.
+type earlySteps map[string]*earlyStep
 
 // earlyStep is a step that an INIT task has begun.
 type earlyStep struct {
 	cancel context.CancelFunc
-	keep   func() bool   // prevents its removal from earlySteps at its deadline
 	ended  chan struct{} // closed when the body has ended; then the following fields do not change
 	value  any
 	err    error
@@ -36,11 +28,12 @@ type earlyStep struct {
 
 // mayRunEarly reports whether this task may run steps as early steps. It must be the first attempt
 // at an INIT task: a second attempt may follow a crash that the body of a step caused. The next
-// task must run in this program. Only the args of the start may be unstored, because a step must
-// not depend on anything that a crash could change.
+// task must follow in this program. A step must not depend on anything that a crash could change,
+// so only the args of the start may be unstored.
 func (t *task) mayRunEarly(steps []*stepRun) bool {
 	if len(steps) == 0 || t.returned != nil || t.request.GetType() != progressorv1.TaskType_TASK_TYPE_INIT ||
-		t.request.GetAttempt() > 1 || len(t.journal.entries) > 1 || !processor.NextRunsHere(t.ctx) {
+		t.request.GetAttempt() > 1 || len(t.journal.entries) > 1 || len(t.program.versions) > 0 ||
+		processor.KeptOf(t.ctx) == nil {
 		return false
 	}
 	for _, step := range steps {
@@ -56,96 +49,68 @@ func (t *task) mayRunEarly(steps []*stepRun) bool {
 // returns true. Otherwise the next task waits for them. If a body panics or misuses an operation,
 // the next task runs it again, and fails if it does so again. The error is that of the context.
 func (t *task) runEarly(steps []*stepRun) (ended bool, err error) {
-	begun := t.beginEarly(steps)
-	if begun == nil {
-		return false, nil
+	begun := earlySteps{}
+	for _, step := range steps {
+		begun[step.name] = t.beginEarly(step)
 	}
 	timeout := time.NewTimer(maxStartWait)
 	defer timeout.Stop()
-	for _, early := range begun {
+	for _, step := range steps {
+		early := begun[step.name]
 		select {
 		case <-early.ended:
-			if !early.ok {
-				return false, nil
+			if early.ok {
+				continue
 			}
 		case <-timeout.C:
-			return false, nil
 		case <-t.ctx.Done():
-			for _, step := range steps {
-				t.cancelEarly(step)
-			}
+			begun.drop()
 			return false, t.ctx.Err()
 		}
+		processor.KeptOf(t.ctx).Keep(begun, begun.drop)
+		return false, nil
 	}
-	for i, step := range steps {
-		t.takeEarly(step)
-		begun[i].cancel()
-		t.stepEnded(step, begun[i].value, begun[i].err)
+	for _, step := range steps {
+		early := begun[step.name]
+		early.cancel()
+		t.stepEnded(step, early.value, early.err)
 	}
 	return true, nil
 }
 
-// beginEarly begins steps. It returns nil if the function has too many early steps.
-func (t *task) beginEarly(steps []*stepRun) []*earlyStep {
-	all := t.program.early
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if len(all.byKey)+len(steps) > maxEarly {
-		return nil
-	}
-	begun := make([]*earlyStep, len(steps))
-	for i, step := range steps {
-		ctx, cancel := t.earlyContext(step.name)
-		early := &earlyStep{cancel: cancel, ended: make(chan struct{})}
-		key := t.keyOf("", step.name)
-		early.keep = context.AfterFunc(ctx, func() { all.remove(key, early) })
-		begun[i], all.byKey[key] = early, early
-		t.body("the body of step "+step.name, func() {
-			early.value, early.err = step.body(ctx)
-			early.ok = true
-		}, func() { close(early.ended) })
-	}
-	return begun
-}
-
-// earlyContext returns the context of an early step. It is like that of stepContext, but it does
-// not end with the attempt.
-func (t *task) earlyContext(name string) (context.Context, context.CancelFunc) {
-	ctx, cancel := t.stepContext("", name)
+// beginEarly begins a step. Its context is like that of stepContext, but it does not end with the
+// attempt.
+func (t *task) beginEarly(step *stepRun) *earlyStep {
+	ctx, cancel := t.stepContext("", step.name)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	return context.WithDeadline(context.WithoutCancel(ctx), deadline)
-}
-
-func (s *earlySteps) remove(key string, early *earlyStep) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byKey[key] == early {
-		delete(s.byKey, key)
-	}
-}
-
-// takeEarly returns the early step that an INIT task has begun for this step, or nil. The caller
-// must cancel it when it has the result.
-func (r *run) takeEarly(step *stepRun) *earlyStep {
-	all := r.program.early
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	key := r.keyOf("", step.name)
-	early := all.byKey[key]
-	if early != nil {
-		early.keep()
-		delete(all.byKey, key)
-	}
+	early := &earlyStep{ended: make(chan struct{})}
+	ctx, early.cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	t.body("the body of step "+step.name, func() {
+		early.value, early.err = step.body(ctx)
+		early.ok = true
+	}, func() { close(early.ended) })
 	return early
 }
 
-// cancelEarly cancels an early step and waits until its body has ended.
-func (r *run) cancelEarly(step *stepRun) {
-	if early := r.takeEarly(step); early != nil {
+// drop cancels all steps and waits until their bodies have ended. Their results are lost.
+func (s earlySteps) drop() {
+	for _, early := range s {
 		early.cancel()
+	}
+	for _, early := range s {
 		<-early.ended
 	}
+	clear(s)
+}
+
+// takeEarly returns the early step that an INIT task has begun for this step, or nil. The caller
+// must wait for it.
+func (r *run) takeEarly(step *stepRun) *earlyStep {
+	begun, _ := processor.KeptOf(r.ctx).Value().(earlySteps)
+	early := begun[step.name]
+	delete(begun, step.name)
+	return early
 }
 
 // wait returns the result of an early step. If its body has panicked or misused an operation, wait

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -121,9 +123,9 @@ func after(req *request, r *response, next progressorv1.TaskType) *request {
 }
 
 // attempt runs f with a context as the engine passes it to an INIT.
-func attempt(t *testing.T, f processor.Processor, req *request) *response {
+func attempt(t *testing.T, f processor.Processor, kept *processor.Kept, req *request) *response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(processor.WithNextHere(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(processor.WithKept(t.Context(), kept), time.Minute)
 	defer cancel()
 	resp, err := f.Process(ctx, req)
 	if err != nil {
@@ -140,40 +142,50 @@ func eventsOf(r *response) string {
 	return string(all)
 }
 
-// A CANCEL waits for an early step and undoes it. A step without an undo is cancelled.
+// A CANCEL waits for an early step and undoes it. If the undo fails, the next attempt at the CANCEL
+// undoes the step, because a checkpoint has stored its result.
 func TestCancelAfterEarlyStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done effects
+		undone := errors.New("busy")
 		f := function(func(ctx durable.Ctx) (string, error) {
-			_, err := durable.Each(ctx, "both", []string{"a", "b"}, func(ctx durable.Ctx, name string) (string, error) {
-				var opts []durable.StepOption
-				if name == "a" {
-					opts = append(opts, durable.Undo(func(context.Context, string) error {
-						done.add("undo")
-						return nil
-					}))
-				}
-				return durable.Step(ctx, name, func(ctx context.Context) (string, error) {
-					select {
-					case <-time.After(30 * time.Second):
-						done.add(name)
-					case <-ctx.Done():
-						done.add(name + "-cancelled")
-					}
-					return name, ctx.Err()
-				}, opts...)
-			})
-			return "", err
+			return durable.Step(ctx, "a", func(context.Context) (string, error) {
+				<-time.After(30 * time.Second)
+				done.add("a")
+				return "a", nil
+			}, durable.Undo(func(context.Context, string) error {
+				done.add("undo")
+				return undone
+			}))
 		})
-		req := initOf()
-		first := attempt(t, f, req)
+		kept, req, stored := &processor.Kept{}, initOf(), &checkpointed{}
+		first := attempt(t, f, kept, req)
 		check(t, "entries", eventsOf(first), `{"k":"start","n":"f","v":{}}`)
-		last := attempt(t, f, after(req, first, progressorv1.TaskType_TASK_TYPE_CANCEL))
-		check(t, "entries", eventsOf(last),
-			`{"k":"step","n":"both[0]/a","v":"a","u":true}{"k":"undo","n":"both[0]/a"}`)
-		synctest.Wait()
-		check(t, "effects", done.String(), "b-cancelled a undo")
+		cancelled := after(req, first, progressorv1.TaskType_TASK_TYPE_CANCEL)
+		ctx, cancel := context.WithTimeout(processor.WithKept(t.Context(), kept), time.Minute)
+		defer cancel()
+		if resp, err := f.Process(processor.WithCheckpointer(ctx, stored), cancelled); err == nil {
+			t.Error(resp)
+		}
+		check(t, "checkpoint", eventsOf(stored.response()), `{"k":"step","n":"a","v":"a","u":true}`)
+		first.GetResult().Events = append(first.GetResult().GetEvents(), stored.GetEvents()...)
+		undone = nil
+		last := attempt(t, f, nil, after(req, first, progressorv1.TaskType_TASK_TYPE_CANCEL))
+		check(t, "entries", eventsOf(last), `{"k":"undo","n":"a"}`)
+		check(t, "effects", done.String(), "a undo undo")
 	})
+}
+
+// checkpointed is a Checkpointer that keeps the last checkpoint.
+type checkpointed struct{ *progressorv1.Result }
+
+func (c *checkpointed) Checkpoint(_ context.Context, r *progressorv1.Result) (yield bool, err error) {
+	c.Result = r
+	return false, nil
+}
+
+func (c *checkpointed) response() *response {
+	return &response{Outcome: &progressorv1.ProcessResponse_Result{Result: c.Result}}
 }
 
 // If the attempt of the INIT is cancelled, its early steps are cancelled too, and their results are
@@ -188,7 +200,7 @@ func TestEarlyStepOfCancelledAttempt(t *testing.T) {
 				return "", ctx.Err()
 			})
 		})
-		ctx, cancel := context.WithTimeout(processor.WithNextHere(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(processor.WithKept(t.Context(), &processor.Kept{}), time.Minute)
 		defer cancel()
 		time.AfterFunc(time.Millisecond, cancel)
 		if resp, err := f.Process(ctx, initOf()); !errors.Is(err, context.Canceled) {
@@ -198,25 +210,96 @@ func TestEarlyStepOfCancelledAttempt(t *testing.T) {
 	})
 }
 
-// An early step that no task takes is forgotten at its deadline.
-func TestEarlyStepIsForgotten(t *testing.T) {
+// If the next task does not follow in this program, the early step is cancelled, and runs again in
+// the next task.
+func TestEarlyStepIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done effects
 		f := function(func(ctx durable.Ctx) (string, error) {
-			return durable.Step(ctx, "a", func(context.Context) (string, error) {
-				done.add("a")
-				<-time.After(time.Second)
-				return "", nil
+			return durable.Step(ctx, "a", func(ctx context.Context) (string, error) {
+				select {
+				case <-ctx.Done():
+					done.add("cancelled")
+				case <-time.After(time.Second):
+					done.add("a")
+				}
+				return "", ctx.Err()
 			})
 		})
-		req := initOf()
-		first := attempt(t, f, req)
-		<-time.After(time.Minute)
-		synctest.Wait()
-		second := attempt(t, f, after(req, first, progressorv1.TaskType_TASK_TYPE_TIMEOUT))
+		kept, req := &processor.Kept{}, initOf()
+		first := attempt(t, f, kept, req)
+		kept.Drop()
+		check(t, "effects", done.String(), "cancelled")
+		second := attempt(t, f, nil, after(req, first, progressorv1.TaskType_TASK_TYPE_TIMEOUT))
 		check(t, "entries", eventsOf(second), `{"k":"step","n":"a","v":""}{"k":"end","n":"f","v":""}`)
-		check(t, "effects", done.String(), "a a")
+		check(t, "effects", done.String(), "cancelled a")
 	})
+}
+
+// A function that restarts after an early step does so in the next task, so that the steps before
+// and after the restart have different keys.
+func TestRestartAfterEarlyStep(t *testing.T) {
+	t.Parallel()
+	var done effects
+	n := node(t, storagetest.DSN(t), durable.Func("f", func(ctx durable.Ctx, in struct{ Last bool }) (string, error) {
+		err := durable.Run(ctx, "a", func(ctx context.Context) error {
+			done.add(durable.StepKey(ctx))
+			return nil
+		})
+		if err == nil && !in.Last {
+			err = durable.Restart(struct{ Last bool }{true})
+		}
+		return "done", err
+	}))
+	begin(t, n)
+	stored(t, n, progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED)
+	first, second, ok := strings.Cut(done.String(), " ")
+	if !ok || first == second {
+		t.Errorf("keys of the bodies: %s", &done)
+	}
+}
+
+// If a process is suspended while its INIT task runs, its early step is cancelled, because no task
+// follows.
+func TestEarlyStepOfSuspendedProcess(t *testing.T) {
+	t.Parallel()
+	cancelled, suspended := make(chan error, 1), make(chan struct{})
+	f := function(func(ctx durable.Ctx) (string, error) {
+		return durable.Step(ctx, "a", func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			cancelled <- ctx.Err()
+			return "", ctx.Err()
+		})
+	})
+	n := node(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, req *request) (*response, error) {
+		resp, err := f.Process(ctx, req)
+		<-suspended
+		return resp, err
+	}))
+	started := make(chan error, 1)
+	go func() {
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key, Args: []byte(`{}`)})
+		started <- err
+	}()
+	enginetest.Eventually(t, 20*time.Second, "the process is suspended", func() bool {
+		_, err := n.SuspendProcess(t.Context(), key, "test", process.Actor{})
+		return err == nil
+	})
+	close(suspended)
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+	if err := <-cancelled; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// noDB begins no transactions, and records the tries.
+type noDB struct{ done *effects }
+
+func (db noDB) Begin(context.Context) (pgx.Tx, error) {
+	db.done.add("begin")
+	return nil, errors.New("no database")
 }
 
 // Only the first attempt at an INIT task in the engine's program runs steps, and only steps that
@@ -226,14 +309,19 @@ func TestNoEarlyStep(t *testing.T) {
 		return durable.Step(ctx, "a", done.says("a"))
 	}
 	for name, test := range map[string]struct {
-		f     func(ctx durable.Ctx, done *effects) (string, error)
-		init  func(req *request)
-		away  bool // the next task may run in another program
-		early bool
+		f        func(ctx durable.Ctx, done *effects) (string, error)
+		versions durable.Versions
+		init     func(req *request)
+		away     bool // the next task may run in another program
+		early    bool
 	}{
 		"a step":                          {f: step, early: true},
 		"the next task may run elsewhere": {f: step, away: true},
-		"a second attempt":                {f: step, init: func(req *request) { req.Attempt = 2 }},
+		"a function with versions":        {f: step, versions: durable.Versions{"v": 2}},
+		"a step of Tx": {f: func(ctx durable.Ctx, done *effects) (string, error) {
+			return "", durable.RunTx(ctx, "a", noDB{done}, func(context.Context, pgx.Tx) error { return nil })
+		}},
+		"a second attempt": {f: step, init: func(req *request) { req.Attempt = 2 }},
 		"a REPAIR": {f: step, init: func(req *request) {
 			req.Type = progressorv1.TaskType_TASK_TYPE_REPAIR
 		}},
@@ -255,13 +343,14 @@ func TestNoEarlyStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var done effects
-				f := function(func(ctx durable.Ctx) (string, error) { return test.f(ctx, &done) })
+				f := durable.Func("f", func(ctx durable.Ctx, _ struct{}) (string, error) { return test.f(ctx, &done) },
+					test.versions)
 				req, ctx := initOf(), t.Context()
 				if test.init != nil {
 					test.init(req)
 				}
 				if !test.away {
-					ctx = processor.WithNextHere(ctx)
+					ctx = processor.WithKept(ctx, &processor.Kept{})
 				}
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()

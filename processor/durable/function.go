@@ -20,7 +20,6 @@ type program struct {
 	versions Versions
 	check    func(req *progressorv1.ProcessRequest) error // checks the args of a start
 	call     func(ctx Ctx, input json.RawMessage) (json.RawMessage, error)
-	early    *earlySteps
 }
 
 // Option configures a Function.
@@ -40,11 +39,10 @@ func (v Versions) apply(p *program) { p.versions = v }
 // otherwise. A repair of a process that ended in ERROR starts f again, with a new history. A repair
 // after any other failure, such as a panic, continues f where it stopped.
 func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ...Option) *Function[In, Out] {
-	p := program{name: name, early: &earlySteps{byKey: map[string]*earlyStep{}}}
-	p.check = func(req *progressorv1.ProcessRequest) error {
+	p := program{name: name, check: func(req *progressorv1.ProcessRequest) error {
 		_, err := processor.ArgsOf[In](req)
 		return err
-	}
+	}}
 	p.call = func(ctx Ctx, input json.RawMessage) (json.RawMessage, error) {
 		value, err := f(ctx, decode[In](ctx.branch, "the input of the function", input))
 		if err != nil {

@@ -57,16 +57,11 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	}
 	clear(t.effects.timers) // the process ends
 	clear(t.effects.unset)
-	for _, step := range t.steps() {
-		if !step.undo {
-			t.cancelEarly(step)
-		}
-	}
 	if err := t.settleSteps(); err != nil {
 		return nil, err
 	}
 	for n, name := range t.pendingUndos() {
-		if n > 0 {
+		if n > 0 || len(t.journal.unsaved()) > 0 {
 			if _, err := t.checkpoint(); err != nil {
 				return nil, err
 			}

@@ -295,6 +295,10 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 		return nil, bounded(r)
 	}
 	if again, ok := restartOf(err); ok {
+		if t.early { // the keys of the steps after the restart depend on the stored steps
+			t.result.SetTimerAfter(0)
+			return t.done(response)
+		}
 		input, bad := encode(again.input)
 		if bad == nil {
 			t.result.Response(response)

@@ -178,7 +178,7 @@ func (p *callPoller) search(ctx context.Context, limits []storage.ClaimLimit) (c
 	if p.locked = ""; n < 0 {
 		claims, err = p.engine.store.SearchCalls(ctx, limits)
 	} else {
-		first := storage.FirstCall{Namespace: limits[n].Namespace, Pauses: limits[n].Pauses}
+		first := storage.FirstCall{Namespace: limits[n].Namespace, SkipPaused: limits[n].Pauses}
 		wait := min(time.Since(p.skipped[first.Namespace]), maxLockWait)
 		claims, err = p.engine.store.SearchLockedCalls(ctx, limits, first, wait)
 	}

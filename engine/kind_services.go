@@ -35,8 +35,8 @@ func (e *Engine) ReportScanError(ctx context.Context, what string, err error) {
 	e.scanFailed(ctx, what, err)
 }
 
-// IsPulled reports whether workers take the tasks of a namespace, even if it is paused. It returns
-// true if the namespace cannot be read.
+// IsPulled reports whether workers take the tasks of a namespace. A pause does not change this. It
+// returns true if the namespace cannot be read.
 func (e *Engine) IsPulled(ctx context.Context, namespace string) bool {
 	ns, err := e.namespace(ctx, namespace)
 	return err != nil || ns.lease > 0
@@ -60,8 +60,8 @@ func (e *Engine) KeepTrace(ctx context.Context, processID string) []byte {
 	return e.traces.keep(ctx, processID, nil)
 }
 
-// AlarmTimers makes the timer poller scan a namespace now. The scan returns when the next timer is
-// due.
+// AlarmTimers makes the timer poller scan a namespace now. The scan also reads when the next timer
+// is due.
 func (e *Engine) AlarmTimers(namespace string) { e.timers.alarm(namespace, 0) }
 
 // WakePollers wakes all pollers. It is called after tasks were released.

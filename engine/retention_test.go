@@ -34,7 +34,7 @@ func TestRetention(t *testing.T) {
 		return err == nil
 	})
 	if got := reg.value(t, "progressor_expired_processes_total", "namespace=ns"); got != 1 {
-		t.Errorf("%v processes expired by the metric, want 1", got)
+		t.Errorf("the metric reports %v expired processes, want 1", got)
 	}
 }
 

@@ -189,7 +189,7 @@ func (d *Decision) workEnded(o Outcome) bool {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
 		if o.Index != NoIndex {
 			each := s.Each[o.Step]
-			each.Skipped = append(each.Skipped, o.Index) // so that the end of its own work is ignored
+			each.Skipped = append(each.Skipped, o.Index) // so that the later end of its job is ignored
 		}
 	}
 	d.ended(o)
@@ -279,9 +279,9 @@ func (d *Decision) addPartlyDone(step int) {
 // abort ends the run at once. It asks open steps to end and does not wait for them.
 func (d *Decision) abort() {
 	s := d.State
-	status := ByCancel
+	cause := ByCancel
 	if s.Mode == ModeCompensating {
-		status = s.stopped()
+		cause = s.stopped()
 	} else {
 		s.Cause = ByCancel
 	}
@@ -307,7 +307,7 @@ func (d *Decision) abort() {
 		d.statuses[step] = byte(Cancelled)
 		d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	}
-	d.finish(status)
+	d.finish(cause)
 }
 
 // skip ends a step or an item that has not ended, on request of an operator.
@@ -340,7 +340,8 @@ func (d *Decision) retry() {
 	d.attempt()
 }
 
-// reset sets the steps that did not succeed or were undone to pending, so that they run again.
+// reset sets the steps that have failed, were cancelled or were undone to pending, so that they run
+// again.
 func (d *Decision) reset() {
 	s := d.State
 	clear(d.resolved)
@@ -407,7 +408,7 @@ func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.plan.MaxAttempts
 }
 
-// requestCancel asks the work of a step to end. The run itself ends waits.
+// requestCancel asks the work of a step to end. It does not ask waits, which the run itself ends.
 func (d *Decision) requestCancel(step int) {
 	p := &d.plan.Steps[step]
 	if p.Each {

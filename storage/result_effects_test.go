@@ -18,8 +18,8 @@ func withFire(f *crons.Fire) func(*storage.Completion) {
 	}
 }
 
-// The effects of a result are stored with it, once. They are not stored if the attempt is fenced,
-// is retried or fails.
+// The effects of a result are stored with it, once. They are not stored if the attempt is fenced or
+// rejects its task.
 func TestSaveEffects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -32,7 +32,7 @@ func TestSaveEffects(t *testing.T) {
 	}
 	// rows checks the ledger and the audit. want is the second of the fire time and the status of
 	// each row of the ledger, a semicolon, and the number of audit entries.
-	rows := func(what, want string) {
+	checkRows := func(what, want string) {
 		t.Helper()
 		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second
 			FROM fire_time)::int || ' ' || status, ', ' ORDER BY fire_time), '')
@@ -45,13 +45,13 @@ func TestSaveEffects(t *testing.T) {
 	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("a late result: %v", err)
 	}
-	rows("rows of a late result", "; 0")
+	checkRows("rows of a late result", "; 0")
 	b.save(end(c, storage.Finished, withFire(fired(1))))
-	rows("rows of a finished attempt", "1 RUNNING; 1")
+	checkRows("rows of a finished attempt", "1 RUNNING; 1")
 	if _, err := b.SaveResult(end(c, storage.Finished, withFire(fired(2)))); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("a second result: %v", err)
 	}
-	rows("rows of a second result", "1 RUNNING; 1")
+	checkRows("rows of a second result", "1 RUNNING; 1")
 
 	ends := fired(1)
 	ends.Change, ends.Status, ends.Detail = crons.Ended, cron.Failed, "broken"
@@ -59,10 +59,10 @@ func TestSaveEffects(t *testing.T) {
 	again := fired(1)
 	again.Change, again.Status = crons.Ended, cron.Success
 	b.save(end(b.claim("p"), storage.Finished, withFire(again)))
-	rows("rows after two ends of the same fire, of which the first one counts", "1 FAILED; 3")
+	checkRows("rows after two ends of the same fire, of which the first one counts", "1 FAILED; 3")
 
 	b.save(end(b.claim("p"), storage.Rejected, withFire(fired(3))))
-	rows("rows of a rejected task", "1 FAILED; 3")
+	checkRows("rows of a rejected task", "1 FAILED; 3")
 	b.save(end(b.claim("p"), storage.Removed, withFire(fired(4))))
-	rows("rows of a result that removes its process", "1 FAILED, 4 RUNNING; 4")
+	checkRows("rows of a result that removes its process", "1 FAILED, 4 RUNNING; 4")
 }

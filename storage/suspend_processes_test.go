@@ -66,28 +66,28 @@ func (b *bench) statuses() {
 	b.repair("repair runs")
 	b.breakByTimer("repair waits")
 	b.repair("repair waits", withoutSlot)
-	for _, id := range []string{"held", "held busy", "held cancel"} {
+	for _, id := range []string{"suspended", "suspended busy", "suspended cancel"} {
 		b.process(id, timer(time.Hour))
 	}
-	b.claim("held busy")
-	b.call("held busy")
-	b.cancel("held cancel")
-	b.start("held init")
-	b.call("held init")
-	for _, id := range []string{"held", "held busy", "held init", "held cancel"} {
+	b.claim("suspended busy")
+	b.call("suspended busy")
+	b.cancel("suspended cancel")
+	b.start("suspended init")
+	b.call("suspended init")
+	for _, id := range []string{"suspended", "suspended busy", "suspended init", "suspended cancel"} {
 		b.suspend(id)
 	}
 	b.process("completed")
 	b.save(end(b.claim("completed"), storage.Completed))
 	b.breakProcess("cancelled")
 	b.cancel("cancelled")
-	b.start("asked init")
-	b.cancel("asked init")
-	b.process("asked")
-	b.cancel("asked")
-	b.process("asked busy")
-	b.claim("asked busy")
-	b.cancel("asked busy")
+	b.start("cancel requested init")
+	b.cancel("cancel requested init")
+	b.process("cancel requested")
+	b.cancel("cancel requested")
+	b.process("cancel requested busy")
+	b.claim("cancel requested busy")
+	b.cancel("cancel requested busy")
 }
 
 // TestCommands checks the effect of each command in each status.
@@ -128,15 +128,15 @@ func TestCommands(t *testing.T) {
 		{"repair waits", "ERROR e0: INIT FINISHED, " + error3 + ", REPAIR waits for place#0", "refused in ERROR",
 			"refused in ERROR",
 			"CANCELLED e0: INIT FINISHED, " + error3 + ", REPAIR CANCELLED"},
-		{"held", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0", "same",
+		{"suspended", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0", "same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0", "CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED"},
-		{"held busy",
+		{"suspended busy",
 			"SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CALL runs#1, CALL waits for operator#0", "same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL runs#1, CALL waits for process#0",
 			"CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CALL CANCELLED, CALL CANCELLED"},
-		{"held init", "SUSPENDED e0: INIT runs#1, CALL waits for operator#0", "same",
+		{"suspended init", "SUSPENDED e0: INIT runs#1, CALL waits for operator#0", "same",
 			"INIT e0: INIT runs#1, CALL waits for process#0", "CANCELLED e0: INIT CANCELLED, CALL CANCELLED"},
-		{"held cancel", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CANCEL waits for operator#0",
+		{"suspended cancel", "SUSPENDED e0: INIT FINISHED, TIMEOUT waits for operator#0, CANCEL waits for operator#0",
 			"same",
 			"RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CANCEL waits for place#0",
 			"CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CANCEL CANCELLED"},
@@ -144,19 +144,19 @@ func TestCommands(t *testing.T) {
 			"refused in COMPLETED"},
 		{"cancelled", "CANCELLED e0: INIT FINISHED, CALL ERROR", "refused in CANCELLED", "refused in CANCELLED",
 			"refused in CANCELLED"},
-		{"asked init", "INIT e0: INIT runs#1, CANCEL waits for process#0",
+		{"cancel requested init", "INIT e0: INIT runs#1, CANCEL waits for process#0",
 			"SUSPENDED e0: INIT runs#1, CANCEL waits for operator#0", "refused in INIT", "same"},
-		{"asked", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0",
+		{"cancel requested", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0",
 			"SUSPENDED e0: INIT FINISHED, CANCEL waits for operator#0", "same", "same"},
-		{"asked busy", "RUNNING e0: INIT FINISHED, CALL runs#1, CANCEL waits for process#0",
+		{"cancel requested busy", "RUNNING e0: INIT FINISHED, CALL runs#1, CANCEL waits for process#0",
 			"SUSPENDED e0: INIT FINISHED, CALL runs#1, CANCEL waits for operator#0", "same", "same"},
 		{"absent", "none", "not found", "not found", "not found"},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			t.Parallel()
-			for _, order := range []struct {
+			for _, command := range []struct {
 				name, want string
-				give       func(b *bench) error
+				run        func(b *bench) error
 			}{
 				{"suspend", c.suspend, func(b *bench) error { return b.SuspendProcess(key(c.id), "") }},
 				{"resume", c.resume, func(b *bench) error { return b.ResumeProcess(key(c.id)) }},
@@ -168,17 +168,17 @@ func TestCommands(t *testing.T) {
 				b := newBench(t)
 				b.statuses()
 				b.is(c.id, c.before)
-				got, state := outcomeOf(order.give(b)), b.state(c.id)
+				got, state := outcomeOf(command.run(b)), b.state(c.id)
 				switch {
-				case got != "" || state == c.before && order.want == "same":
+				case got != "" || state == c.before && command.want == "same":
 					if got == "" {
 						got = "same"
 					}
-					if got != order.want || state != c.before {
-						t.Errorf("%s: %s, and the process is %s; want %s", order.name, got, state, order.want)
+					if got != command.want || state != c.before {
+						t.Errorf("%s: %s, and the process is %s; want %s", command.name, got, state, command.want)
 					}
-				case state != order.want:
-					t.Errorf("after %s the process\n is   %s\n want %s", order.name, state, order.want)
+				case state != command.want:
+					t.Errorf("after %s the process\n is   %s\n want %s", command.name, state, command.want)
 				}
 			}
 		})
@@ -191,7 +191,7 @@ func TestRequestsAfterCommands(t *testing.T) {
 	b := newBench(t)
 	b.statuses()
 	for id, status := range map[string]process.Status{
-		"held": "SUSPENDED", "held init": "SUSPENDED", "completed": "COMPLETED", "cancelled": "CANCELLED",
+		"suspended": "SUSPENDED", "suspended init": "SUSPENDED", "completed": "COMPLETED", "cancelled": "CANCELLED",
 	} {
 		for what, p := range map[string]storage.Prepared{
 			"call": b.call(id), "notify": b.call(id, notify), "repair": b.repair(id),
@@ -201,10 +201,12 @@ func TestRequestsAfterCommands(t *testing.T) {
 		}
 		equal(t, "start of "+id, b.tryInit(id).Outcome, storage.Exists)
 	}
-	equal(t, "a call behind a cancel",
-		[]any{b.call("asked").Outcome, b.call("asked busy").Outcome, b.call("asked init").Outcome},
-		"[postponed postponed postponed]")
-	b.is("asked", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0, CALL waits for process#0")
+	var outcomes []any
+	for _, id := range []string{"cancel requested", "cancel requested busy", "cancel requested init"} {
+		outcomes = append(outcomes, b.call(id).Outcome)
+	}
+	equal(t, "calls behind a cancel", outcomes, "[postponed postponed postponed]")
+	b.is("cancel requested", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0, CALL waits for process#0")
 }
 
 func TestSuspendStoresItsReason(t *testing.T) {
@@ -219,7 +221,8 @@ func TestSuspendStoresItsReason(t *testing.T) {
 		row.AttentionTime.Equal(row.StatusChangedTime),
 	},
 		"[SUSPENDED RUNNING a reason SUSPENDED true]")
-	// The process stays suspended when its running task ends, even if the task changes nothing.
+	// The process stays suspended when its running task ends, even if the result does not change
+	// the status.
 	b.save(end(c, storage.Finished, events("a")))
 	row, err = b.GetProcess(t.Context(), key("p"))
 	equal(t, "after the result", []any{must(t, row, err).Status, *row.Detail, row.LastEventID},
@@ -288,8 +291,8 @@ func TestSuspendWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A process that was suspended in INIT continues after its INIT task, whether that has ended in the
-// meantime or not.
+// If a process was suspended in INIT and is resumed, its calls wait for the INIT task. If that task
+// ended while the process was suspended, they can run at once.
 func TestSuspendedInInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -120,15 +120,15 @@ func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, 
 
 // FirstCall selects the first of the tasks of a namespace that wait for a slot.
 type FirstCall struct {
-	Namespace string
-	Pauses    bool // jobs of paused names do not count
-	Polls     bool // tasks that the engine itself runs do not count
+	Namespace  string
+	SkipPaused bool // jobs of paused names do not count
+	OnlyPolled bool // tasks that the engine itself runs do not count
 }
 
 // ScanLocked is like Scan, but first locks the process of a task. It waits at most the given time
 // for this lock. A scan skips locked rows, so without the wait it may never claim the tasks of a
-// process that others lock without a pause. If ScanLocked does not get the lock, it returns nil and
-// does not execute scan.
+// process that other sessions lock continuously. If ScanLocked does not get the lock, it returns
+// nil and does not execute scan.
 func (s *Store) ScanLocked(
 	ctx context.Context, op string, first FirstCall, wait time.Duration, scan func(context.Context, DB) error,
 ) error {
@@ -143,7 +143,7 @@ func (s *Store) ScanLocked(
 		},
 		func(ctx context.Context, db DB) error {
 			return s.q.LockFirstCall(ctx, db, dbsqlc.LockFirstCallParams{
-				Namespace: first.Namespace, Polls: first.Polls, Pauses: first.Pauses,
+				Namespace: first.Namespace, Polls: first.OnlyPolled, Pauses: first.SkipPaused,
 			})
 		},
 		scan,
@@ -154,14 +154,14 @@ func (s *Store) ScanLocked(
 	return mapped(op, err)
 }
 
-// RunSoon runs statements that must not wait for slow reads, such as the statements of watchers and
-// metrics. op is the name of the operation in errors.
-func (s *Store) RunSoon(ctx context.Context, op string, run func(context.Context, DB) error) error {
+// RunReserved runs statements on connections that slow reads cannot use. The statements of watchers
+// and metrics are examples. op is the name of the operation in errors.
+func (s *Store) RunReserved(ctx context.Context, op string, run func(context.Context, DB) error) error {
 	return mapped(op, run(ctx, s.kept))
 }
 
-// TakeTasks runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings
-// of the hot path. op is the name of the operation in errors.
+// TakeTasks runs a transaction that locks tasks with SKIP LOCKED and moves them. It has the
+// settings of the hot path. op is the name of the operation in errors.
 func (s *Store) TakeTasks(ctx context.Context, op string, take func(context.Context, DB) error) error {
 	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))
 }

@@ -14,8 +14,8 @@ import (
 // undone contains the args of a compensation.
 type undone struct{ Input, Result note }
 
-// composed runs jobs whose args or results the engine writes, or composes from encoded values: jobs
-// that several workers run, jobs without args, and compensations.
+// composed runs jobs whose args or results the engine creates, or builds from several encoded
+// values: jobs that several workers run, jobs without args, and compensations.
 func (e *coded) composed(k codec.Codec) {
 	e.Helper()
 	compensated := make(chan undone, 1)

@@ -45,7 +45,7 @@ func (t *task) execute() error {
 		}
 		return t.beginInScope(holder.Done)
 	case methodAskTurn:
-		return t.requestScope()
+		return t.requestDedupeKey()
 	case methodCancel:
 		return t.cancel(&o)
 	case methodRetry:
@@ -89,9 +89,9 @@ func (t *task) cancel(o *command) error {
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
-// requestScope asks again for the dedupe key that the run waits for. The run that held the key was
-// removed without passing it on.
-func (t *task) requestScope() error {
+// requestDedupeKey asks again for the dedupe key that the run waits for. The run that held the key
+// was removed without passing it on.
+func (t *task) requestDedupeKey() error {
 	if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
 		return nil
 	}
@@ -125,13 +125,13 @@ func (t *task) beginInScope(done string) error {
 // status.
 func (t *task) retry(o *command) error {
 	before, run, template := *t.state, *t.state.Run, t.template
-	no, err := t.prepareRetry(o)
+	refusal, err := t.prepareRetry(o)
 	if err != nil {
 		return err
 	}
-	if no != nil { // prepareRetry may have changed the version of the template
+	if refusal != nil { // prepareRetry may have changed the version of the template
 		*t.state, *t.state.Run, t.template = before, run, template
-		t.reply = no
+		t.reply = refusal
 		return nil
 	}
 	t.state.Cancel, t.state.Inputs = "", t.state.Inputs.with(o.Inputs)
@@ -148,7 +148,7 @@ func (t *task) prepareRetry(o *command) (*reply, error) {
 		return refuse("it is %s: only a run that is failed, cancelled or expired can be retried", status), nil
 	}
 	if o.Newest {
-		if no, err := t.move(); no != nil || err != nil {
+		if no, err := t.useNewestVersion(); no != nil || err != nil {
 			return no, err
 		}
 	}
@@ -167,9 +167,9 @@ func (t *task) prepareRetry(o *command) (*reply, error) {
 // refuse returns the reply to a retry that changes nothing.
 func refuse(format string, args ...any) *reply { return &reply{Refused: fmt.Sprintf(format, args...)} }
 
-// move changes the run to the newest version of its template. If that is not possible, it returns a
-// reply.
-func (t *task) move() (*reply, error) {
+// useNewestVersion changes the run to the newest version of its template. If that is not possible,
+// it returns a reply.
+func (t *task) useNewestVersion() (*reply, error) {
 	if t.state.Type == waitType {
 		return refuse("it has no template"), nil
 	}
@@ -178,7 +178,7 @@ func (t *task) move() (*reply, error) {
 		return nil, err
 	}
 	old := t.state.Run
-	letters := []byte(flow.NewState(newest.plan).Steps)
+	statuses := []byte(flow.NewState(newest.plan).Steps)
 	each := map[int]*flow.Each{}
 	index := make([]int, len(t.template.Steps))
 	for i := range t.template.Steps {
@@ -191,11 +191,11 @@ func (t *task) move() (*reply, error) {
 		if !ok {
 			continue
 		}
-		index[i], letters[at] = at, byte(old.StatusOf(i))
+		index[i], statuses[at] = at, byte(old.StatusOf(i))
 		if e := old.Each[i]; e != nil && newest.Steps[at].ForEach() {
 			each[at] = e
 		} else if e != nil || newest.Steps[at].ForEach() && old.StatusOf(i) != flow.Succeeded {
-			letters[at] = byte(flow.Pending)
+			statuses[at] = byte(flow.Pending)
 		}
 	}
 	kept := func(list []int) (all []int) {
@@ -206,7 +206,7 @@ func (t *task) move() (*reply, error) {
 		}
 		return all
 	}
-	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done),
+	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(statuses), each, kept(old.Done),
 		kept(old.Undone), kept(old.Left), nil
 	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
 	return nil, nil
@@ -259,8 +259,8 @@ func (t *task) skip(o *command) error {
 	}})
 }
 
-// wait finds the wait that a command answers, and checks that it may be answered.
-func (t *task) wait(o *command) (stepRef, error) {
+// findWait finds the wait that a command answers, and checks that it may be answered.
+func (t *task) findWait(o *command) (stepRef, error) {
 	p, err := t.find(o)
 	if err != nil {
 		return p, err
@@ -302,7 +302,7 @@ func (t *task) wait(o *command) (stepRef, error) {
 }
 
 func (t *task) complete(o *command) error {
-	p, err := t.wait(o)
+	p, err := t.findWait(o)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (t *task) complete(o *command) error {
 }
 
 func (t *task) report(o *command) error {
-	p, err := t.wait(o)
+	p, err := t.findWait(o)
 	if err != nil {
 		return err
 	}

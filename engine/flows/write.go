@@ -12,7 +12,8 @@ import (
 // not written for each step, because each write of updated_time changes all indexes of flow_runs.
 const maxUnwritten = time.Minute
 
-// showsChange reports whether the row of the run must be written because a step has changed.
+// showsChange reports whether the row of the run must be written because a step has changed. If so,
+// it sets Written to now.
 func (t *task) showsChange() bool {
 	last := t.state.Created
 	if t.state.Written.After(last) {
@@ -26,8 +27,8 @@ func (t *task) showsChange() bool {
 }
 
 // shownStatus returns the status of the run for clients, as far as the run knows it. An active run
-// is queued if all of its open steps are jobs, because the run does not know whether a worker has
-// taken one of them.
+// is queued if it has open jobs and otherwise only waits, because the run does not know whether a
+// worker has taken one of the jobs. It is also queued if no step is open.
 func (t *task) shownStatus(status flows.Status) string {
 	if status != flows.Active {
 		return string(status)

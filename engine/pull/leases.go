@@ -236,7 +236,7 @@ func lockable(subscriptions []pull.Subscription, offers int) (first storage.Firs
 	var of []storage.FirstCall
 	for _, l := range subscriptions {
 		if l.JobName == "" && !l.JobsOnly {
-			of = append(of, storage.FirstCall{Namespace: l.Namespace, Pauses: l.Pauses, Polls: true})
+			of = append(of, storage.FirstCall{Namespace: l.Namespace, SkipPaused: l.Pauses, OnlyPolled: true})
 		}
 	}
 	if len(of) == 0 {

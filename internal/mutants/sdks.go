@@ -1,16 +1,17 @@
 package main
 
 const (
-	clientOfPython = "sdk/python/src/progressor/client.py"
-	workerOfPython = "sdk/python/src/progressor/worker.py"
-	clientOfNode   = "sdk/typescript/dist/client.js"
-	workerOfNode   = "sdk/typescript/dist/worker.js"
-	leaseOfNode    = "sdk/typescript/dist/lease.js"
-	durableOfNode  = "sdk/typescript/dist/durable.js"
-	functionOfNode = "sdk/typescript/dist/function.js"
+	pythonClient = "sdk/python/src/progressor/client.py"
+	pythonWorker = "sdk/python/src/progressor/worker.py"
+	nodeClient   = "sdk/typescript/dist/client.js"
+	nodeWorker   = "sdk/typescript/dist/worker.js"
+	nodeLease    = "sdk/typescript/dist/lease.js"
+	nodeDurable  = "sdk/typescript/dist/durable.js"
+	nodeFunction = "sdk/typescript/dist/function.js"
 )
 
-// sdkMutants break rules of the SDKs for other languages. The tests run the embedded copies.
+// sdkMutants break rules of the SDKs, of durable functions and of the conformance kit. The tests
+// run the embedded copies.
 var sdkMutants = []mutant{
 	{
 		name: "denied-command-blocks-answers", breaks: "a denied command of one answer does not block other answers",
@@ -20,50 +21,50 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-repeats-changes", breaks: "only reads and requests with a key are sent again",
-		file: clientOfNode, old: `(safe && error.code === "unavailable")`, planted: `error.code === "unavailable"`,
+		file: nodeClient, old: `(safe && error.code === "unavailable")`, planted: `error.code === "unavailable"`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",
 	},
 	{
 		name: "sdk-node-random-runs", breaks: "IDs of runs grow with time",
-		file: clientOfNode, old: "request.runId = request.idempotencyKey;", planted: "",
+		file: nodeClient, old: "request.runId = request.idempotencyKey;", planted: "",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/client",
 	},
 	{
 		name: "sdk-python-random-runs", breaks: "IDs of runs grow with time",
-		file: clientOfPython, old: `request["run_id"] = request["idempotency_key"]`, planted: "pass",
+		file: pythonClient, old: `request["run_id"] = request["idempotency_key"]`, planted: "pass",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{
 		name: "sdk-node-runs-steps-too-early", breaks: "what a step depends on is stored before it runs",
-		file: functionOfNode, old: "if (journal.unsaved.length > 0 && !(await this.checkpoint()))",
+		file: nodeFunction, old: "if (journal.unsaved.length > 0 && !(await this.checkpoint()))",
 		planted:  "if (false)",
 		packages: "./cmd/progressor", run: "TestNodeConforms",
 	},
 	{
 		name: "sdk-node-forgets-checkpoints", breaks: "the result follows the last checkpoint",
-		file: workerOfNode, old: "held.lastEventId = response.lastEventId;", planted: "",
+		file: nodeWorker, old: "held.lastEventId = response.lastEventId;", planted: "",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-keeps-uncertain-leases", breaks: "an attempt without a response to a checkpoint is released",
-		file: workerOfNode, old: "held.uncertain = !isLost(error);", planted: "",
+		file: nodeWorker, old: "held.uncertain = !isLost(error);", planted: "",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-repeats-bad-checkpoints", breaks: "a checkpoint that is not JSON fails the task",
-		file: workerOfNode, old: "throw failure(`the checkpoint is not", planted: "void failure(`the checkpoint is not",
+		file: nodeWorker, old: "throw failure(`the checkpoint is not", planted: "void failure(`the checkpoint is not",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-needs-checkpoints", breaks: "an older engine stores no checkpoints",
-		file:     workerOfNode,
+		file:     nodeWorker,
 		old:      `error instanceof ProgressorError && error.code === "unimplemented")`,
 		planted:  "false)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-starts-with-repairs", breaks: "a repair by step does not start a function",
-		file: functionOfNode, old: `if (type === "TASK_TYPE_REPAIR" && isByStep(`, planted: `if (false && isByStep(`,
+		file: nodeFunction, old: `if (type === "TASK_TYPE_REPAIR" && isByStep(`, planted: `if (false && isByStep(`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
@@ -72,8 +73,9 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
-		name: "sdk-node-undoes-in-order-of-journal", breaks: "after a repair, undos follow the function",
-		file: functionOfNode, old: "if (journal.repaired)", planted: "if (false)",
+		name:   "sdk-node-undoes-in-order-of-journal",
+		breaks: "after a repair, steps are undone in the order of the function",
+		file:   nodeFunction, old: "if (journal.repaired)", planted: "if (false)",
 		packages: "./cmd/progressor", run: "TestNodeConforms",
 	},
 	{
@@ -88,7 +90,7 @@ var sdkMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
-		name: "sdk-node-rewinds-in-order-of-journal", breaks: "after a repair, a rewind follows the function",
+		name: "sdk-node-rewinds-in-order-of-journal", breaks: "after a repair, a rewind uses the order of the function",
 		file: "sdk/typescript/dist/repair.js", old: "place(at) >= place(first)", planted: "at >= first",
 		packages: "./cmd/progressor", run: "TestNodeConforms",
 	},
@@ -111,48 +113,48 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-awaits-anything", breaks: "a function that waits for I/O fails",
-		file: durableOfNode, old: "if (!branch.ended && !branch.wait && !this.failure)", planted: "if (false)",
+		file: nodeDurable, old: "if (!branch.ended && !branch.wait && !this.failure)", planted: "if (false)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-allows-races", breaks: "a context has one operation at a time",
-		file: durableOfNode, old: "&& !body && !this.wait && !run.failure)", planted: "&& !body && !run.failure)",
+		file: nodeDurable, old: "&& !body && !this.wait && !run.failure)", planted: "&& !body && !run.failure)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-undoes-forward", breaks: "steps are undone newest first",
-		file: functionOfNode, old: "mustUndo(entry)).reverse()", planted: "mustUndo(entry))",
+		file: nodeFunction, old: "mustUndo(entry)).reverse()", planted: "mustUndo(entry))",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/durable",
 	},
 	{
 		name: "sdk-node-ignores-lost-leases", breaks: "a lost lease stops the handler",
-		file: leaseOfNode, old: "if (!held.answering)\n            lose(",
+		file: nodeLease, old: "if (!held.answering)\n            lose(",
 		planted:  "if (false)\n            lose(",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
 		name: "sdk-node-answers-once", breaks: "an answer is sent again after a lost response",
-		file: workerOfNode, old: "if (isLost(error))", planted: "if (true)",
+		file: nodeWorker, old: "if (isLost(error))", planted: "if (true)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
 		name: "sdk-node-loses-progress", breaks: "the next attempt gets the last progress",
-		file: workerOfNode, old: `if (held.progress && !held.lost && outcome !== "done")`, planted: "if (false)",
+		file: nodeWorker, old: `if (held.progress && !held.lost && outcome !== "done")`, planted: "if (false)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
 		name: "sdk-node-refuses-without-token", breaks: "an answer is sent again if the token could not be read",
-		file: clientOfNode, old: "throw new ProgressorError(\"unauthenticated\", `there",
+		file: nodeClient, old: "throw new ProgressorError(\"unauthenticated\", `there",
 		planted:  "throw new ProgressorError(\"invalid_argument\", `there",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-node-waits-for-tokens", breaks: "a request ends even if its token never comes",
-		file: clientOfNode, old: `await Promise.race([read(), aborted])`, planted: `await read()`,
+		file: nodeClient, old: `await Promise.race([read(), aborted])`, planted: `await read()`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
-		name: "sdk-node-trusts-proxies", breaks: "only codes of Connect are codes of the engine",
+		name: "sdk-node-trusts-proxies", breaks: "a response with an unknown code does not come from the engine",
 		file: "sdk/typescript/dist/errors.js", old: `!known.includes(body.code)`, planted: `!body.code`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
@@ -163,39 +165,39 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-shares-details", breaks: "details of the progress are copied",
-		file: workerOfNode, old: `held.progress = JSON.parse(json);`, planted: `held.progress = progress;`,
+		file: nodeWorker, old: `held.progress = JSON.parse(json);`, planted: `held.progress = progress;`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-node-ends-at-callback-errors", breaks: "a callback that throws does not end the worker",
-		file: workerOfNode, old: `this.ended = harmless((attempt) => options.ended?.(attempt));`,
+		file: nodeWorker, old: `this.ended = harmless((attempt) => options.ended?.(attempt));`,
 		planted:  `this.ended = (attempt) => options.ended?.(attempt);`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-node-slow-heartbeats", breaks: "a heartbeat waits no longer than the shortest interval",
-		file: workerOfNode, old: `...all.map((held) => Math.max(held.interval, 1000))`,
+		file: nodeWorker, old: `...all.map((held) => Math.max(held.interval, 1000))`,
 		planted:  `Math.max(...all.map((held) => held.interval))`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-node-drops-leases", breaks: "a lease that cannot be decoded does not affect the others",
-		file: workerOfNode, old: `undecodable = new (refusable`, planted: `throw new (refusable`,
+		file: nodeWorker, old: `undecodable = new (refusable`, planted: `throw new (refusable`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-node-infinite-grace-is-zero", breaks: "an infinite grace period is a long one",
-		file: workerOfNode, old: `sleep(Math.min(limit, maxTimer)`, planted: `sleep(limit`,
+		file: nodeWorker, old: `sleep(Math.min(limit, maxTimer)`, planted: `sleep(limit`,
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/faults",
 	},
 	{
 		name: "sdk-python-repeats-changes", breaks: "only reads and requests with a key are sent again",
-		file: clientOfPython, old: `safe and error.code == "unavailable"`, planted: `error.code == "unavailable"`,
+		file: pythonClient, old: `safe and error.code == "unavailable"`, planted: `error.code == "unavailable"`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{
 		name: "sdk-python-uses-closed-connections", breaks: "a connection that the server closed is not used",
-		file: clientOfPython, old: "if _is_readable(found.sock):", planted: "if False:",
+		file: pythonClient, old: "if _is_readable(found.sock):", planted: "if False:",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{
@@ -207,50 +209,50 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-python-runs-lost-jobs", breaks: "a lost lease stops the handler",
-		file: workerOfPython, old: "if not job._answering:", planted: "if False:",
+		file: pythonWorker, old: "if not job._answering:", planted: "if False:",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/worker",
 	},
 	{
-		name: "sdk-python-without-key", breaks: "a request gets a key, with which it is sent again",
-		file: clientOfPython, old: `"idempotency_key": _new_key()`, planted: `"idempotency_key": ""`,
+		name: "sdk-python-without-key", breaks: "a request gets an idempotency key, which its retries reuse",
+		file: pythonClient, old: `"idempotency_key": _new_key()`, planted: `"idempotency_key": ""`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/client",
 	},
 	{
 		name: "sdk-python-refuses-without-token", breaks: "an answer is sent again if the token could not be read",
-		file: clientOfPython, old: `raise ProgressorError("unauthenticated", f"there`,
+		file: pythonClient, old: `raise ProgressorError("unauthenticated", f"there`,
 		planted:  `raise ProgressorError("invalid_argument", f"there`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-drops-answers", breaks: "only the engine refuses an answer",
-		file: workerOfPython, old: "    if not isinstance(error, ProgressorError):\n        return False",
+		name: "sdk-python-drops-answers", breaks: "an answer counts as refused only if the engine refused it",
+		file: pythonWorker, old: "    if not isinstance(error, ProgressorError):\n        return False",
 		planted:  "    if not isinstance(error, ProgressorError):\n        return False\n    return True",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
-		name: "sdk-python-trusts-proxies", breaks: "only codes of Connect are codes of the engine",
+		name: "sdk-python-trusts-proxies", breaks: "a response with an unknown code does not come from the engine",
 		file: "sdk/python/src/progressor/errors.py", old: ` or code not in _KNOWN:`, planted: `:`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
 		name: "sdk-python-keeps-unstarted-jobs", breaks: "jobs whose threads do not start are released",
-		file: workerOfPython, old: "            if left:\n", planted: "            if False:\n",
+		file: pythonWorker, old: "            if left:\n", planted: "            if False:\n",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
 		name: "sdk-python-continues-without-threads", breaks: "a worker whose own thread fails ends",
-		file: workerOfPython, old: "self._error = self._error or error\n            self._stopping.set()",
+		file: pythonWorker, old: "self._error = self._error or error\n            self._stopping.set()",
 		planted:  `self._error = self._error or error`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
 		name: "sdk-python-shares-details", breaks: "details of the progress are copied",
-		file: workerOfPython, old: `self._progress = json.loads(content)`, planted: `self._progress = progress`,
+		file: pythonWorker, old: `self._progress = json.loads(content)`, planted: `self._progress = progress`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
 	{
 		name: "sdk-python-stops-heartbeats", breaks: "heartbeats continue after an unexpected error",
-		file: workerOfPython, old: "                failed = time.monotonic()\n\n",
+		file: pythonWorker, old: "                failed = time.monotonic()\n\n",
 		planted:  "                return\n\n",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
@@ -262,7 +264,7 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-python-drops-leases", breaks: "a lease that cannot be decoded does not affect the others",
-		file: workerOfPython, old: `return Job(self, decode("Lease", lease, "bytes"), received), undecodable`,
+		file: pythonWorker, old: `return Job(self, decode("Lease", lease, "bytes"), received), undecodable`,
 		planted:  `raise`,
 		packages: "./cmd/progressor", run: "TestPythonSDK$/faults",
 	},
@@ -280,13 +282,13 @@ var sdkMutants = []mutant{
 	},
 	{
 		name: "sdk-node-cancels-its-poll", breaks: "a worker that stops reads the response to its last poll",
-		file: workerOfNode, old: "ending.abort(signal.reason), pollMargin)",
+		file: nodeWorker, old: "ending.abort(signal.reason), pollMargin)",
 		planted:  "ending.abort(signal.reason), 0)",
 		packages: "./cmd/progressor", run: "TestTypeScriptSDK$/worker",
 	},
 	{
 		name: "sdk-python-cancels-its-poll", breaks: "a worker that stops reads the response to its last poll",
-		file: workerOfPython, old: "            self._end_poll(poller)\n",
+		file: pythonWorker, old: "            self._end_poll(poller)\n",
 		planted:  "            self._client._connections.abort(poller.ident)\n",
 		packages: "./cmd/progressor", run: "TestPythonSDK$/worker",
 	},

@@ -8,9 +8,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A task that stores checkpoints runs steps for at most maxRunOn and a tenth of its attempt before
-// it leaves the next ones to another task. So calls do not wait for long, and each step has most of
-// the step timeout.
+// A task that stores checkpoints runs steps for at most maxRunOn or a tenth of the time limit of
+// its attempt, whichever is shorter. It leaves the next ones to another task. So calls do not wait
+// for long, and each step has most of the step timeout.
 const maxRunOn = time.Second
 
 // checkpoint stores the new entries now, so that more steps may run in this task. It returns false
@@ -23,7 +23,7 @@ func (t *task) checkpoint() (stored bool, err error) {
 	addEvents(result, t.journal.unsaved())
 	t.effects.addTo(result)
 	t.yields, err = processor.Checkpoint(t.ctx, result)
-	if errors.Is(err, processor.ErrNoCheckpoints) { // an older engine has the lease of the worker
+	if errors.Is(err, processor.ErrNoCheckpoints) { // the lease comes from an older engine
 		return false, nil
 	}
 	if err != nil {

@@ -20,7 +20,7 @@ type jobOption func(*jobOptions)
 
 func (f jobOption) setJob(o *jobOptions) { f(o) }
 
-// JobName sets the name by which workers find a job. The default is the name in the function.
+// JobName sets the name by which workers find a job. The default is the name that is passed to Job.
 func JobName(name string) JobOption {
 	return jobOption(func(o *jobOptions) { o.command.Name = name })
 }
@@ -32,14 +32,15 @@ func JobOptions(options *progressorv1.JobOptions) JobOption {
 }
 
 // Job enqueues a job with the args as JSON and does not wait for it. The workers or the processor
-// of its namespace run it, in any language. It is enqueued in the transaction that stores this,
-// exactly once. The ID of the job has the same form as the ID of a child, such as
+// of its namespace run it, in any language. It is enqueued exactly once, in the transaction that
+// stores the call of Job. The ID of the job has the same form as the ID of a child, such as
 // "A-7/resize~1041". Names of jobs and children must be different.
 //
 // The response of Get is the result of the job. It is the zero value if several workers run the job
 // (options.workers). As for Child, the namespace must exist, and the setting command_namespaces
-// must allow another one. If the job fails or is cancelled, Get returns a *StepError. If the
-// function returns an error or is cancelled, its jobs that still run are cancelled.
+// must allow a namespace other than that of the function. If the job fails or is cancelled, Get
+// returns a *StepError. If the function returns an error or is cancelled, its jobs that still run
+// are cancelled.
 func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)

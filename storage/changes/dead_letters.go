@@ -148,7 +148,7 @@ type Retry struct {
 // NextRetry returns the first dead letter of a sink that waits to be delivered again, or nil.
 func NextRetry(ctx context.Context, s *storage.Store, k SinkKey) (*Retry, error) {
 	var rows []dbsqlc.NextSinkRetryRow
-	err := s.RunSoon(ctx, "read a dead letter of a sink", func(ctx context.Context, db storage.DB) (err error) {
+	err := s.RunReserved(ctx, "read a dead letter of a sink", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().NextSinkRetry(ctx, db, dbsqlc.NextSinkRetryParams(k))
 		return err
 	})

@@ -59,7 +59,7 @@ func Read(
 	for lane, seq := range at.Lanes {
 		a.Append(dbsqlc.ReadChangesItem{Lane: lane, Seq: seq})
 	}
-	err = s.RunSoon(ctx, "read changes", func(ctx context.Context, db storage.DB) (err error) {
+	err = s.RunReserved(ctx, "read changes", func(ctx context.Context, db storage.DB) (err error) {
 		found, err = dbsqlc.New().ReadChanges(ctx, db, a)
 		return err
 	})
@@ -148,7 +148,7 @@ type heads struct {
 
 func readHeads(ctx context.Context, s *storage.Store, namespace string, before time.Time) (heads, error) {
 	var rows []dbsqlc.ReadChangeHeadsRow
-	err := s.RunSoon(ctx, "read the heads of changes", func(ctx context.Context, db storage.DB) (err error) {
+	err := s.RunReserved(ctx, "read the heads of changes", func(ctx context.Context, db storage.DB) (err error) {
 		arg := dbsqlc.ReadChangeHeadsParams{Namespace: namespace, Before: before}
 		rows, err = dbsqlc.New().ReadChangeHeads(ctx, db, arg)
 		return err

@@ -88,7 +88,7 @@ func PutNamespace(
 // skips tables that are locked; the next pass handles them.
 func Maintain(ctx context.Context, s *storage.Store) error {
 	var records bool
-	err := s.RunSoon(ctx, "read change settings", func(ctx context.Context, db storage.DB) (err error) {
+	err := s.RunReserved(ctx, "read change settings", func(ctx context.Context, db storage.DB) (err error) {
 		records, err = dbsqlc.New().RecordsChanges(ctx, db)
 		return err
 	})

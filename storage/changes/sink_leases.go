@@ -32,7 +32,7 @@ type ClaimedSink struct {
 
 // ReadSinkLeases returns all sinks with their leases. lease is the duration of a lease.
 func ReadSinkLeases(ctx context.Context, s *storage.Store, lease time.Duration) (rows []LeaseState, err error) {
-	err = s.RunSoon(ctx, "read sinks", func(ctx context.Context, db storage.DB) (err error) {
+	err = s.RunReserved(ctx, "read sinks", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ReadSinkLeases(ctx, db, lease.Microseconds())
 		return err
 	})
@@ -75,7 +75,7 @@ func RenewSinks(
 		})
 	}
 	var rows []dbsqlc.RenewSinksRow
-	err = s.RunSoon(ctx, "renew leases of sinks", func(ctx context.Context, db storage.DB) (err error) {
+	err = s.RunReserved(ctx, "renew leases of sinks", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().RenewSinks(ctx, db, a)
 		return err
 	})
@@ -88,7 +88,7 @@ func RenewSinks(
 
 // AskForSink asks the node that holds a lease to release it for this node.
 func AskForSink(ctx context.Context, s *storage.Store, l SinkLease) error {
-	return s.RunSoon(ctx, "ask for a sink", func(ctx context.Context, db storage.DB) error {
+	return s.RunReserved(ctx, "ask for a sink", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().AskForSink(ctx, db, dbsqlc.AskForSinkParams{
 			NodeID: s.NodeID(), Namespace: l.Namespace, SinkID: l.SinkID, Token: l.Token,
 		})
@@ -97,7 +97,7 @@ func AskForSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 
 // ReleaseSink gives up a lease, so that any node can claim the sink at once.
 func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
-	return s.RunSoon(ctx, "release a sink", func(ctx context.Context, db storage.DB) error {
+	return s.RunReserved(ctx, "release a sink", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().ReleaseSink(ctx, db, dbsqlc.ReleaseSinkParams{
 			Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token,
 		})
@@ -107,7 +107,7 @@ func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 // AdvanceSink moves the cursor of a sink past delivered changes. If delivered is 0, the sink does
 // not select any of the changes up to the new cursor.
 func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
-	return s.RunSoon(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
+	return s.RunReserved(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
 		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})
 	})
 }
@@ -132,7 +132,7 @@ type SinkFailure struct {
 // FailSink stores a failed attempt to deliver. It returns process.ErrFenced if the node no longer
 // holds the lease.
 func FailSink(ctx context.Context, s *storage.Store, l SinkLease, f SinkFailure) error {
-	return s.RunSoon(ctx, "store the failure of a sink", func(ctx context.Context, db storage.DB) error {
+	return s.RunReserved(ctx, "store the failure of a sink", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().FailSink(ctx, db, dbsqlc.FailSinkParams{
 			Namespace: l.Namespace, SinkID: l.SinkID, NodeID: l.NodeID, Token: l.Token, State: f.State,
 			Error: f.Error, WaitUs: f.Wait.Microseconds(),

@@ -28,7 +28,7 @@ const (
 // job, ordered by namespace and name. It reads counters and the table running, so its cost does not
 // grow with the number of jobs.
 func Count(ctx context.Context, s *storage.Store, namespaces []string) (list []*Counts, err error) {
-	err = s.RunSoon(ctx, "count jobs", func(ctx context.Context, db storage.DB) error {
+	err = s.RunReserved(ctx, "count jobs", func(ctx context.Context, db storage.DB) error {
 		counts, err := dbsqlc.New().ReadJobCounts(ctx, db, namespaces)
 		if err != nil {
 			return err

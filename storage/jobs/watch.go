@@ -89,7 +89,7 @@ func translate(
 	ctx context.Context, s *storage.Store, cursor dbsqlc.TranslateEventCursorParams,
 ) (EventCursor, error) {
 	c := EventCursor{Lanes: map[int64]int64{}}
-	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().TranslateEventCursor, cursor)
+	rows, err := storage.Query(ctx, s.RunReserved, "watch job events", dbsqlc.New().TranslateEventCursor, cursor)
 	if err != nil {
 		return c, err
 	}
@@ -125,7 +125,7 @@ func oldestEvents(ctx context.Context, s *storage.Store, namespace string) (Even
 
 func eventHeads(ctx context.Context, s *storage.Store, namespace string) (now, oldest EventCursor, err error) {
 	now, oldest = EventCursor{Lanes: map[int64]int64{}}, EventCursor{Lanes: map[int64]int64{}}
-	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().ReadJobEventHeads, namespace)
+	rows, err := storage.Query(ctx, s.RunReserved, "watch job events", dbsqlc.New().ReadJobEventHeads, namespace)
 	for _, r := range rows {
 		now.Generation, oldest.Generation = r.Generation, r.Generation
 		now.set(r.Lane, r.EventID)
@@ -164,7 +164,7 @@ func ReadEvents(
 		}
 		a.Append(dbsqlc.WatchJobEventsItem{Ord: int32(n), Namespace: w.Namespace, Position: string(position)})
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "watch job events", dbsqlc.New().WatchJobEvents, a)
+	rows, err := storage.Query(ctx, s.RunReserved, "watch job events", dbsqlc.New().WatchJobEvents, a)
 	if err == nil && len(rows) == 0 && len(watches) > 0 {
 		err = errors.New("watch job events: table database_generation has no row")
 	}

@@ -18,7 +18,7 @@ import (
 // worker has lost the lease.
 func ReadLease(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Lease, error) {
 	var row dbsqlc.PollRow
-	err := s.RunSoon(ctx, "read lease", func(ctx context.Context, db storage.DB) error {
+	err := s.RunReserved(ctx, "read lease", func(ctx context.Context, db storage.DB) error {
 		r, err := dbsqlc.New().ReadLease(ctx, db, dbsqlc.ReadLeaseParams{
 			Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken, Salt: t.Salt,
 		})
@@ -58,7 +58,7 @@ func (t LeaseToken) String() string {
 // not need. It returns process.ErrFenced if the attempt has ended.
 func ReadAttempt(ctx context.Context, s *storage.Store, ref storage.AttemptRef) (*storage.Claim, error) {
 	var row dbsqlc.ReadAttemptRow
-	err := s.RunSoon(ctx, "read attempt", func(ctx context.Context, db storage.DB) (err error) {
+	err := s.RunReserved(ctx, "read attempt", func(ctx context.Context, db storage.DB) (err error) {
 		row, err = dbsqlc.New().ReadAttempt(ctx, db, dbsqlc.ReadAttemptParams{
 			Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, FencingToken: ref.FencingToken,
 		})
@@ -85,7 +85,7 @@ func ReadHolders(ctx context.Context, s *storage.Store, tokens []LeaseToken) ([]
 	for n, t := range tokens {
 		a.Append(dbsqlc.ReadHoldersItem{Ord: int32(n), Key: t.Key, FencingToken: t.FencingToken, Salt: t.Salt})
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "read holders of leases", dbsqlc.New().ReadHolders, a)
+	rows, err := storage.Query(ctx, s.RunReserved, "read holders of leases", dbsqlc.New().ReadHolders, a)
 	holders := make([]*Holder, len(tokens))
 	for _, r := range rows {
 		holders[r.Ord] = &Holder{r.WorkerID, r.JobName}
@@ -153,7 +153,7 @@ func beatSome(
 		})
 		all[n] = HeartbeatResult{LeaseLost: true}
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "heartbeat", dbsqlc.New().BeatLeases, a)
+	rows, err := storage.Query(ctx, s.RunReserved, "heartbeat", dbsqlc.New().BeatLeases, a)
 	for _, r := range rows {
 		all[r.Ord] = HeartbeatResult{
 			Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime,
@@ -179,7 +179,7 @@ func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit 
 	if known == nil {
 		known = []int64{} // a comparison with NULL would exclude all rows
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "list pending results", dbsqlc.New().ListPendingResults,
+	rows, err := storage.Query(ctx, s.RunReserved, "list pending results", dbsqlc.New().ListPendingResults,
 		dbsqlc.ListPendingResultsParams{KnownTokens: known, Lim: int32(limit)})
 	pending := make([]PendingResult, len(rows))
 	for n, r := range rows {
@@ -197,7 +197,7 @@ func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit 
 // LeaseAnswered returns the stored result of the attempt that had the ended lease, or
 // process.ErrFenced if there is none.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
-	row, err := storage.Query(ctx, s.RunSoon, "read answer of a lease", dbsqlc.New().LeaseAnswered,
+	row, err := storage.Query(ctx, s.RunReserved, "read answer of a lease", dbsqlc.New().LeaseAnswered,
 		dbsqlc.LeaseAnsweredParams{
 			Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,
 		})

@@ -64,7 +64,7 @@ type StoppingWorker struct {
 func RecordWorkers(
 	ctx context.Context, s *storage.Store, seen map[WorkerKey]Sender,
 ) (stored map[WorkerKey]bool, err error) {
-	rows, err := storage.Query(ctx, s.RunSoon, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
+	rows, err := storage.Query(ctx, s.RunReserved, "store workers", dbsqlc.New().RecordWorkers, recordOf(seen))
 	stored = make(map[WorkerKey]bool, len(rows))
 	for _, r := range rows {
 		stored[WorkerKey(r)] = true
@@ -103,7 +103,7 @@ func OwnWorkers(
 	for w := range seen {
 		others.Append(dbsqlc.OwnedByOthersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "read owners of workers", dbsqlc.New().OwnedByOthers, others)
+	rows, err := storage.Query(ctx, s.RunReserved, "read owners of workers", dbsqlc.New().OwnedByOthers, others)
 	for _, r := range rows {
 		foreign = append(foreign, WorkerKey(r))
 	}
@@ -117,7 +117,7 @@ func makeRoom(ctx context.Context, s *storage.Store, owner string, workers []Wor
 	for _, w := range workers {
 		wanted.Append(dbsqlc.CrowdedWorkersItem{Namespace: w.Namespace, WorkerID: w.WorkerID})
 	}
-	crowded, err := storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
+	crowded, err := storage.Query(ctx, s.RunReserved, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
 	if err != nil || len(crowded) == 0 {
 		return err
 	}
@@ -125,14 +125,14 @@ func makeRoom(ctx context.Context, s *storage.Store, owner string, workers []Wor
 	for _, w := range crowded {
 		gone.Namespaces = append(gone.Namespaces, w.Namespace)
 	}
-	err = s.RunSoon(ctx, "delete workers", func(ctx context.Context, db storage.DB) error {
+	err = s.RunReserved(ctx, "delete workers", func(ctx context.Context, db storage.DB) error {
 		return dbsqlc.New().ForgetWorkersOf(ctx, db, gone)
 	})
 	if err != nil {
 		return err
 	}
 	// Another node may have made room, so count again instead of counting the deleted rows.
-	crowded, err = storage.Query(ctx, s.RunSoon, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
+	crowded, err = storage.Query(ctx, s.RunReserved, "count workers", dbsqlc.New().CrowdedWorkers, wanted)
 	if err != nil || len(crowded) == 0 {
 		return err
 	}
@@ -143,7 +143,7 @@ func makeRoom(ctx context.Context, s *storage.Store, owner string, workers []Wor
 // StoppingWorkers returns the workers with a command.
 func StoppingWorkers(ctx context.Context, s *storage.Store) (map[WorkerOf]StoppingWorker, error) {
 	var rows []dbsqlc.ListStoppingWorkersRow
-	err := s.RunSoon(ctx, "read commands for workers", func(ctx context.Context, db storage.DB) (err error) {
+	err := s.RunReserved(ctx, "read commands for workers", func(ctx context.Context, db storage.DB) (err error) {
 		rows, err = dbsqlc.New().ListStoppingWorkers(ctx, db)
 		return err
 	})
@@ -238,7 +238,7 @@ func LeasesOf(ctx context.Context, s *storage.Store, workers []WorkerOf, limit i
 	for _, w := range workers {
 		a.Append(dbsqlc.LeasesOfItem(w))
 	}
-	rows, err := storage.Query(ctx, s.RunSoon, "leases of workers", dbsqlc.New().LeasesOf, a)
+	rows, err := storage.Query(ctx, s.RunReserved, "leases of workers", dbsqlc.New().LeasesOf, a)
 	tokens := make([]LeaseToken, len(rows))
 	for n, r := range rows {
 		tokens[n] = LeaseToken{

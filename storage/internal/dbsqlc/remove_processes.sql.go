@@ -571,7 +571,9 @@ type RemoveProcessesParams struct {
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
 // open_dropped are the IDs of the request of a rejected INIT task in the two possible scopes. Both
 // requests are deleted. The IDs are zero if there is no such request. The fencing tokens of
-// attempts that may not remove their process are added to progressor.unsaved (see SaveResult).
+// attempts that may not remove their process are added to progressor.unsaved (see SaveResult). mode
+// is the event mode of the namespace: 2 records the removal of each job, and 1 only that of a job
+// that has not ended.
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,

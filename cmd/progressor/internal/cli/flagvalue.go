@@ -15,8 +15,9 @@ type valueError string
 
 func (e valueError) Error() string { return string(e) }
 
-// requireValues rejects flags without a value. Because kong allows negative numbers, it would take
-// the next flag as the value. At the end of the line, it would use an empty value.
+// requireValues rejects flags without a value, and arguments with an empty name. Because kong
+// allows negative numbers, it would take the next flag as the value. At the end of the line, it
+// would use an empty value.
 func requireValues(parser *kong.Kong) error {
 	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
 		switch node := node.(type) {
@@ -27,7 +28,7 @@ func requireValues(parser *kong.Kong) error {
 		case *kong.Value:
 			if node.Flag == nil && node.Target.Kind() == reflect.String && node.Name != "filter" &&
 				(node.Required || node.Name == "id") {
-				node.Mapper = namedArgument{node.Mapper, node}
+				node.Mapper = nonEmptyArgument{node.Mapper, node}
 			}
 		}
 		return next(nil)
@@ -45,9 +46,9 @@ func (m flagValue) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	text, _ := token.Value.(string)
 	switch {
 	case token.IsEOL():
-		return valueError(m.needs())
+		return valueError(m.missingValue())
 	case token.Type == kong.UntypedToken && isFlagWord(text):
-		return valueError(fmt.Sprintf("%s; if you mean %s, write --%s=%s", m.needs(), text, m.flag.Name, text))
+		return valueError(fmt.Sprintf("%s; if you mean %s, write --%s=%s", m.missingValue(), text, m.flag.Name, text))
 	case token.Type == kong.ShortFlagTailToken && strings.HasPrefix(text, "="): // -k=KEY equals --idempotency-key=KEY
 		text = text[1:]
 		ctx.Scan.Pop()
@@ -67,8 +68,8 @@ func isFlagWord(s string) bool {
 	return strings.HasPrefix(s, "--") || letter && s[0] == '-'
 }
 
-// needs describes the value of a flag.
-func (m flagValue) needs() string {
+// missingValue returns the error message for a flag without a value.
+func (m flagValue) missingValue() string {
 	name := "--" + m.flag.Name
 	of := m.flag.Target.Type()
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
@@ -83,13 +84,13 @@ func (m flagValue) needs() string {
 	return name + " needs a value, as in " + name + " " + strings.TrimSuffix(m.flag.FormatPlaceHolder(), ",...")
 }
 
-// namedArgument rejects empty names: they usually come from an unset shell variable.
-type namedArgument struct {
+// nonEmptyArgument rejects empty names. They usually come from an unset shell variable.
+type nonEmptyArgument struct {
 	kong.Mapper
 	value *kong.Value
 }
 
-func (m namedArgument) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+func (m nonEmptyArgument) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if text, ok := ctx.Scan.Peek().Value.(string); ok && text == "" {
 		return valueError(m.value.Summary() + ": must not be empty")
 	}

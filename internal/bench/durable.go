@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -88,12 +89,15 @@ func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 			return nil, err
 		}
 		o := &operations{site: s, variant: v}
+		var ended atomic.Bool // the start has ended the last run
 		do := func(ctx context.Context, _ *client) error {
 			n := o.sequence.Add(1)
 			ran := waiters.add(n)
-			if err := startRun(ctx, s, n); err != nil {
+			started, err := startRun(ctx, s, n)
+			if err != nil {
 				return err
 			}
+			ended.Store(len(started.Response) > 0)
 			select {
 			case <-ran:
 				return nil
@@ -104,6 +108,9 @@ func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 		l := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}
 		if v.clients == 1 {
 			l.settle = func(ctx context.Context) error {
+				if ended.Load() {
+					return nil
+				}
 				return s.engine.WatchProcess(ctx, keyOf(o.sequence.Load()), 0,
 					func(*progressorv1.WatchProcessResponse) error { return nil })
 			}
@@ -117,14 +124,14 @@ func (r *runner) oneStepRuns(ctx context.Context, v variant, row *Row) error {
 	})
 }
 
-// startRun starts the run with the number n, which is its input.
-func startRun(ctx context.Context, s *site, n uint64) error {
+// startRun starts the run with the number n, which is its input. If the start has ended the run,
+// its response is the value of the function.
+func startRun(ctx context.Context, s *site, n uint64) (engine.Answer, error) {
 	args, err := json.Marshal(n)
 	if err != nil {
-		return err
+		return engine.Answer{}, err
 	}
-	_, err = s.engine.Start(ctx, engine.StartParams{Key: keyOf(n), Args: args})
-	return err
+	return s.engine.Start(ctx, engine.StartParams{Key: keyOf(n), Args: args})
 }
 
 // keyOf returns the key of the run with the number n.
@@ -141,7 +148,8 @@ func (r *runner) steps(ctx context.Context, v variant, row *Row) error {
 			return nil, err
 		}
 		err := each(ctx, v.clients, fillers, func(ctx context.Context, i int) error {
-			return startRun(ctx, s, uint64(i))
+			_, err := startRun(ctx, s, uint64(i))
+			return err
 		})
 		if err != nil {
 			return nil, err

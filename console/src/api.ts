@@ -73,8 +73,9 @@ export interface Me {
 }
 
 async function readMe(): Promise<Me | null> {
+  const sent = token;
   const answer = await ask("whoami", token ? { headers: { "Content-Type": "application/json", Authorization: "Bearer " + token } } : {});
-  if (answer.status === 401) asked(true);
+  if (answer.status === 401 && sent === token) asked(true);
   if (answer.status < 500 && !answer.ok && answer.status !== 401 && answer.status !== 429) return null; // an older engine, or a proxy
   if (!answer.ok) throw new Error(`whoami: ${answer.status}`);
   return (await answer.json()) as Me;
@@ -101,12 +102,19 @@ export const tokenAsked = {
 };
 
 const authorize: Interceptor = (next) => async (request) => {
-  if (token) request.header.set("Authorization", "Bearer " + token);
-  try {
-    return await next(request);
-  } catch (error) {
-    if (ConnectError.from(error).code === Code.Unauthenticated) asked(true);
-    throw error;
+  for (;;) {
+    const sent = token;
+    if (sent) request.header.set("Authorization", "Bearer " + sent);
+    else request.header.delete("Authorization");
+    try {
+      return await next(request);
+    } catch (error) {
+      const refused = ConnectError.from(error).code === Code.Unauthenticated;
+      // The answer may be late, and the user has set another token in the meantime.
+      if (refused && sent !== token && !request.stream) continue;
+      if (refused && sent === token) asked(true);
+      throw error;
+    }
   }
 };
 

@@ -142,6 +142,34 @@ test("A token works in place of a login", async () => {
   }
 });
 
+test("A late answer to a request without the token does not ask for it again", async () => {
+  const page = await openPage(browser);
+  try {
+    const token = (await engine.administer("key", "create", "--name", "late", "--role", "root")).trim();
+    let logIn;
+    const loggedIn = new Promise((done) => (logIn = done));
+    await page.route("**/whoami", async (route) => {
+      if (route.request().headers().authorization) return route.continue();
+      const response = await route.fetch();
+      await loggedIn;
+      await route.fulfill({ response });
+    });
+    await page.goto(engine.url + "/#/processes?ns=demo");
+    const dialog = page.getByRole("dialog", { name: "Log in to Progressor" });
+    await dialog.getByRole("button", { name: "Use a token instead" }).click();
+    await dialog.getByLabel("Token").fill(token);
+    const listed = page.waitForResponse((answer) => answer.url().endsWith("/ListProcesses") && answer.ok());
+    await dialog.getByRole("button", { name: "Log in" }).click();
+    await listed;
+    logIn();
+    await page.getByText(/^key:/).waitFor();
+    assert.equal(await dialog.count(), 0);
+    assert.deepEqual(page.wrong, [], "errors in the browser");
+  } finally {
+    await page.context().close();
+  }
+});
+
 test("The inbox offers only the waits that the user may answer", async () => {
   const page = await openPage(browser);
   try {

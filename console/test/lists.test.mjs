@@ -96,6 +96,7 @@ spec("Chips count the matches of the filter, and narrow it", async (page, go) =>
   await go("#/jobs?ns=rows");
   await page.getByRole("button", { name: /^mail 2/ }).click();
   await page.getByRole("button", { name: "Available 2", exact: true }).click();
+  await page.getByRole("button", { name: "Available 2", exact: true, pressed: true }).waitFor();
   await shows(page, ["job-2", "job-1"]);
   assert.equal(await page.getByRole("combobox", { name: "filter" }).inputValue(), "name = mail AND state = AVAILABLE");
   await go("#/flows?ns=rows");

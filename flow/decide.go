@@ -72,7 +72,7 @@ func (d *Decision) handle(in Input) bool {
 	case InputTick:
 		d.tick()
 	case InputEnd:
-		return d.workEnded(in.Outcome)
+		return d.handleEnd(in.Outcome)
 	case InputCancel:
 		d.stop(ByCancel)
 	case InputAbort:
@@ -168,9 +168,9 @@ func (s *State) DueNow(now time.Time) (due []Deadline) {
 	return due
 }
 
-// workEnded records the end of a step, an item or a compensation. It returns false if the step,
+// handleEnd records the end of a step, an item or a compensation. It returns false if the step,
 // item or compensation was not open.
-func (d *Decision) workEnded(o Outcome) bool {
+func (d *Decision) handleEnd(o Outcome) bool {
 	s := d.State
 	switch {
 	case o.Round != s.Round || s.Mode == ModeEnded:
@@ -192,14 +192,15 @@ func (d *Decision) workEnded(o Outcome) bool {
 			each.Skipped = append(each.Skipped, o.Index) // so that the later end of its job is ignored
 		}
 	}
-	d.ended(o)
+	d.endStepOrItem(o)
 	return true
 }
 
-func (d *Decision) ended(o Outcome) {
+// endStepOrItem sets the final status of a step or an item.
+func (d *Decision) endStepOrItem(o Outcome) {
 	s := d.State
 	if o.Index == NoIndex {
-		d.end(o)
+		d.endStep(o)
 		return
 	}
 	each := s.Each[o.Step]
@@ -218,24 +219,25 @@ func (d *Decision) ended(o Outcome) {
 			each.Bytes += len(o.End.Result)
 		}
 	}
-	d.endEffect(o)
+	d.addEndEffect(o)
 	if (each.Failed > d.plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.WorkerLost
 		d.stopItems(o.Step)
 	}
-	d.items(o.Step)
+	d.beginItems(o.Step)
 }
 
-func (d *Decision) endEffect(o Outcome) {
+// addEndEffect adds the effect that stores the end of a step or an item.
+func (d *Decision) addEndEffect(o Outcome) {
 	if o.End != nil {
 		d.ends[[2]int{o.Step, o.Index}] = o.End
 	}
 	d.effect(Effect{Kind: EffectEnd, Step: o.Step, Index: o.Index, Status: o.Status, Reason: o.Reason, End: o.End})
 }
 
-// end sets the final status of a step.
-func (d *Decision) end(o Outcome) {
+// endStep sets the final status of a step.
+func (d *Decision) endStep(o Outcome) {
 	step := o.Step
 	p, s := &d.plan.Steps[step], d.State
 	if o.Status == Cancelled && s.Mode == ModeRunning {
@@ -252,7 +254,7 @@ func (d *Decision) end(o Outcome) {
 	}
 	d.statuses[step] = byte(o.Status)
 	s.ClearDeadline(step)
-	d.endEffect(o)
+	d.addEndEffect(o)
 	if o.Status == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
 	} else {
@@ -325,7 +327,7 @@ func (d *Decision) skip(o Outcome) {
 	} else {
 		delete(d.State.Each, o.Step)
 	}
-	d.ended(o)
+	d.endStepOrItem(o)
 }
 
 // retry restarts a run that has ended and did not succeed.
@@ -416,7 +418,7 @@ func (d *Decision) requestCancel(step int) {
 			each.Stopped = true
 			d.cancelItems(step)
 			d.checkLater(step, d.plan.Grace)
-			d.items(step)
+			d.beginItems(step)
 		}
 		return
 	}
@@ -432,7 +434,7 @@ func (d *Decision) endWaits(filter func(*PlanStep) bool, reason string) {
 			continue
 		}
 		if !p.Each {
-			d.end(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: reason})
+			d.endStep(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: reason})
 			continue
 		}
 		d.endItems(step, reason)

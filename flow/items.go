@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// items begins as many items of a step as the limits allow. It ends the step after its last item.
-func (d *Decision) items(step int) {
+// beginItems begins as many items of a step as the limits allow. It ends the step after its last
+// item.
+func (d *Decision) beginItems(step int) {
 	p, each := &d.plan.Steps[step], d.State.Each[step]
 	for !each.Stopped {
 		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
@@ -32,13 +33,13 @@ func (d *Decision) items(step int) {
 	}
 	switch {
 	case each.Bytes > MaxItemsBytes:
-		d.broken(step, NoIndex, &SizeError{each.Bytes})
+		d.fail(step, NoIndex, &SizeError{each.Bytes})
 	case each.Failed > p.MaxFailures:
-		d.end(Outcome{Step: step, Index: NoIndex, Status: Failed, WorkerLost: d.State.Lost})
+		d.endStep(Outcome{Step: step, Index: NoIndex, Status: Failed, WorkerLost: d.State.Lost})
 	case each.Stopped:
-		d.end(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
+		d.endStep(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	default:
-		d.end(Outcome{Step: step, Index: NoIndex, Status: Succeeded})
+		d.endStep(Outcome{Step: step, Index: NoIndex, Status: Succeeded})
 	}
 }
 
@@ -71,7 +72,7 @@ func (d *Decision) dropItems(step int, reason string) {
 // endItems ends the open items of a step of waits or delays.
 func (d *Decision) endItems(step int, reason string) {
 	for _, index := range d.openItems(step) {
-		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Cancelled, Reason: reason})
+		d.endStepOrItem(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Cancelled, Reason: reason})
 	}
 }
 

@@ -163,7 +163,7 @@ func (d *Decision) work() {
 		switch d.Status(step) {
 		case Running:
 			if d.State.Each[step] != nil {
-				d.items(step)
+				d.beginItems(step)
 			}
 		case Pending:
 			d.checkStep(step)
@@ -181,7 +181,7 @@ func (d *Decision) checkStep(step int) {
 	switch d.turnOf(step) {
 	case notYet:
 	case skip:
-		d.end(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "none of its dependencies succeeded"})
+		d.endStep(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "none of its dependencies succeeded"})
 	case begin:
 		if d.starts >= startsAtOnce {
 			s.More = true
@@ -194,10 +194,10 @@ func (d *Decision) checkStep(step int) {
 				d.starts++ // so that the number of missing facts is also limited
 				return
 			case err != nil:
-				d.broken(step, NoIndex, err)
+				d.fail(step, NoIndex, err)
 				return
 			case !holds:
-				d.end(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "its condition is false"})
+				d.endStep(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "its condition is false"})
 				return
 			}
 		}
@@ -205,10 +205,10 @@ func (d *Decision) checkStep(step int) {
 	}
 }
 
-// broken fails a step or an item that could not begin because its template does not fit the values
-// of the run.
-func (d *Decision) broken(step, index int, err error) {
-	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed, End: &End{Err: err}})
+// fail fails a step or an item with an error of its template, such as a condition that cannot be
+// evaluated or results that are too large.
+func (d *Decision) fail(step, index int, err error) {
+	d.endStepOrItem(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed, End: &End{Err: err}})
 }
 
 func (d *Decision) begin(step int) {
@@ -226,7 +226,7 @@ func (d *Decision) begin(step int) {
 	d.statuses[step] = byte(Running)
 	d.effect(Effect{Kind: EffectBegin, Step: step, Index: NoIndex})
 	if err != nil {
-		d.broken(step, NoIndex, err)
+		d.fail(step, NoIndex, err)
 		return
 	}
 	if s.Each == nil {
@@ -240,7 +240,7 @@ func (d *Decision) begin(step int) {
 			d.effect(Effect{Kind: EffectDropItems, Step: step, Index: NoIndex})
 		}
 	}
-	d.items(step)
+	d.beginItems(step)
 }
 
 // startWork begins the work of a step or an item.
@@ -251,7 +251,7 @@ func (d *Decision) startWork(step, index int) {
 	switch {
 	case d.lacks(err):
 	case err != nil:
-		d.broken(step, index, err)
+		d.fail(step, index, err)
 	case !due.IsZero():
 		d.State.SetDeadline(step, index, due)
 	}

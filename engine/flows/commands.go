@@ -79,7 +79,7 @@ func (t *task) cancel(o *command) error {
 		if t.isNotification() {
 			return nil
 		}
-		return processor.Reject(rejectedCancel, "it is %s", statusName(t.status()))
+		return processor.Reject(rejectedCancel, "a run that is %s cannot be cancelled", statusName(t.status()))
 	case !t.template.Cancelable() && !t.isNotification():
 		return processor.Reject(rejectedCancel, "its template does not support cancelling")
 	}
@@ -144,8 +144,7 @@ func (t *task) retry(o *command) error {
 func (t *task) prepareRetry(o *command) (*reply, error) {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
-		status := statusName(t.status())
-		return refuse("it is %s: only a run that is failed, cancelled or expired can be retried", status), nil
+		return refuse(notRetryable, statusName(t.status())), nil
 	}
 	if o.Newest {
 		if no, err := t.useNewestVersion(); no != nil || err != nil {
@@ -239,7 +238,8 @@ func (t *task) skip(o *command) error {
 	status := s.StatusOf(p.step)
 	switch {
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
-		return processor.Reject(rejectedStatus, "it is %s: its steps can no longer be skipped", statusName(t.status()))
+		return processor.Reject(rejectedStatus, "the steps of a run that is %s cannot be skipped",
+			statusName(t.status()))
 	case status != flow.Pending && status != flow.Running:
 		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped",
 			o.StepID, statusOf(status))

@@ -196,6 +196,9 @@ const (
 	rejectedStep    = "step_not_found"
 )
 
+// notRetryable is the format of the message that a run cannot be retried because of its status.
+const notRetryable = "a run that is %s cannot be retried: it must be failed, cancelled or expired"
+
 // StatusError reports that the status of a run or a step does not allow a command.
 type StatusError struct {
 	Run     string
@@ -308,9 +311,8 @@ func (f *Flows) Retry(
 		return nil, err
 	} else if !reopened {
 		return nil, &StatusError{
-			Run: r.GetRunId(),
-			Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried",
-				statusName(row.Status)),
+			Run:     r.GetRunId(),
+			Message: fmt.Sprintf(notRetryable, statusName(row.Status)),
 		}
 	}
 	f.engine.WakePollers()

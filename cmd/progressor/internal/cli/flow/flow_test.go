@@ -194,7 +194,7 @@ func TestDrawSteps(t *testing.T) {
 			t.Errorf("the output has no line %q:\n%s", line, got)
 		}
 	}
-	if !strings.Contains(got, "after b too; waits for b, c") || !strings.Contains(got, "waits for d") ||
+	if !strings.Contains(got, "also depends on b; waits for b, c") || !strings.Contains(got, "waits for d") ||
 		strings.Count(got, "\n") != 8 {
 		t.Errorf("%s", got)
 	}
@@ -233,11 +233,11 @@ func TestStepNotes(t *testing.T) {
 			Status:   progressorv1.StepStatus_STEP_STATUS_RUNNING,
 			Progress: &progressorv1.Progress{Percent: 40, Summary: "page 4"}, Reason: "waits for an answer",
 		},
-		"[##........] 250 of 1,000 items: 1 failed, 700 pending, 50 running": {
+		"[##........] 250 of 1,000 items ended: 1 failed, 700 pending, 50 running": {
 			Status:        progressorv1.StepStatus_STEP_STATUS_RUNNING,
 			ItemsByStatus: map[string]int64{"succeeded": 249, "failed": 1, "pending": 700, "running": 50},
 		},
-		"3 of 3 items; undone": {Status: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED,
+		"3 of 3 items ended; undone": {Status: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED,
 			ItemsByStatus: map[string]int64{"succeeded": 3}, CompensationStatus: &undone},
 		"exit_3: no": {Status: progressorv1.StepStatus_STEP_STATUS_FAILED,
 			Failure:  &progressorv1.Failure{Reason: "exit_3", Message: "no"},

@@ -140,7 +140,7 @@ func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
 		}
 	}
 	if len(others) > 0 && parent != "" {
-		notes = append(notes, "after "+strings.Join(others, ", ")+" too")
+		notes = append(notes, "also depends on "+strings.Join(others, ", "))
 	}
 	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING && s.GetReason() == "" && len(open) > 0 {
 		notes = append(notes, "waits for "+strings.Join(open, ", "))
@@ -193,7 +193,7 @@ func showItems(s *progressorv1.Step) string {
 			parts = append(parts, fmt.Sprintf("%s %s", output.Thousands(items[status]), status))
 		}
 	}
-	text := fmt.Sprintf("%s of %s items", output.Thousands(ended), output.Thousands(all))
+	text := fmt.Sprintf("%s of %s items ended", output.Thousands(ended), output.Thousands(all))
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	}

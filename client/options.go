@@ -48,9 +48,9 @@ func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.h
 // together with WithHTTPClient.
 func WithTLS(config *tls.Config) Option { return func(o *options) { o.tls = config } }
 
-// WithUserAgent sets the name and version of the program, such as "billing/1.4". They precede the
-// name of this package in the header User-Agent of each request. The engine shows the header for
-// workers.
+// WithUserAgent adds the name and version of the program, such as "billing/1.4", to the header
+// User-Agent of each request, before those of this package. ListWorkers shows the header of each
+// worker.
 func WithUserAgent(program string) Option { return func(o *options) { o.userAgent = program } }
 
 // WithConnectOptions sets options of the generated clients, such as interceptors.
@@ -89,6 +89,6 @@ func newTransport(p Protocol, security *tls.Config) http.RoundTripper {
 }
 
 // newKey returns a UUIDv7 as an idempotency key. The IDs of processes and jobs that the engine
-// derives from such keys grow with time. With random keys, an Enqueue after a checkpoint writes
-// about twice the WAL (measured: 2,834 → 5,502 bytes).
+// derives from such keys grow with time. With random keys, an Enqueue after a checkpoint of
+// PostgreSQL writes about twice the WAL (measured: 2,834 → 5,502 bytes).
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }

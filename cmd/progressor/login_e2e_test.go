@@ -39,7 +39,7 @@ func newLoginSite(t *testing.T) *loginSite {
 	return s
 }
 
-// login runs progressor login, and calls answer when the user has the code.
+// login runs progressor login, and calls answer when the command has printed the code.
 func (s *loginSite) login(t *testing.T, answer func()) (output string, code int) {
 	t.Helper()
 	shown, wait := s.user.Start(t, s.args...)

@@ -15,15 +15,16 @@ import (
 // newCommands returns all commands for the tests.
 var newCommands = commands.New
 
-// testsAtOnce is the number of tests that run at once, unless -parallel is set. It is more than the
-// number of processors of a small machine, because most tests wait for other programs.
+// testsAtOnce is the minimum number of tests that run at once, unless -parallel is set. It is more
+// than the number of processors of a small machine, because most tests wait for other programs.
 const testsAtOnce = 4
 
-// programVariable makes the test binary behave like progressor.
+// programVariable is the environment variable that makes the test binary behave like progressor.
 const programVariable = "TEST_PROGRESSOR"
 
 func TestMain(m *testing.M) {
-	// The bench starts its own program as serve, and the tests of terminals set programVariable.
+	// progressor bench runs this binary with the command serve, and the tests of terminals set
+	// programVariable.
 	if len(os.Args) > 1 && os.Args[1] == "serve" || os.Getenv(programVariable) != "" {
 		main()
 	}

@@ -30,7 +30,7 @@ var oidcMutants = []mutant{
 	{
 		name: "oidc-refreshed-twice", breaks: "only one of several commands refreshes a login",
 		file:     loginSource,
-		old:      "		case l.fresh(): // by another command\n			return nil\n",
+		old:      "		case l.fresh(): // another command has refreshed it\n			return nil\n",
 		planted:  "",
 		packages: "./cmd/progressor", run: "TestLoginIsRefreshed",
 	},
@@ -98,7 +98,7 @@ var oidcMutants = []mutant{
 	},
 	{
 		name: "oidc-logged-out-is-expired", breaks: "a refresh after a logout reports the logout",
-		file: loginSource, old: "case !ok: // by another command", planted: "case !ok && false:",
+		file: loginSource, old: "case !ok: // another command has removed it", planted: "case !ok && false:",
 		packages: loginTests, run: "TestLogoutBeforeRefresh",
 	},
 	{

@@ -26,7 +26,7 @@ type Program struct {
 }
 
 // StartProgram starts a command with /bin/sh. The environment variable PORT contains the port on
-// which it must listen, and each of the other variables contains the address. log gets its output.
+// which it must listen, and each of the given variables contains the address. log gets its output.
 func StartProgram(ctx context.Context, command string, log io.Writer, variables ...string) (*Program, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

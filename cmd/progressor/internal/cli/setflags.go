@@ -24,8 +24,8 @@ func SetDuration(into **durationpb.Duration, value *time.Duration) {
 	}
 }
 
-// SetEnum parses an enum value, which may be short and in upper or lower case, and assigns it. It
-// ignores "".
+// SetEnum parses an enum value in upper or lower case, with or without the prefix of its type, and
+// assigns it. It ignores "".
 func SetEnum[E interface {
 	~int32
 	protoreflect.Enum

@@ -1,6 +1,6 @@
-// Package login stores the logins of users at issuers of OpenID Connect, one for each engine, and
+// Package login stores the logins of a user at OpenID Connect issuers, one for each engine, and
 // refreshes their tokens.
 //
-// Start with File in file.go. Issuer in issuer.go gets the first token by the device flow
+// Start with File in file.go. Issuer in issuer.go gets the first token with the device flow
 // (RFC 8628).
 package login

@@ -56,23 +56,23 @@ func (s *source) token(ctx context.Context) (string, error) {
 	return l.Token, nil
 }
 
-// fresh reports whether a token need not be refreshed yet.
+// fresh reports whether the token need not be refreshed yet.
 func (l Login) fresh() bool { return time.Until(l.Expires) > margin }
 
-// valid reports whether a token has not expired.
+// valid reports whether the token has not expired.
 func (l Login) valid() bool { return time.Until(l.Expires) > 0 }
 
 // refresh stores a new token. Only one command at a time refreshes a login, because an issuer may
 // accept a refresh token only once.
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
-	var failed error // the error of l.refresh; the file is written even then
+	var failed error // the error of l.refresh, after which the file is still written
 	err = s.file.change(ctx, func(all *logins) error {
 		var ok bool
 		l, ok = all.Logins[key(s.engine)]
 		switch {
-		case !ok: // by another command
+		case !ok: // another command has removed it
 			return errLoggedOut
-		case l.fresh(): // by another command
+		case l.fresh(): // another command has refreshed it
 			return nil
 		case l.Refresh == "":
 			return fmt.Errorf("the login at %s has expired: run progressor login", l.URL)

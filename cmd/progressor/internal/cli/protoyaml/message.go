@@ -245,8 +245,8 @@ func bytesOfTree(node *yaml.Node, path string) (any, error) {
 	return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
 }
 
-// EnumName returns the full name of an enum value. The given name may be short, and in upper or
-// lower case.
+// EnumName returns the full name of an enum value. The given name may be in upper or lower case,
+// and may lack the prefix of its type.
 func EnumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	var short []string

@@ -45,9 +45,9 @@ func (s *Server) CompleteLease(ctx context.Context, token string, a engine.Lease
 	return err
 }
 
-// answeredLease returns the lease of an answer. The events of the answer follow the last event of
-// the process in the lease. If the attempt has stored checkpoints, on any node, that event of a
-// cached lease is out of date. Then answeredLease reads the lease again, under its token.
+// answeredLease returns the lease of an answer, with the last event of its process. If the attempt
+// has stored checkpoints, on any node, a cached lease does not have their events, so answeredLease
+// reads the lease from the database.
 func (s *Server) answeredLease(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) (*storage.Lease, error) {
 	if l := s.leased.current(t); l != nil && a.LastEventID == 0 {
 		return l, nil
@@ -56,9 +56,9 @@ func (s *Server) answeredLease(ctx context.Context, t pull.LeaseToken, a engine.
 	return &l, err
 }
 
-// answeredBefore returns nil if this answer to a lease is already stored, because the worker has
-// sent it again after the response was lost. It returns process.ErrFenced if a different answer of
-// the worker or of the engine is stored, or if the caller may not take the task.
+// answeredBefore handles an answer to a lease that was lost. It returns nil if the same answer is
+// already stored, because the worker has sent it twice. It returns process.ErrFenced if the attempt
+// has ended in another way, or if the caller may not take the task.
 func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
 	stored, err := pull.LeaseAnswered(ctx, s.store, t)
 	if err == nil && callerOf(ctx).checkJob("", t.Key.Namespace, stored.KindName) != nil {

@@ -32,7 +32,7 @@ func (p *page) needsOf(method *protogen.Method) string {
 	return ""
 }
 
-// unknownField returns the last value of a field of bytes that the message does not know, or nil.
+// unknownField returns the last value of a bytes field that the type of m does not have, or nil.
 func unknownField(m proto.Message, number protoreflect.FieldNumber) (value []byte) {
 	for raw := m.ProtoReflect().GetUnknown(); len(raw) > 0; {
 		found, typ, n := protowire.ConsumeField(raw)
@@ -68,7 +68,7 @@ func needsText(needs protoreflect.Message) string {
 	case "engine":
 		text += " in all namespaces"
 	case "visible":
-		text += " in the namespace; without one, the response is about the namespaces in which the client has it"
+		text += " in the namespace; a request without a namespace covers all namespaces in which the client has it"
 	case "named":
 		text += " in each namespace that the request names, including those in lease tokens"
 	default:

@@ -20,7 +20,7 @@ const (
 // schema takes about 0.1 s. Without them, it took up to 2.2 s.
 const (
 	maxWaitSchema  = 16 << 10 // maximum size in bytes of the schema of a wait, in protobuf
-	maxWaitPattern = 10_000   // maximum size of its patterns together, with repeats written out
+	maxWaitPattern = 10_000   // maximum total size of its patterns, with repeats written out
 )
 
 // checkWait checks the rules for waits of templates, except those that require compiling

@@ -34,14 +34,14 @@ func TestReadJournal(t *testing.T) {
 		"new":       {0, 0, nil, ""},
 		"empty":     {1, 0, nil, ""},
 		"complete":  {3, 4, []string{`{"k":"start","n":"f","x":1}`, `{"k":"value","n":"a"}`}, ""},
-		"a range":   {1, 2, []string{`{"k":"start","n":"f"}`}, "the task has 1 of 2 events"},
+		"truncated": {1, 2, []string{`{"k":"start","n":"f"}`}, "the task has 1 of 2 events"},
 		"restarted": {2, 2, []string{`{"k":"step","n":"a"}`}, "does not begin with the start"},
 		"foreign":   {1, 1, []string{`{"paid":1}`}, "event 1 is not an entry"},
 		"no error":  {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"fail","n":"f"}`}, "event 2 is not an entry"},
-		"repaired": {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[1]}}`},
-			"event 2 is not an entry"},
-		"no start": {1, 2, []string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[0]}}`},
-			"event 2 is not an entry"},
+		"a repair that forgets itself": {1, 2,
+			[]string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[1]}}`}, "event 2 is not an entry"},
+		"a repair that forgets the start": {1, 2,
+			[]string{`{"k":"start","n":"f"}`, `{"k":"repair","n":"f","v":{"forget":[0]}}`}, "event 2 is not an entry"},
 		"no JSON": {1, 1, []string{`paid`}, "event 1 is not an entry"},
 	} {
 		p := &progressorv1.Process{FirstEventId: test.first, LastEventId: test.last}
@@ -58,7 +58,7 @@ func TestReadJournal(t *testing.T) {
 	}
 }
 
-// parseEntry decodes the same as package json.
+// parseEntry decodes an entry in the same way as encoding/json.
 func TestParseEntry(t *testing.T) {
 	for _, payload := range []string{
 		`{"k":"step","n":"a","v":"x"}`, `{"k":"step","n":"a#2","v":{"a":[1,{}]}}`, `{"k":"fired","n":"a"}`,

@@ -89,10 +89,10 @@ UPDATE flow_runs r
  WHERE r.namespace = ANY (ARRAY[input.namespace])
    AND r.run_id = input.run_id;
 
--- DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
--- The items to keep stay. If their index has changed, they move to the new one. It runs before
--- WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert, because
--- the insert sorts its input.
+-- DropItems deletes the item rows of steps that start again, because they belong to an earlier
+-- round. It keeps the rows of the items in kept, and moves them if their index has changed. It runs
+-- before WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert,
+-- because the insert sorts its input.
 -- name: DropItems :exec
 WITH kept AS MATERIALIZED (
   SELECT unnest(@kept_namespaces::text[]) AS namespace, unnest(@kept_run_ids::text[]) AS run_id,
@@ -208,7 +208,7 @@ SELECT input.namespace, input.process_id, nextval('task_ids'), 'TIMEOUT', 'time'
   FROM input
 RETURNING namespace, process_id;
 
--- ReadRuns returns runs of a list in the order of their IDs.
+-- ReadRuns returns the given runs, in the given order.
 -- name: ReadRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.status, run.attempt,
        run.created_time, run.updated_time, run.running_time, run.finished_time,
@@ -285,7 +285,7 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
        AND y.fencing_token = attempt.fencing_token
      LIMIT 1) lease ON true;
 
--- ReadWaits returns open waits in the order of their keys.
+-- ReadWaits returns the given waits, in the given order.
 -- name: ReadWaits :many
 SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS token,
        coalesce(step.input, run.payload) AS input, step.wait, step.running_time, step.due_time,

@@ -58,7 +58,7 @@ func TestClaimsReturnTheJob(t *testing.T) {
 	}
 	claim := b.start("no-job")
 	_, ok := jobs.JobOf(claim)
-	equal(t, "the claim of another process is of a job", ok, false)
+	equal(t, "a claim of another process is a claim of a job", ok, false)
 	b.call("no-job")
 	b.save(end(claim, storage.Finished, func(c *storage.Completion) { c.Promote = false }))
 	calls, err = b.SearchCalls(t.Context(), limits)
@@ -68,7 +68,7 @@ func TestClaimsReturnTheJob(t *testing.T) {
 			continue
 		}
 		_, ok := jobs.JobOf(&calls[n])
-		equal(t, "its claim by SearchCalls is of a job", ok, false)
+		equal(t, "its claim by SearchCalls is a claim of a job", ok, false)
 		b.save(end(&calls[n], storage.Finished))
 	}
 }

@@ -75,10 +75,10 @@ type DropItemsParams struct {
 	StepIds        []string
 }
 
-// DropItems deletes the rows of items of steps that start again: they belong to an earlier round.
-// The items to keep stay. If their index has changed, they move to the new one. It runs before
-// WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert, because
-// the insert sorts its input.
+// DropItems deletes the item rows of steps that start again, because they belong to an earlier
+// round. It keeps the rows of the items in kept, and moves them if their index has changed. It runs
+// before WriteSteps and selects its tasks like InsertRuns. All rows are deleted before the insert,
+// because the insert sorts its input.
 func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
 	_, err := db.Exec(ctx, dropItems,
 		arg.KeptNamespaces,
@@ -392,7 +392,7 @@ type ReadRunsRow struct {
 	AuxState            []byte
 }
 
-// ReadRuns returns runs of a list in the order of their IDs.
+// ReadRuns returns the given runs, in the given order.
 func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]ReadRunsRow, error) {
 	rows, err := db.Query(ctx, readRuns, arg.RunIds, arg.Namespace)
 	if err != nil {
@@ -587,7 +587,7 @@ type ReadWaitsRow struct {
 	WorkerID        string
 }
 
-// ReadWaits returns open waits in the order of their keys.
+// ReadWaits returns the given waits, in the given order.
 func (q *Queries) ReadWaits(ctx context.Context, db DBTX, arg ReadWaitsParams) ([]ReadWaitsRow, error) {
 	rows, err := db.Query(ctx, readWaits,
 		arg.RunIds,

@@ -56,10 +56,10 @@ type RestoreTimersParams struct {
 	KeepDefaults  []bool
 }
 
-// RestoreTimers restores timers that an error had cancelled, for repairs that are about to be
-// saved. The failed timer is first, because it has been due longest. The timers are new tasks with
-// attempt 1. keep_default is false if the result of the repair sets its own default timer. The
-// timers get the context of the repair, if there is one.
+// RestoreTimers restores the timers that an error has cancelled, before the results of repairs are
+// saved. The timer that failed gets the smallest task ID, because it has been due longest. The
+// timers are new tasks with attempt 1. keep_default is false if the result of the repair sets its
+// own default timer. The timers get the context of the repair, if it has one.
 func (q *Queries) RestoreTimers(ctx context.Context, db DBTX, arg RestoreTimersParams) error {
 	_, err := db.Exec(ctx, restoreTimers,
 		arg.Namespaces,

@@ -148,7 +148,7 @@ func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 // errNullText rejects null within a text, to prevent texts such as "Dear null".
 var errNullText = errors.New("is null, which has no text: provide a default, as in ${EXPR != null ? EXPR : 'none'}")
 
-// text converts the result of an expression within a text.
+// text converts the result of an expression that is part of a text.
 func (c *conversion) text(result any) (string, error) {
 	text, err := c.words(result)
 	if err != nil {

@@ -24,7 +24,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestMisuseInReplay",
 	},
 	{
-		name: "durable-rejects-deep-stacks", breaks: "an operation is allowed however deep the stack is",
+		name: "durable-rejects-deep-stacks", breaks: "an operation is allowed at any depth of the stack",
 		file: "processor/durable/goroutine.go", old: "n < len(frames)", planted: "n <= len(frames)",
 		packages: "./processor/durable", run: "TestMisuseInReplay",
 	},
@@ -40,7 +40,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestCtxOfAnotherProcess",
 	},
 	{
-		name: "durable-cuts-entries", breaks: "no field of an entry is ignored",
+		name: "durable-cuts-entries", breaks: "parseEntry accepts only entries that encoding/json accepts",
 		file: "processor/durable/journal.go", old: "complete && json.Valid(value)", planted: "complete",
 		packages: "./processor/durable", run: "TestParseEntry",
 	},
@@ -50,17 +50,17 @@ var durableMutants = []mutant{
 		planted: "slices.All(r.journal.entries)", packages: "./processor/durable", run: "TestSaga",
 	},
 	{
-		name: "durable-undoes-in-order-of-journal", breaks: "after a repair, undos follow the function",
+		name: "durable-undoes-in-order-of-journal", breaks: "after a repair, undos use the order of the function",
 		file: "processor/durable/saga.go", old: "if r.journal.repaired {", planted: "if r.journal == nil {",
 		packages: "./processor/durable", run: "TestRepairByStep",
 	},
 	{
-		name: "durable-rewinds-in-order-of-journal", breaks: "after a repair, a rewind follows the function",
+		name: "durable-rewinds-in-order-of-journal", breaks: "after a repair, a rewind uses the order of the function",
 		file: "processor/durable/forget.go", old: "f.place(i) >= f.place(at)", planted: "i >= at",
 		packages: "./processor/durable", run: "TestRewindAfterRepair",
 	},
 	{
-		name: "durable-starts-with-a-repair", breaks: "a repair by step is not the input of a function",
+		name: "durable-starts-with-a-repair", breaks: "the request of a repair by step does not become the input",
 		file: "processor/durable/task.go", old: "isByStep(t.request.GetArgs()); ok {\n			return nil,",
 		planted:  "isByStep(t.request.GetArgs()); ok && false {\n			return nil,",
 		packages: "./processor/durable", run: "TestRepairOfUnstarted",
@@ -98,7 +98,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestStepKeysOfNewProcess",
 	},
 	{
-		name: "durable-forgets-retries", breaks: "a step whose wait is over runs, even in another task",
+		name: "durable-forgets-retries", breaks: "a due retry runs, even if the function has new operations",
 		file: "processor/durable/task.go", old: "t.effects.setTimer(retryTimer+step.name, 0)", planted: "_ = step",
 		packages: "./processor/durable", run: "TestRetryInChangedFunction",
 	},
@@ -109,7 +109,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestGoexitInBodies",
 	},
 	{
-		name: "durable-loses-retries-after-a-panic", breaks: "a retry whose try panicked runs again",
+		name: "durable-loses-retries-after-a-panic", breaks: "a step is retried again if a retry has panicked",
 		file: "processor/durable/task.go", old: "t.scheduleSteps()\n\treturn t.done(nil)",
 		planted:  "t.result.SetTimerAfter(0)\n\treturn t.done(nil)",
 		packages: "./processor/durable", run: "TestPanicInRetry",
@@ -218,7 +218,7 @@ var durableMutants = []mutant{
 		packages: "./engine/bulk", run: "TestArgsAreHidden",
 	},
 	{
-		name: "bulk-args-ignored-if-empty", breaks: "a bulk with empty args is one of repairs by the processors",
+		name: "bulk-args-ignored-if-empty", breaks: "a bulk with empty args repairs by the processors",
 		file: "cmd/progressor/internal/cli/process/bulk.go", old: "case args == nil && c.Args == nil:",
 		planted:  "case args == nil && (c.Args == nil || *c.Args == \"\"):",
 		packages: "./cmd/progressor/internal/cli/process", run: "TestBulkStart",
@@ -268,7 +268,7 @@ var durableMutants = []mutant{
 		packages: "./storage", run: "TestCheckpointFromSQL$",
 	},
 	{
-		name: "checkpoint-never-yields", breaks: "an attempt learns that another task waits",
+		name: "checkpoint-never-yields", breaks: "the response to a checkpoint says that another task waits",
 		file: "sql/checkpoint.sql", old: "OR waiting.found IS NOT NULL", planted: "",
 		packages: "./storage", run: "TestCheckpointYields",
 	},
@@ -318,7 +318,7 @@ var durableMutants = []mutant{
 		packages: "./client", run: "TestCheckpointsOnAnyNode",
 	},
 	{
-		name: "worker-answers-without-knowing", breaks: "a result does not follow a checkpoint that may be stored",
+		name: "worker-answers-without-knowing", breaks: "no result follows a checkpoint of unknown outcome",
 		file: "client/held_lease.go", old: "released = true\n", planted: "released = delay > 0\n",
 		packages: "./client", run: "TestCheckpointWithUnknownOutcome",
 	},
@@ -334,24 +334,24 @@ var durableMutants = []mutant{
 		packages: "./client", run: "TestCheckpointWithUnknownOutcome",
 	},
 	{
-		name: "durable-needs-checkpoints", breaks: "a function runs in a worker of an engine without checkpoints",
+		name: "durable-needs-checkpoints", breaks: "a function also runs if the engine does not support checkpoints",
 		file: "processor/durable/checkpoint.go", old: "errors.Is(err, processor.ErrNoCheckpoints)",
 		planted:  "errors.Is(err, processor.ErrNoCheckpoints) && t.yields",
 		packages: "./client", run: "TestCheckpointsOfAnOlderEngine",
 	},
 	{
-		name: "durable-checkpoints-without-timers", breaks: "a timer is set with its entry",
+		name: "durable-checkpoints-without-timers", breaks: "a timer and its entry are stored together",
 		file: "processor/durable/checkpoint.go", old: "len(t.effects.timers)+len(t.effects.unset) > 0",
 		planted:  "false",
 		packages: "./processor/durable", run: "TestCheckpointSetsNoTimers",
 	},
 	{
-		name: "durable-checkpoints-after-failures", breaks: "each step has all attempts of its task",
+		name: "durable-checkpoints-after-failures", breaks: "after a failure, each step has its own task",
 		file: "processor/durable/checkpoint.go", old: "t.request.GetAttempt() <= 1", planted: "true",
 		packages: "./processor/durable", run: "TestCheckpointsAfterFailures",
 	},
 	{
-		name: "durable-never-yields", breaks: "calls and timers do not wait for all steps",
+		name: "durable-never-yields", breaks: "calls and timers do not wait until all steps have run",
 		file: "processor/durable/task.go", old: "} else if !stored || t.yields {", planted: "} else if !stored {",
 		packages: "./processor/durable", run: "TestCheckpointsEnd",
 	},
@@ -361,13 +361,13 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestCheckpointsOfUndos",
 	},
 	{
-		name: "durable-checkpoints-without-children", breaks: "a checkpoint does not have to start children",
+		name: "durable-checkpoints-without-children", breaks: "a checkpoint is not stored if it must start children",
 		file: "processor/durable/checkpoint.go", old: "len(t.effects.commands)+len(t.effects.replies) > 0:",
 		planted:  "false:",
 		packages: "./processor/durable", run: "TestChildBeforeDefect",
 	},
 	{
-		name: "durable-loses-the-ends-of-children", breaks: "an end is stored even if the function panics",
+		name: "durable-loses-the-ends-of-children", breaks: "the end of a child is stored even if the function panics",
 		file: "processor/durable/child.go", old: "Value: value, Error: failed})\n\treturn t.advanceAndFinish(nil)",
 		planted: "Value: value, Error: failed})\n\tif err := t.advance(); err != nil {\n\t\treturn nil, err\n\t}\n" +
 			"\treturn t.finish(nil)",
@@ -380,7 +380,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestChildAfterRestart",
 	},
 	{
-		name: "durable-responds-with-a-call", breaks: "the last response of a function is its value",
+		name: "durable-responds-with-a-call", breaks: "the response of the last task is the value of the function",
 		file: "processor/durable/task.go", old: "case err == nil && (response != nil || t.defers):",
 		planted:  "case t.defers:",
 		packages: "./processor/durable", run: "TestResponseOfChild",
@@ -430,7 +430,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable/durabletest", run: "TestOutcomes",
 	},
 	{
-		name: "durable-reads-results-of-jobs", breaks: "the result of a job is not a rejection",
+		name: "durable-reads-results-of-jobs", breaks: "the result of a job is never read as a rejection",
 		file: "processor/durable/child.go", old: "if !isResult && bytes.HasPrefix(", planted: "if bytes.HasPrefix(",
 		packages: "./processor/durable", run: "TestJob$",
 	},
@@ -455,12 +455,12 @@ var durableMutants = []mutant{
 		packages: "./processor", run: "TestCheckEnqueue",
 	},
 	{
-		name: "enqueue-command-of-workers-lost", breaks: "the result of a worker enqueues jobs",
+		name: "enqueue-command-of-workers-lost", breaks: "a command in the result of a worker enqueues a job",
 		file: "engine/leased_attempt.go", old: "messages: e.kindMessage,", planted: "",
 		packages: "./engine/jobs", run: "TestEnqueueCommandOfWorker",
 	},
 	{
-		name: "parents-get-results-of-groups", breaks: "the result of several workers is not the response of a child",
+		name: "parents-get-results-of-groups", breaks: "a parent gets no result of a job for several workers",
 		file: "sql/messages.sql", old: "       AND (k.options ? 'workers') IS NOT TRUE\n", planted: "",
 		packages: "./engine/jobs", run: "EnqueuedForSeveral",
 	},

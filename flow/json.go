@@ -42,7 +42,7 @@ func (c *conversion) value(result any) (*structpb.Value, error) {
 	if v, ok := result.(*structpb.Value); ok {
 		return v, c.grow(minJSONSize(v))
 	}
-	return c.at(result.(ref.Val), 0)
+	return c.convert(result.(ref.Val), 0)
 }
 
 func (c *conversion) grow(n int) error {
@@ -73,7 +73,8 @@ func minJSONSize(v *structpb.Value) int {
 	return 1
 }
 
-func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
+// convert converts a value that is nested in depth objects and lists.
+func (c *conversion) convert(v ref.Val, depth int) (*structpb.Value, error) {
 	if depth > process.MaxJSONDepth {
 		return nil, fmt.Errorf("is nested deeper than %d objects and lists", process.MaxJSONDepth)
 	}
@@ -124,7 +125,7 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 		if err := c.grow(len(name)); err != nil {
 			return nil, err
 		}
-		converted, err := c.at(m.Get(key), depth+1)
+		converted, err := c.convert(m.Get(key), depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fieldPath("", string(name)), err)
 		}
@@ -136,7 +137,7 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 	list := &structpb.ListValue{}
 	for i := l.Iterator(); i.HasNext() == types.True; {
-		converted, err := c.at(i.Next(), depth+1)
+		converted, err := c.convert(i.Next(), depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", len(list.Values), err)
 		}
@@ -150,14 +151,15 @@ var errNullText = errors.New("is null, which has no text: provide a default, as 
 
 // text converts the result of an expression that is part of a text.
 func (c *conversion) text(result any) (string, error) {
-	text, err := c.words(result)
+	text, err := c.format(result)
 	if err != nil {
 		return "", err
 	}
 	return text, c.grow(len(text))
 }
 
-func (c *conversion) words(result any) (string, error) {
+// format converts a result in the same way as text, but does not limit its size.
+func (c *conversion) format(result any) (string, error) {
 	switch v := result.(type) {
 	case types.String:
 		return string(v), nil

@@ -273,7 +273,7 @@ func (m *model) step() {
 
 // restart stops the engine and starts another one, in one of three calls.
 func (m *model) restart() {
-	if !m.one(3) {
+	if !m.oneIn(3) {
 		return
 	}
 	m.node.Stop()
@@ -292,7 +292,7 @@ func (m *model) command(r *modelRun) {
 	cancel := &progressorv1.CancelRunRequest{Namespace: "pull", RunId: r.id, Reason: "random"}
 	step := fmt.Sprintf("s%d", m.rand.IntN(6))
 	var index *int32
-	if m.one(2) {
+	if m.oneIn(2) {
 		index = new(int32)
 		*index = m.rand.Int32N(3)
 	}

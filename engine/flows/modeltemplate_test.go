@@ -8,7 +8,8 @@ import (
 
 // The random templates of TestRandomRuns.
 
-func (m *model) one(of int) bool { return m.rand.IntN(of) == 0 }
+// oneIn returns true in one of n cases.
+func (m *model) oneIn(n int) bool { return m.rand.IntN(n) == 0 }
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
@@ -21,20 +22,20 @@ func (m *model) payload() string {
 // template returns a random template without its type.
 func (m *model) template() string {
 	var fields []string
-	graph := m.one(2)
+	graph := m.oneIn(2)
 	if graph {
 		fields = append(fields, `"step_order": "STEP_ORDER_GRAPH"`)
 	}
-	if m.one(3) {
+	if m.oneIn(3) {
 		fields = append(fields, `"retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.01s"]}}`)
 	}
-	if m.one(6) {
+	if m.oneIn(6) {
 		fields = append(fields, `"timeout": "0.5s"`)
 	}
-	if m.one(2) {
+	if m.oneIn(2) {
 		fields = append(fields, `"cancel_policy": {"grace": "`+pick(m.rand, "0s", "0.1s")+`"}`)
 	}
-	if m.one(4) {
+	if m.oneIn(4) {
 		fields = append(fields, `"result": "${steps.s0.`+pick(m.rand, "result", "status", "result.none.none")+`}"`)
 	}
 	var steps []string
@@ -50,7 +51,7 @@ func (m *model) templateStep(i int, graph bool) string {
 	if graph {
 		var deps []string
 		for j := range i {
-			if m.one(2) {
+			if m.oneIn(2) {
 				deps = append(deps, fmt.Sprintf(`"s%d"`, j))
 			}
 		}
@@ -58,24 +59,24 @@ func (m *model) templateStep(i int, graph bool) string {
 		if len(deps) > 0 {
 			add(`"join_rule": %d`, m.rand.IntN(5))
 		}
-	} else if i > 0 && m.one(6) {
+	} else if i > 0 && m.oneIn(6) {
 		add(`"join_rule": "JOIN_RULE_ALL_ENDED"`)
 	}
-	if m.one(5) {
+	if m.oneIn(5) {
 		add(`"condition": %q`, pick(m.rand, "payload.x > 0", "payload.x > 1", "true", "false", "payload.none.none"))
 	}
-	if m.one(3) {
+	if m.oneIn(3) {
 		add(`"for_each": {"items": %q, "max_running": %d, "max_failures": %d}`,
 			pick(m.rand, "payload.list", "payload.list", "payload.list", "[1, 2]", "[1, 2, 3, 4]", "payload.none"),
 			m.rand.IntN(3), m.rand.IntN(2))
 	}
-	if m.one(5) {
+	if m.oneIn(5) {
 		add(`"cancelable": false`)
 	}
-	if m.one(5) {
+	if m.oneIn(5) {
 		add(`"ignore_failure": true`)
 	}
-	if m.one(2) {
+	if m.oneIn(2) {
 		add(`"compensation": {"name": "undo", "options": %s}`, m.jobOptions())
 	}
 	switch m.rand.IntN(10) {
@@ -83,19 +84,19 @@ func (m *model) templateStep(i int, graph bool) string {
 		add(`"delay": {"duration": "%s"}`, pick(m.rand, "0s", "0.02s", "0.2s"))
 	case 1, 2:
 		wait := []string{fmt.Sprintf(`"kind": %d`, 1+m.rand.IntN(2))}
-		if m.one(3) {
+		if m.oneIn(3) {
 			wait = append(wait, `"due": "0.05s"`,
 				pick(m.rand, `"due_action": 1`, `"due_action": 2`, `"due_action": 3, "due_result": 1`))
 		}
 		add(`"wait": {%s}`, strings.Join(wait, ", "))
 	case 3:
 		do := pick(m.rand, "end", "end", "fail", "nothing")
-		if do == "nothing" || m.one(3) {
+		if do == "nothing" || m.oneIn(3) {
 			add(`"timeout": "0.2s"`)
 		}
 		add(`"process": {"namespace": "ns"}, "input": {"do": %q, "bytes": %d}`, do, m.size())
 	case 4:
-		if m.one(3) {
+		if m.oneIn(3) {
 			add(`"timeout": "0.2s"`)
 		}
 		add(`"run": {"type": "inner"}`)

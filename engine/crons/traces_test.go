@@ -29,9 +29,9 @@ func TestTraceOfAFire(t *testing.T) {
 	t.Cleanup(server.Close)
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds,
 		enginetest.Config(func(c *engine.Config) { c.Traces = s }))
-	made := &node{Node: n, Crons: n.Crons}
-	making, creator := s.Begin(context.Background(), "creator")
-	if _, err := n.Crons.Create(making, &progressorv1.CreateCronRequest{
+	crons := &node{Node: n, Crons: n.Crons}
+	createCtx, creator := s.Begin(context.Background(), "creator")
+	if _, err := n.Crons.Create(createCtx, &progressorv1.CreateCronRequest{
 		Cron: starts("process", "* * * * * *", "complete"),
 	}, kim); err != nil {
 		t.Fatal(err)
@@ -51,15 +51,15 @@ func TestTraceOfAFire(t *testing.T) {
 		}
 		return false
 	})
-	made.create(t, &progressorv1.Cron{
+	crons.create(t, &progressorv1.Cron{
 		Namespace: "ns", CronId: "http", Spec: &progressorv1.CronSpec{Expressions: []string{never}},
 		Policy: &progressorv1.CronPolicy{},
 		Target: &progressorv1.CronTarget{
 			Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: server.URL}},
 		},
 	})
-	ordering, operator := s.Begin(context.Background(), "operator")
-	if _, err := n.Crons.Trigger(ordering, &progressorv1.TriggerCronRequest{
+	triggerCtx, operator := s.Begin(context.Background(), "operator")
+	if _, err := n.Crons.Trigger(triggerCtx, &progressorv1.TriggerCronRequest{
 		Namespace: "ns", CronId: "http",
 	}, kim); err != nil {
 		t.Fatal(err)

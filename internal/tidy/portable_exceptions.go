@@ -1,15 +1,15 @@
 package tidy
 
-// The reasons of exceptions.
+// The reasons for exceptions.
 const (
-	fastPath     = "it belongs to the fast path, which other databases do not use"
-	savesSearch  = "the address of a row that the statement has found saves three searches by key"
-	olderEngines = "clients may have cursors of older engines, which contain transaction IDs"
-	examines     = "doctor examines PostgreSQL itself"
-	onlyIfThere  = "it does so only if the setting progressor.portable is off"
+	fastPath      = "it belongs to the fast path, which other databases do not use"
+	savesSearch   = "the address of a row that the statement has found saves three searches by key"
+	olderEngines  = "clients may have cursors of older engines, which contain transaction IDs"
+	checksServer  = "doctor examines PostgreSQL itself"
+	notIfPortable = "it does so only if the setting progressor.portable is off"
 )
 
-// exceptions contains all statements that use a feature which is not portable. The list only
+// exceptions contains all statements that use a feature that is not portable. The list only
 // becomes shorter: rewrite a statement, then remove it. Never add one.
 var exceptions = []exception{
 	{rowVersions, fastPath, []string{"CaptureCall"}},
@@ -17,7 +17,7 @@ var exceptions = []exception{
 	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveContinued", "SaveFinished"}},
 	{rowAddresses, savesSearch, []string{"SaveResult"}},
 	{transactionIDs, olderEngines, []string{"TranslateEventCursor", "function job_event_xid", "table job_events"}},
-	{rowVersions, examines, []string{"cmd/progressor/internal/cli/server/doctorchecks.go checkXmin"}},
-	{advisoryLocks, onlyIfThere, []string{"TakeLane", "function lock_key"}},
-	{notifications, onlyIfThere, []string{"function send_notice", "storage/listen.go listenOnce"}},
+	{rowVersions, checksServer, []string{"cmd/progressor/internal/cli/server/doctorchecks.go checkXmin"}},
+	{advisoryLocks, notIfPortable, []string{"TakeLane", "function lock_key"}},
+	{notifications, notIfPortable, []string{"function send_notice", "storage/listen.go listenOnce"}},
 }

@@ -125,21 +125,21 @@ func TestLoginIsRefreshed(t *testing.T) {
 	if code != cli.ExitOK {
 		t.Fatalf("login: %d, %s", code, out)
 	}
-	began := s.issuer.Refreshes() // login has used the token, which expires soon
+	before := s.issuer.Refreshes() // login has used the token, which expires soon
 	s.issuer.Accept(nil, time.Hour)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() { s.user.OK(t, "whoami") })
 	}
 	all.Wait()
-	if n := s.issuer.Refreshes() - began; n != 1 {
+	if n := s.issuer.Refreshes() - before; n != 1 {
 		t.Errorf("refreshed %d times", n)
 	}
-	last, began := s.refreshToken(t), s.issuer.Refreshes()
+	last, before := s.refreshToken(t), s.issuer.Refreshes()
 	if out, code := s.login(t, func() { s.issuer.Accept(nil, 2*time.Second) }); code != cli.ExitOK {
 		t.Fatalf("login: %d, %s", code, out)
 	}
-	if got := s.issuer.Revoked(); !slices.Equal(got, []string{last}) || s.issuer.Refreshes() == began {
+	if got := s.issuer.Revoked(); !slices.Equal(got, []string{last}) || s.issuer.Refreshes() == before {
 		t.Errorf("another login revokes %q, want only the last refresh token, %q", got, last)
 	}
 	s.issuer.Deny("invalid_grant")

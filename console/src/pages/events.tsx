@@ -12,8 +12,8 @@ const size = 50;
 
 const timeOf = (e?: JobEvent): number => millis(e?.createdTime) ?? 0;
 
-/** Shows the new status. If ofStep is set, the run reports the status of one of its steps. */
-export function Became({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
+/** Shows the new status of a job or a run or, if ofStep is set, of a step. */
+export function NewStatus({ e, ofStep }: { e: JobEvent; ofStep: boolean }) {
   const looks = ofStep ? stepLook : { ...jobLook, ...runLook, ACTIVE: { name: "Active", tone: "run", shape: "ring" } as Look };
   const look: Look = looks[e.to.toUpperCase()] ?? { name: e.to, tone: "plain", shape: "ring" };
   return (
@@ -42,15 +42,15 @@ function Who({ e }: { e: JobEvent }) {
     <>
       {e.actor}
       {e.actor && e.workerId && e.actor !== e.workerId && <span className="dim"> as </span>}
-      {e.workerId && e.actor !== e.workerId && (worked(e) ? <a href={href("worker", { ns: e.namespace, id: e.workerId })}>{e.workerId}</a> : e.workerId)}
+      {e.workerId && e.actor !== e.workerId && (isOfJob(e) ? <a href={href("worker", { ns: e.namespace, id: e.workerId })}>{e.workerId}</a> : e.workerId)}
     </>
   );
 }
 
-/** Reports whether an event belongs to a job. Then its worker_id is the ID of a worker. */
-const worked = (e: JobEvent) => !e.type.startsWith("step_");
+/** Reports whether an event belongs to a job. The worker_id of other events may be the name of a person. */
+const isOfJob = (e: JobEvent) => !e.type.startsWith("step_");
 
-/** Shortens the keys of constraints: a key without a value applies to all matching jobs. */
+/** Removes "=" from constraint keys that have no value. */
 const keysOf = (text: string): string => text.replace(/=(?=,|$)/g, "");
 
 /** Lists the events of a job, or of a run and the jobs of its steps, newest first. If live is set, the job or run has not ended. */
@@ -84,7 +84,7 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
                 <td className="number dim" data-label={data.events[n + 1] && "after"} title="time since the previous event">
                   {data.events[n + 1] && `+${span(timeOf(e) - timeOf(data.events[n + 1]))}`}
                 </td>
-                <td>{e.to ? <Became e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && e.type !== e.to.toLowerCase() && <span className="dim">{e.type === "compensation_changed" ? "undo" : e.type.replaceAll("_", " ")}</span>}</td>
+                <td>{e.to ? <NewStatus e={e} ofStep={!!steps && !!e.stepId && e.jobId === id} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && e.type !== e.to.toLowerCase() && <span className="dim">{e.type === "compensation_changed" ? "undo" : e.type.replaceAll("_", " ")}</span>}</td>
                 {steps && <td>{e.stepId ? <code>{e.stepId}{e.index !== undefined && ` ${e.index}`}</code> : <span className="dim">the run</span>}</td>}
                 <td className="number" data-label="attempt">{e.attempt || ""}</td>
                 <td data-label="who">

@@ -10,7 +10,7 @@ import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { Status, taskTypeName, type Look } from "../status";
 import { Act, Bar, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Table, useNow, When } from "../ui";
-import { Became } from "./events";
+import { NewStatus } from "./events";
 
 function lookOf(w: Worker, now: number): Look {
   if (w.directive === WorkerDirective.STOP) return { name: "stopping", tone: "bad", shape: "slash" };
@@ -166,7 +166,7 @@ function Results({ ns, id }: { ns: string; id: string }) {
         <Table label="results" heads={["Result", "Job", "#Attempt", "Message", "When"]}>
           {data.events.map((e) => (
             <tr key={String(e.eventId)}>
-              <td>{e.to ? <Became e={e} ofStep={false} /> : e.type.replaceAll("_", " ")}</td>
+              <td>{e.to ? <NewStatus e={e} ofStep={false} /> : e.type.replaceAll("_", " ")}</td>
               <td className="wrap id">
                 <a href={homeOf(ns, e.jobId, "job")?.to}>{e.jobId}</a>
               </td>

@@ -43,7 +43,7 @@ func (n *node) audited(t testing.TB, namespace, filter string) []string {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
+	n := start(t, dsn, byTask{callTask: words})
 	ctx, ada := t.Context(), process.Actor{Name: "ada", Source: "10.0.0.1"}
 	for _, id := range []string{"a", "b", "c"} {
 		n.started(t, id)
@@ -128,7 +128,7 @@ func TestAudit(t *testing.T) {
 		process.ErrNamespaceNotFound) {
 		t.Error(err)
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	if _, err := rows.Exec(ctx, `UPDATE audit SET time = time - interval '91 days' WHERE audit_id <=
 		(SELECT min(audit_id) + 3 FROM audit)`); err != nil {
 		t.Fatal(err)

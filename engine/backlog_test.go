@@ -22,7 +22,7 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 	var mu sync.Mutex
 	fired := map[string]bool{}
 	dsn := storagetest.DSN(t)
-	start(t, dsn, by{timeoutTask: func(
+	start(t, dsn, byTask{timeoutTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		mu.Lock()
@@ -30,7 +30,7 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 		mu.Unlock()
 		return processor.Echo().Process(ctx, r)
 	}})
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	for _, sql := range []string{
 		`INSERT INTO processes (namespace, process_id, status, previous_status)
 		 SELECT 'many' || s, 'p' || p, 'RUNNING', 'INIT' FROM generate_series(1, $1::int) s, generate_series(1, 300) p`,
@@ -57,7 +57,7 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	const few, namespaces, backlog = 20, 1000, 30
 	var quick, others atomic.Int64
 	dsn := storagetest.DSN(t)
-	start(t, dsn, by{timeoutTask: func(
+	start(t, dsn, byTask{timeoutTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if r.GetProcess().GetNamespace() == "ns" {
@@ -67,7 +67,7 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 		}
 		return processor.Echo().Process(ctx, r)
 	}})
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	d.idle(t, "first-", 1)
 	d.waiting(t, "first-", "TIMEOUT", "time", "")
 	eventually(t, "the first timer fires", func() bool { return quick.Load() == 1 })
@@ -96,7 +96,7 @@ func TestBacklogResultsAreCounted(t *testing.T) {
 	t.Parallel()
 	var node atomic.Pointer[node]
 	counted := make(chan string, 10)
-	kind := engine.Kind{Name: "own", Processor: by{
+	kind := engine.Kind{Name: "own", Processor: byTask{
 		initTask:    answers(processor.Result().SetTimerAfter(time.Millisecond)),
 		timeoutTask: answers(processor.Result().Complete()),
 	}, Stored: func(c *storage.Claim, _ *storage.Completion, _ time.Time) {

@@ -40,7 +40,7 @@ func pagesOf[M proto.Message](
 func TestOperatorReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
+	n := start(t, dsn, byTask{callTask: words})
 	db := storagetest.Connect(t, dsn)
 	complete := func(what string, got []string, want int) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 func TestFailuresInReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
+	n := start(t, dsn, byTask{callTask: words})
 	db := storagetest.Connect(t, dsn)
 	n.started(t, "p")
 	n.called(t, "p", "name a 1h")

@@ -36,7 +36,7 @@ func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	g, next := newGate(), make(chan *progressorv1.Process, 1)
 	defer g.release()
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		initTask: answers(processor.Result().Event([]byte("init")).SetTimerAfter(0)),
 		timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if r.GetProcess().GetLastEventId() > 1 {
@@ -85,7 +85,7 @@ func TestCheckpoint(t *testing.T) {
 func TestCheckpointOfLostAttempt(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: answers(processor.Result().SetTimerAfter(0)),
 		timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if _, err := checkpoint(ctx, fmt.Sprint(r.GetAttempt(), " after ", payloads(r.GetProcess()))); err != nil {
@@ -104,7 +104,7 @@ func TestCheckpointOfLostAttempt(t *testing.T) {
 	if err != nil || payloads(p) != "1 after  2 after 1 after " {
 		t.Errorf("%q, %v", payloads(p), err)
 	}
-	if n := look(t, dsn).count(t, "SELECT count(DISTINCT attempt) FROM events"); n != 2 {
+	if n := openDB(t, dsn).count(t, "SELECT count(DISTINCT attempt) FROM events"); n != 2 {
 		t.Errorf("the events are of %d attempts", n)
 	}
 }
@@ -116,7 +116,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 	defer g.release()
 	dsn := storagetest.DSN(t)
 	var late context.Context
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: answers(processor.Result().SetTimerAfter(0)),
 		timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			late = ctx
@@ -139,7 +139,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 	if _, err := checkpoint(context.WithoutCancel(late), "latest"); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("after the attempt: %v", err)
 	}
-	if n := look(t, dsn).count(t, "SELECT count(*) FROM events"); n != 0 {
+	if n := openDB(t, dsn).count(t, "SELECT count(*) FROM events"); n != 0 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -162,7 +162,7 @@ func TestCheckpointsThatAreRefused(t *testing.T) {
 		return processor.Result().SetTimerAfter(0).Done()
 	}
 	checked := make(chan struct{})
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		initTask: none, callTask: none, notifyTask: none,
 		timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			event := func() *processor.ResultBuilder { return processor.Result().Event(nil) }
@@ -199,7 +199,7 @@ func TestCheckpointsThatAreRefused(t *testing.T) {
 func TestCheckpointYields(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		initTask: answers(processor.Result().SetTimerAfter(0)),
 		timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			for i := range process.MaxHistoryEvents {

@@ -12,7 +12,7 @@ import (
 // Processes are counted by status when they start, fail, are repaired and are removed.
 func TestCountProcesses(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{callTask: words})
+	n := start(t, storagetest.DSN(t), byTask{callTask: words})
 	counted := func(namespace string, running, broken int64) {
 		t.Helper()
 		counts, err := n.CountProcesses(t.Context(), namespace)

@@ -28,8 +28,8 @@ import (
 
 // chain returns a processor whose state is a hash over all calls so far. Each call appends its op,
 // and its response is the number of calls and the hash.
-func chain() by {
-	return by{
+func chain() byTask {
+	return byTask{
 		initTask: answers(processor.Result().AuxState(nil)),
 		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			state := link(r.GetProcess().GetAuxState(), r.GetArgs())
@@ -199,7 +199,7 @@ func TestBrokenConnections(t *testing.T) {
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
 	tr := newTraffic(a, b)
 	tr.start(t)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	done := make(chan struct{})
@@ -282,7 +282,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	eventually(t, "calls succeed after the last restart", func() bool { return answered() > before+50 })
 	cancel()
 	receive(t, "the end of the load", done)
-	settled(t, look(t, dsn))
+	settled(t, openDB(t, dsn))
 	tr.verify(t, b)
 }
 
@@ -296,8 +296,8 @@ func TestDatabaseUnavailable(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	regA, regB := newRegistry(), newRegistry()
-	a, b := start(t, slow, by{callTask: g.held(false)}, brief, regA.use),
-		start(t, slow, by{callTask: g.held(false)}, brief, regB.use)
+	a, b := start(t, slow, byTask{callTask: g.held(false)}, brief, regA.use),
+		start(t, slow, byTask{callTask: g.held(false)}, brief, regB.use)
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
 	a.started(t, "p")
 	b.started(t, "q")
@@ -345,7 +345,7 @@ func TestLostScans(t *testing.T) {
 		n.started(t, id)
 		n.called(t, id, fmt.Sprintf("set %dms", 1500+k*5))
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	began := time.Now()
 	for time.Since(began) < 3*time.Second {
 		pass(30 * time.Millisecond)
@@ -376,7 +376,7 @@ func (d db) readOnly(t *testing.T, value string) {
 func TestReadinessCoversLanes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	n := start(t, dsn, chain())
 	n.started(t, "p")
 	rows.readOnly(t, "on")
@@ -400,7 +400,7 @@ func TestReadinessCoversLanes(t *testing.T) {
 func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	n := start(t, dsn, chain())
 	lanes := rows.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'progressor lane'`)

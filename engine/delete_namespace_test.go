@@ -57,7 +57,7 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	a, b := start(t, dsn, processor.Echo()), start(t, dsn, processor.Echo())
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	a.put(t, &progressorv1.Namespace{Namespace: "other"})
 	in := process.Key{Namespace: "other", ProcessID: "p"}
 	for _, n := range []*node{a, b} {
@@ -114,7 +114,7 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 func TestDeleteNamespaceRefused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: answers(processor.Result().SetTimerAfter(time.Hour))}, func(c *engine.Config) {
+	n := start(t, dsn, byTask{callTask: answers(processor.Result().SetTimerAfter(time.Hour))}, func(c *engine.Config) {
 		c.FileNamespaces = []string{"filed"}
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "filed"})
@@ -159,8 +159,8 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	a, b := start(t, dsn, by{notifyTask: g.held(true)}), start(t, dsn, by{notifyTask: g.held(true)})
-	d := look(t, dsn)
+	a, b := start(t, dsn, byTask{notifyTask: g.held(true)}), start(t, dsn, byTask{notifyTask: g.held(true)})
+	d := openDB(t, dsn)
 	a.put(t, &progressorv1.Namespace{Namespace: "gone"})
 	at := func(id string) process.Key { return process.Key{Namespace: "gone", ProcessID: id} }
 	a.started(t, "stays")
@@ -232,7 +232,7 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	soon := func(c *engine.Config) { c.ZombieAfter = time.Second }
 	a, b := start(t, dsn, processor.Echo(), soon), start(t, dsn, processor.Echo(), soon)
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	a.put(t, &progressorv1.Namespace{Namespace: "gone"})
 	var clients sync.WaitGroup
 	for k := range 500 {
@@ -275,8 +275,8 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{notifyTask: g.held(true)})
-	d := look(t, dsn)
+	n := start(t, dsn, byTask{notifyTask: g.held(true)})
+	d := openDB(t, dsn)
 	n.put(t, &progressorv1.Namespace{Namespace: "gone"})
 	p := process.Key{Namespace: "gone", ProcessID: "p"}
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: p}); err != nil {
@@ -326,7 +326,7 @@ func TestDeletionIsCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	n.put(t, &progressorv1.Namespace{Namespace: "kept"})
 	storagetest.Exec(t, d, "INSERT INTO nodes (address, version) VALUES ('old', 'old')")
 	n.deletes(t, &progressorv1.DeleteNamespaceRequest{Namespace: "kept"})

@@ -18,7 +18,7 @@ func TestDrainNode(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	a, b := start(t, dsn, by{callTask: g.held(true)}, brief), start(t, dsn, processor.Echo(), brief)
+	a, b := start(t, dsn, byTask{callTask: g.held(true)}, brief), start(t, dsn, processor.Echo(), brief)
 	for k := range 20 {
 		a.started(t, fmt.Sprint("p", k))
 	}
@@ -64,7 +64,7 @@ func TestDrainNode(t *testing.T) {
 	if res := receive(t, "the call", running); res.err != nil || string(res.ans.Response) != "x" {
 		t.Errorf("%+v", res)
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "node a runs no tasks", func() bool { return a.Attempts() == 0 })
 	beat := rows.texts(t, "SELECT max(beat_time)::text FROM nodes WHERE node_id = $1", a.store.NodeID())[0]
 	eventually(t, "node a still has its row", func() bool {

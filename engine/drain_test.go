@@ -32,7 +32,7 @@ func TestDrainReleasesTasks(t *testing.T) {
 			j := newJournal()
 			reg := newRegistry()
 			hang := g.held(heeds)
-			n := start(t, dsn, j.recording(by{callTask: hang, initTask: hang, notifyTask: hang}),
+			n := start(t, dsn, j.recording(byTask{callTask: hang, initTask: hang, notifyTask: hang}),
 				drains(50*time.Millisecond), reg.use)
 			n.put(t, &progressorv1.Namespace{
 				Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
@@ -48,7 +48,7 @@ func TestDrainReleasesTasks(t *testing.T) {
 				receive(t, "the task runs", g.entered)
 			}
 			n.stop()
-			rows := look(t, dsn)
+			rows := openDB(t, dsn)
 			if got := rows.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0
 				AND failure IS NULL`); got != processes {
 				t.Errorf("%d of %d tasks were released", got, processes)
@@ -76,7 +76,7 @@ func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	j := newJournal()
-	p := j.recording(by{callTask: func(
+	p := j.recording(byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		select {
@@ -139,7 +139,7 @@ func TestRollingRestarts(t *testing.T) {
 			restarts++
 		}
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	if got := rows.count(t, `SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED'
 		AND attempt = 1`); got != processes*calls {
 		t.Errorf("%d of %d calls were finished by their first attempt", got, processes*calls)

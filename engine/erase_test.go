@@ -35,7 +35,7 @@ func TestEraseInSmallRequests(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	ids := []string{"~flow/person", "~flow/person-sub", "~flow/other"}
 	for k := range 25 {
 		ids = append(ids, fmt.Sprintf("person-%02d", k))
@@ -101,7 +101,7 @@ func TestEraseTrustsNoToken(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	begin := func() {
 		t.Helper()
 		if _, err := n.Start(t.Context(), engine.StartParams{
@@ -177,7 +177,7 @@ func TestRemovalLeavesARunningTask(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	var stopped atomic.Bool
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			_ = g.pass(ctx, r, false) // returns no error
 			stopped.Store(ctx.Err() != nil)

@@ -21,7 +21,7 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	long := strings.Repeat("é", 5000)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		callTask: words,
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if r.GetAttempt() <= 12 {
@@ -36,7 +36,7 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	}})
 	n.started(t, "p")
 	n.called(t, "p", "set 1ms")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the timer has run", func() bool {
 		return rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND attempt = 13") == 1
 	})

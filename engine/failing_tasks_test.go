@@ -15,7 +15,9 @@ import (
 func TestFailingTasksAreCounted(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	fails := by{initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	fails := byTask{initTask: func(
+		context.Context, *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		return nil, errors.New("the table is gone")
 	}}
 	reg := newRegistry()
@@ -24,7 +26,7 @@ func TestFailingTasksAreCounted(t *testing.T) {
 	}, reg.use)
 	n.startedOwn(t, "~own/a")
 	n.startedOwn(t, "~own/b")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "both have failed", func() bool {
 		return rows.count(t, "SELECT count(DISTINCT process_id) FROM failed_attempts") == 2
 	})

@@ -31,7 +31,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	r := storagetest.NewReplicated(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, r.DSN, by{callTask: g.heldBefore(processor.Echo().Process)})
+	n := start(t, r.DSN, byTask{callTask: g.heldBefore(processor.Echo().Process)})
 	for k := range processes {
 		n.started(t, fmt.Sprint("p", k))
 		n.started(t, fmt.Sprint("q", k))

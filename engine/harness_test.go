@@ -50,10 +50,10 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// db is the database of a test, for reading its rows.
+// db is a connection to the database of a test, to read its rows.
 type db struct{ *pgxpool.Pool }
 
-func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
+func openDB(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
 
 // count returns the number that a query returns.
 func (d db) count(t testing.TB, sql string, args ...any) int {
@@ -141,8 +141,8 @@ func quick() *progressorv1.Namespace {
 	}}
 }
 
-// by is a processor with one function per type of task. Types without a function are echoed.
-type by map[progressorv1.TaskType]func(
+// byTask is a processor with one function per type of task. Types without a function are echoed.
+type byTask map[progressorv1.TaskType]func(
 	ctx context.Context, r *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error)
 
@@ -156,7 +156,7 @@ const (
 	timeoutTask = progressorv1.TaskType_TASK_TYPE_TIMEOUT
 )
 
-func (b by) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (b byTask) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if f := b[r.GetType()]; f != nil {
 		return f(ctx, r)
 	}

@@ -77,7 +77,7 @@ func TestNamespaceHealth(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo(), brief, dialsRefusing)
-	ctx, rows := t.Context(), look(t, dsn)
+	ctx, rows := t.Context(), openDB(t, dsn)
 	connect := &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
 		Connect: &progressorv1.ConnectProcessor{Url: "http://a"},
 	}}
@@ -143,8 +143,8 @@ func TestNamespaceHealthUnderLoad(t *testing.T) {
 		}
 		return processor.Echo().Process(ctx, r)
 	}
-	n := start(t, dsn, by{callTask: g.held(true), initTask: failing}, brief)
-	ctx, rows := t.Context(), look(t, dsn)
+	n := start(t, dsn, byTask{callTask: g.held(true), initTask: failing}, brief)
+	ctx, rows := t.Context(), openDB(t, dsn)
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, MaxBacklog: 1})
 	n.started(t, "a")
 	n.started(t, "b")

@@ -165,7 +165,7 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 		}
 		return response, err
 	}
-	n := start(t, dsn, by{initTask: step, timeoutTask: step})
+	n := start(t, dsn, byTask{initTask: step, timeoutTask: step})
 	n.started(t, "p")
 	eventually(t, "all steps are done", func() bool {
 		mu.Lock()

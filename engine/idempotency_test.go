@@ -27,7 +27,7 @@ type decider struct {
 	gate  *gate
 }
 
-func (d *decider) processor() by {
+func (d *decider) processor() byTask {
 	answer := func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		n := d.calls.Add(1)
 		if err := d.gate.pass(ctx, r, true); err != nil {
@@ -41,7 +41,7 @@ func (d *decider) processor() by {
 		}
 		return processor.Result().Response(fmt.Appendf(nil, "%s %d", r.GetArgs(), n)).Done()
 	}
-	return by{callTask: answer, notifyTask: answer}
+	return byTask{callTask: answer, notifyTask: answer}
 }
 
 func sameResult(t *testing.T, a, b result) {
@@ -162,7 +162,7 @@ func TestKeyedStartWithoutID(t *testing.T) {
 			sameResult(t, first, receive(t, "start", results))
 		}
 	}
-	if n := look(t, dsn).count(t, "SELECT count(*) FROM processes"); n != 20 {
+	if n := openDB(t, dsn).count(t, "SELECT count(*) FROM processes"); n != 20 {
 		t.Errorf("%d processes", n)
 	}
 	if _, err := a.Start(t.Context(), engine.StartParams{
@@ -194,7 +194,7 @@ func TestKeyAfterRemoval(t *testing.T) {
 	running := n.calling("p", "a", keyed("running"))
 	receive(t, "the call runs", d.gate.entered)
 	waiting := n.calling("p", "b", keyed("waiting"))
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "a call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
 	if err := n.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
 		t.Fatal(err)
@@ -285,20 +285,20 @@ func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	d := &decider{gate: newGate()}
 	defer d.gate.release()
-	n := start(t, dsn, by{callTask: d.gate.held(true)})
+	n := start(t, dsn, byTask{callTask: d.gate.held(true)})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 2})
 	n.started(t, "p")
 	accepted := func(p *engine.CallParams) { p.Accepted = true }
 	ended := <-n.calling("p", "ended", keyed("ended"), accepted)
-	look := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the first notification has ended", func() bool {
-		return look.count(t, "SELECT count(*) FROM tasks WHERE status = 'FINISHED' AND task_type = 'NOTIFY'") == 1
+		return rows.count(t, "SELECT count(*) FROM tasks WHERE status = 'FINISHED' AND task_type = 'NOTIFY'") == 1
 	})
 	running := n.calling("p", "runs", keyed("runs"))
 	receive(t, "a call runs", d.gate.entered)
 	waiting := <-n.calling("p", "waits", keyed("waits"), accepted)
 	call := n.calling("p", "call", keyed("call"))
-	eventually(t, "the queue is full", func() bool { return look.count(t, "SELECT count(*) FROM schedule") == 2 })
+	eventually(t, "the queue is full", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 2 })
 	for range 3 {
 		if res := <-n.calling("p", "new", keyed("new"), accepted); !errors.Is(res.err, process.ErrOverloaded) {
 			t.Errorf("a new notification: %v", res.err)
@@ -325,7 +325,7 @@ func TestRetriesPassAFullQueue(t *testing.T) {
 	defer g.release()
 	defer first.release()
 	attempts := make(chan int32, 10)
-	n := start(t, dsn, by{callTask: g.held(true),
+	n := start(t, dsn, byTask{callTask: g.held(true),
 		notifyTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			attempts <- r.GetAttempt()
 			if err := first.pass(ctx, r, true); err != nil || r.GetAttempt() < 3 {
@@ -342,7 +342,7 @@ func TestRetriesPassAFullQueue(t *testing.T) {
 		t.Fatal(res.err)
 	}
 	receive(t, "the first attempt", attempts)
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	waits := func(n int) func() bool {
 		return func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == n }
 	}

@@ -19,7 +19,7 @@ func TestInFlightPerNamespace(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{notifyTask: g.held(true), callTask: g.held(true)}, reg.use, func(c *engine.Config) {
+	n := start(t, dsn, byTask{notifyTask: g.held(true), callTask: g.held(true)}, reg.use, func(c *engine.Config) {
 		c.MaxInFlight = 10
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "other"})
@@ -103,7 +103,7 @@ func TestReservedRequests(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
+	n := start(t, dsn, byTask{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
 	n.started(t, "idle")
 	var calls []<-chan result
 	for _, name := range []string{"ns", "other", "third", "fourth"} {

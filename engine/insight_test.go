@@ -54,7 +54,7 @@ func TestExplainProcess(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		callTask: g.heldBefore(words),
 		notifyTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, processor.Fail("busy", "come again")
@@ -81,7 +81,7 @@ func TestExplainProcess(t *testing.T) {
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("retried"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the task will be retried", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1
 	})
@@ -127,7 +127,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.heldBefore(words)})
+	n := start(t, dsn, byTask{callTask: g.heldBefore(words)})
 	n.started(t, "p")
 	taskError(t, (<-n.calling("p", "fail")).err)
 	last := func(what string) (before *progressorv1.Span) { // a span is shown when it has lasted a millisecond
@@ -148,7 +148,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	}
 	n.calling("p", "hold")
 	receive(t, "the task runs", g.entered)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the node is reported as silent", func() bool { // between two of its heartbeats
 		storagetest.Exec(t, rows, "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'")
 		e, err := n.ExplainProcess(t.Context(), key("p"))
@@ -163,7 +163,7 @@ func TestExplainIsBounded(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
 	n.started(t, "p")
-	_, err := look(t, dsn).Exec(t.Context(),
+	_, err := openDB(t, dsn).Exec(t.Context(),
 		`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
 		running_time, finished_time)
 		SELECT 'ns', 'p', nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now()
@@ -172,7 +172,7 @@ func TestExplainIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := look(t, dsn).count(t, "SELECT max(task_id) FROM tasks")
+	newest := openDB(t, dsn).count(t, "SELECT max(task_id) FROM tasks")
 	e := n.explains(t, "p", forNothing)
 	seen := map[string]bool{}
 	for _, s := range e.GetSpans() {
@@ -186,7 +186,7 @@ func TestExplainIsBounded(t *testing.T) {
 // Processes with the same error form one group, whose filter matches exactly them.
 func TestListErrors(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			reason, message, _ := strings.Cut(string(r.GetArgs()), "/")
 			return nil, processor.Fail(reason, "%s", message)
@@ -255,7 +255,7 @@ func TestGetOverview(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	a := start(t, dsn, by{callTask: g.heldBefore(words)}, brief)
+	a := start(t, dsn, byTask{callTask: g.heldBefore(words)}, brief)
 	for _, id := range []string{"running", "broken", "timed", "due", "held"} {
 		a.started(t, id)
 	}
@@ -265,7 +265,7 @@ func TestGetOverview(t *testing.T) {
 	a.calling("held", "hold")
 	receive(t, "the task runs", g.entered)
 	a.calling("held", "x")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "a call waits, and the timer has fired", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 &&
 			rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1

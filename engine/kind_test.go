@@ -19,7 +19,7 @@ import (
 )
 
 // own returns a kind whose processes are run by p.
-func own(p by) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}} }
+func own(p byTask) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}} }
 
 // startedOwn starts a process of the kind without waiting.
 func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
@@ -37,11 +37,13 @@ func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
 // none. The processor of the kind gets no history.
 func TestKindsOwnProcessor(t *testing.T) {
 	t.Parallel()
-	refuses := by{initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	refuses := byTask{initTask: func(
+		context.Context, *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		return nil, processor.Fail("strange", "a task of another kind")
 	}}
 	events := make(chan int, 10)
-	n := startKinds(t, storagetest.DSN(t), refuses, own(by{
+	n := startKinds(t, storagetest.DSN(t), refuses, own(byTask{
 		initTask: answers(processor.Result().Event([]byte("began")).AuxState([]byte("one")).SetTimerAfter(0)),
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			events <- len(r.GetProcess().GetHistory())
@@ -74,7 +76,7 @@ func TestKindOfTheNamespacesProcessor(t *testing.T) {
 func TestKindHasItsOwnRetryPolicy(t *testing.T) {
 	t.Parallel()
 	tries := make(chan int32, 10)
-	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(byTask{
 		initTask: answers(processor.Result().SetTimerAfter(0)),
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			tries <- r.GetAttempt()
@@ -98,13 +100,13 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	a := start(t, dsn, processor.Echo())
 	a.startedOwn(t, "~own/p")
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the task waits for a node that knows the kind", func() bool {
 		return d.count(t, `SELECT count(*) FROM schedule WHERE process_id = '~own/p' AND waits_for = 'time'
 			AND attempt = 0`) == 1
 	})
 	startKinds(t, dsn, processor.Echo(),
-		own(by{initTask: func(
+		own(byTask{initTask: func(
 			_ context.Context, r *progressorv1.ProcessRequest,
 		) (*progressorv1.ProcessResponse, error) {
 			if r.GetAttempt() != 1 {
@@ -130,7 +132,7 @@ func TestUnknownKind(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
 	n.startedOwn(t, "~own/p")
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the task waits", func() bool {
 		return d.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'time'
 			AND retry_interval >= interval '1 second'`) == 1
@@ -157,12 +159,14 @@ func TestZombieOfAKind(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	ends := by{timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	ends := byTask{timeoutTask: func(
+		context.Context, *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		return processor.Result().Complete().Done()
 	}}
 	begins := answers(processor.Result().SetTimerAfter(0))
 	short := func(c *engine.Config) { c.ZombieAfter = time.Second }
-	a := startKinds(t, dsn, processor.Echo(), own(by{initTask: begins, timeoutTask: g.held(false)}), short)
+	a := startKinds(t, dsn, processor.Echo(), own(byTask{initTask: begins, timeoutTask: g.held(false)}), short)
 	a.put(t, &progressorv1.Namespace{
 		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR,
 		StepTimeout: durationpb.New(time.Minute),
@@ -190,7 +194,8 @@ func TestAuditOfAStart(t *testing.T) {
 		}
 	}
 	n.started(t, "q")
-	got := look(t, dsn).texts(t, "SELECT concat_ws(' ', method, actor, source, namespace, subject, details) FROM audit")
+	got := openDB(t, dsn).texts(t,
+		"SELECT concat_ws(' ', method, actor, source, namespace, subject, details) FROM audit")
 	if len(got) != 1 || got[0] != `StartBulk kim 10.0.0.7:1 ns p {"verb": "cancel"}` {
 		t.Errorf("noted: %q", got)
 	}
@@ -203,7 +208,7 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	inits, initTries := faulty(1, processor.Result().Event([]byte("began")))
 	calls, callTries := faulty(1, processor.Result().Response([]byte("done")))
-	n := startKinds(t, dsn, processor.Echo(), own(by{
+	n := startKinds(t, dsn, processor.Echo(), own(byTask{
 		initTask: inits,
 		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			switch string(r.GetArgs()) {
@@ -238,7 +243,7 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 		t.Errorf("the process is %s", got)
 	}
 	start.Key = key("~own/q")
-	n2 := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+	n2 := startKinds(t, storagetest.DSN(t), processor.Echo(), own(byTask{
 		initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, processor.Fail("hopeless", "it never works").NonRetryable()
 		},
@@ -255,7 +260,7 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 func TestRepeatedTryOfAKind(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
-	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(byTask{
 		initTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			try := tries.Add(1)
 			engine.AttemptOf(ctx).Send(storage.Message{

@@ -15,7 +15,7 @@ import (
 func TestLargeReads(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
+	n := start(t, dsn, byTask{callTask: words})
 	db := storagetest.Connect(t, dsn)
 	var all []string
 	for k := range 20 {
@@ -102,7 +102,7 @@ func TestLargeReads(t *testing.T) {
 // A result with more timers than a process may have fails with a reason.
 func TestTooManyTimers(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
+	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words})
 	n.started(t, "p")
 	set := func(letter string) string {
 		var b strings.Builder

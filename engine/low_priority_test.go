@@ -23,7 +23,7 @@ func TestRunsWaitForDecisions(t *testing.T) {
 		return processor.Result().Done()
 	})
 	none := func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error) { return nil, nil }
-	p := by{callTask: answers(processor.Result().Command(startOf("child")))}
+	p := byTask{callTask: answers(processor.Result().Command(startOf("child")))}
 	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{
 		{Name: "cron", Processor: fires, Urgent: &engine.Urgent{Timers: none, Calls: none}},
 	})

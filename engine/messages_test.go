@@ -47,7 +47,7 @@ func TestCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
-	n := start(t, dsn, by{notifyTask: noted,
+	n := start(t, dsn, byTask{notifyTask: noted,
 		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			b := processor.Result().Command(startOf("child"))
 			for i := range 5 {
@@ -61,7 +61,7 @@ func TestCommands(t *testing.T) {
 	n.called(t, "p", "go")
 	eventually(t, "the child has all notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
 	eventually(t, "the sender has its notification", func() bool { return n.state(t, "p") == "start self" })
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "all messages are delivered", func() bool {
 		return rows.count(t, "SELECT count(*) FROM messages") == 0
 	})
@@ -93,7 +93,7 @@ func TestCommandsToOtherNamespaces(t *testing.T) {
 		"cancel": func(b *builder, to string) *builder { return b.Cancel(to, "x", "") },
 	}
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			kind, to, _ := strings.Cut(string(r.GetArgs()), " ")
 			return commands[kind](processor.Result().Notify("", "own", nil), to).Done()
@@ -116,7 +116,7 @@ func TestCommandsToOtherNamespaces(t *testing.T) {
 			}
 		}
 	}
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	sent := rows.count(t, "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM dead_letters)")
 	if sent != 0 {
 		t.Errorf("%d messages were sent", sent)
@@ -150,7 +150,7 @@ func TestParentAndChildren(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	ends := make(chan *progressorv1.ProcessRequest, 100)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			b := processor.Result()
 			for id, args := range map[string]string{
@@ -168,7 +168,7 @@ func TestParentAndChildren(t *testing.T) {
 			ends <- r
 			return processor.Result().Done()
 		},
-	}, func(c *engine.Config) { c.Builtins["children"] = by{initTask: child} })
+	}, func(c *engine.Config) { c.Builtins["children"] = byTask{initTask: child} })
 	n.put(t, &progressorv1.Namespace{Namespace: "children", Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "children"}},
 	}})
@@ -217,7 +217,7 @@ func TestParentAndChildren(t *testing.T) {
 func TestParentCancelsChild(t *testing.T) {
 	t.Parallel()
 	ends := make(chan *progressorv1.ProcessRequest, 10)
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		callTask:    answers(processor.Result().StartChild("", "child", nil, nil)),
 		timeoutTask: answers(processor.Result()),
 		cancelTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -252,7 +252,7 @@ func TestParentCancelsChild(t *testing.T) {
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	p := by{
+	p := byTask{
 		notifyTask: noted,
 		callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("",
 			"p", []byte(" self"))),
@@ -261,7 +261,7 @@ func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	a.store.OnMessages(func([]process.Key, bool) {}) // the node will die here
 	a.started(t, "p")
 	a.called(t, "p", "x")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	if got := rows.count(t, "SELECT count(*) FROM messages"); got != 3 {
 		t.Fatalf("%d messages are stored, want 3", got)
 	}
@@ -278,7 +278,7 @@ func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 func TestMessageWaitsForRepair(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		notifyTask: noted, repairTask: answers(processor.Result()),
 		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if string(r.GetArgs()) == "break" {
@@ -287,7 +287,7 @@ func TestMessageWaitsForRepair(t *testing.T) {
 			return processor.Result().Notify("", "broken", r.GetArgs()).Done()
 		},
 	}, func(c *engine.Config) { c.ScanInterval = time.Hour })
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	n.started(t, "sender")
 	n.started(t, "broken")
 	for round, simple := range []bool{true, false} {
@@ -333,9 +333,9 @@ func TestFunctionsAreHeard(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{notifyTask: noted}, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	n := start(t, dsn, byTask{notifyTask: noted}, func(c *engine.Config) { c.ScanInterval = time.Hour })
 	n.started(t, "p")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	listening := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'progressor listen' AND query LIKE 'LISTEN%' AND state = 'idle'`
 	eventually(t, "the node listens", func() bool { return rows.count(t, listening) == 1 })
@@ -382,10 +382,10 @@ func TestFunctionsAreHeard(t *testing.T) {
 func TestLockedTargetDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{notifyTask: noted})
+	n := start(t, dsn, byTask{notifyTask: noted})
 	n.started(t, "locked")
 	n.started(t, "other")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	tx := storagetest.Begin(t, rows.Pool, "SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE")
 	for _, target := range []string{"locked", "other"} {
 		storagetest.Exec(t, rows, "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)", target)

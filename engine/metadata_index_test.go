@@ -12,11 +12,11 @@ func TestMetadataIndexIsMerged(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsIndexLists(t)
 	dsn := storagetest.DSN(t)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	storagetest.Exec(t, rows, "CREATE TABLE public.merges (n int)")
 	storagetest.Exec(t, rows, `CREATE OR REPLACE FUNCTION progressor.merge_metadata_index() RETURNS void
 		LANGUAGE sql AS 'INSERT INTO public.merges VALUES (1)'`)
-	n := start(t, dsn, by{})
+	n := start(t, dsn, byTask{})
 	calls := 0
 	n.started(t, "p")
 	eventually(t, "the index is merged twice", func() bool {

@@ -20,7 +20,7 @@ func TestOperationsChangeTheirMetrics(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: words, callTask: words, repairTask: words, notifyTask: words,
 		timeoutTask: answers(processor.Result()),
 	}, reg.use, func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
@@ -106,7 +106,7 @@ func TestGauges(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: g.held(true)}, reg.use)
+	n := start(t, dsn, byTask{callTask: g.held(true)}, reg.use)
 	n.started(t, "p")
 	n.started(t, "q")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})

@@ -78,7 +78,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	fast := func(c *engine.Config) {
-		c.Builtins["fast"] = by{callTask: answers(processor.Result().Response([]byte("fast")))}
+		c.Builtins["fast"] = byTask{callTask: answers(processor.Result().Response([]byte("fast")))}
 	}
 	a, b := start(t, dsn, processor.Echo(), fast), start(t, dsn, processor.Echo(), fast)
 	a.put(t, &progressorv1.Namespace{Namespace: "new"})
@@ -110,7 +110,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: answers(processor.Result().Response([]byte("ok")).SetTimerAfter(0))})
+	n := start(t, dsn, byTask{callTask: answers(processor.Result().Response([]byte("ok")).SetTimerAfter(0))})
 	n.started(t, "p")
 	if ns, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil || !ns.GetPaused() {
 		t.Fatalf("%v, %v", ns, err)
@@ -124,7 +124,7 @@ func TestPaused(t *testing.T) {
 		ans, err := n.Start(context.Background(), engine.StartParams{Key: key("q"), Args: []byte("b")})
 		begun <- result{ans, err}
 	}()
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "both wait", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 2
 	})
@@ -157,12 +157,12 @@ func TestPausedAtWork(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(true)})
+	n := start(t, dsn, byTask{callTask: g.held(true)})
 	n.started(t, "p")
 	first := n.calling("p", "1")
 	receive(t, "the call runs", g.entered)
 	second := n.calling("p", "2")
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestPausedOnEveryNode(t *testing.T) {
 	}
 	eventually(t, "node b has applied the pause", func() bool { return b.Paused("ns") })
 	call := b.calling("p", "waits")
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the call waits", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
 	})
@@ -227,7 +227,7 @@ func TestServedElsewhere(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	able := func(c *engine.Config) {
-		c.Builtins["able"] = by{callTask: answers(processor.Result().Response([]byte("able")))}
+		c.Builtins["able"] = byTask{callTask: answers(processor.Result().Response([]byte("able")))}
 	}
 	b := start(t, dsn, processor.Echo(), able)
 	a := start(t, dsn, processor.Echo())
@@ -249,14 +249,14 @@ func TestProcessorIsLost(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	only := func(c *engine.Config) { c.Builtins["only here"] = by{callTask: g.held(true)} }
+	only := func(c *engine.Config) { c.Builtins["only here"] = byTask{callTask: g.held(true)} }
 	a := start(t, dsn, processor.Echo(), only)
 	a.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: builtin("only here")})
 	a.started(t, "p")
 	first := a.calling("p", "1")
 	receive(t, "the call runs", g.entered)
 	second := a.calling("p", "2")
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
 	// Another program sets a processor that this node does not have.
 	storagetest.Exec(t, d, `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}'
@@ -289,7 +289,9 @@ func TestNamespaceSettings(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan time.Duration, 1)
 	n := start(t, storagetest.DSN(t),
-		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		byTask{callTask: func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
 			at, _ := ctx.Deadline()
 			if !r.GetDeadline().AsTime().Equal(at.Round(0).UTC()) {
 				t.Errorf("the context ends at %s, but the request has %s", at, r.GetDeadline().AsTime())
@@ -339,6 +341,6 @@ func TestNamespacesAreLimited(t *testing.T) {
 		t.Errorf("%d of 20 namespaces were rejected", refused)
 	}
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 17})
-	storagetest.Exec(t, look(t, dsn), `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)
+	storagetest.Exec(t, openDB(t, dsn), `INSERT INTO namespaces (namespace, config) VALUES ('of-another-node', '{}')`)
 	n.put(t, &progressorv1.Namespace{Namespace: "of-another-node", MaxWaiting: 17})
 }

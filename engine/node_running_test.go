@@ -110,7 +110,7 @@ func TestNodeBoundIsShared(t *testing.T) {
 			reg := newRegistry()
 			n := start(t, dsn, p, reg.use, func(c *engine.Config) { c.MaxRunning = bound })
 			n.put(t, &progressorv1.Namespace{Namespace: "other"})
-			d := look(t, dsn)
+			d := openDB(t, dsn)
 			d.idle(t, "called-", 16)
 			d.idle(t, "stored-", each)
 			d.idle(t, "timer-", each)

@@ -16,12 +16,12 @@ func TestCallOfProcessBusyElsewhere(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	a, b := start(t, dsn, by{callTask: g.held(true)}), start(t, dsn, by{callTask: g.held(true)})
+	a, b := start(t, dsn, byTask{callTask: g.held(true)}), start(t, dsn, byTask{callTask: g.held(true)})
 	a.started(t, "p")
 	first := a.calling("p", "1")
 	receive(t, "the call runs on a", g.entered)
 	second, third := b.calling("p", "2"), a.calling("p", "3")
-	eventually(t, "both wait", func() bool { return look(t, dsn).count(t, "SELECT count(*) FROM schedule") == 2 })
+	eventually(t, "both wait", func() bool { return openDB(t, dsn).count(t, "SELECT count(*) FROM schedule") == 2 })
 	g.release()
 	for n, c := range []<-chan result{first, second, third} {
 		if res := receive(t, "call", c); res.err != nil || string(res.ans.Response) != []string{"1", "2", "3"}[n] {
@@ -46,7 +46,7 @@ func TestDeclaredDeadNodeContinues(t *testing.T) {
 	n := start(t, dsn, processor.Echo(), brief)
 	old := n.store.NodeID()
 	n.started(t, "p")
-	if _, err := look(t, dsn).Exec(t.Context(), "DELETE FROM nodes"); err != nil {
+	if _, err := openDB(t, dsn).Exec(t.Context(), "DELETE FROM nodes"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the node has a new identity", func() bool { return n.store.NodeID() != old })
@@ -62,7 +62,7 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	n := start(t, dsn, processor.Echo(), reg.use)
 	n.started(t, "p")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
-	_, err := look(t, dsn).Exec(t.Context(),
+	_, err := openDB(t, dsn).Exec(t.Context(),
 		`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
 		scheduled_time, running_time, args)
 		  VALUES ('ns', 'p', nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), $1, now() + interval '1 minute',

@@ -20,7 +20,7 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
-	n := start(t, dsn, by{}, reg.use)
+	n := start(t, dsn, byTask{}, reg.use)
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	free := n.Storing("ns", time.Hour)
 	began := time.Now()
@@ -43,7 +43,7 @@ func TestOverloadOfTheDatabase(t *testing.T) {
 	if reg.value(t, "progressor_requests_refused_total", "bound=place") != 2 {
 		t.Error("the rejections were not counted")
 	}
-	if got := look(t, dsn).count(t, "SELECT count(*) FROM processes"); got != 0 {
+	if got := openDB(t, dsn).count(t, "SELECT count(*) FROM processes"); got != 0 {
 		t.Errorf("%d processes were stored", got)
 	}
 	free()
@@ -57,7 +57,7 @@ func TestOverloadWithABusyProcess(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(true)})
+	n := start(t, dsn, byTask{callTask: g.held(true)})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 3})
 	n.started(t, "p")
 	running := n.calling("p", "1")
@@ -76,7 +76,7 @@ func TestOverloadWithABusyProcess(t *testing.T) {
 			t.Error(res.err)
 		}
 	}
-	if got := look(t, dsn).count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'"); got != 2 {
+	if got := openDB(t, dsn).count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'"); got != 2 {
 		t.Errorf("%d calls were stored", got)
 	}
 }
@@ -88,7 +88,7 @@ func TestWaitInMemoryIsNotStoring(t *testing.T) {
 	storagetest.NeedsFastPath(t)
 	const wait = 60 * time.Millisecond // less than the maximum wait of a call in memory
 	entered, proceed := make(chan struct{}), make(chan struct{})
-	n := start(t, storagetest.DSN(t), by{callTask: func(
+	n := start(t, storagetest.DSN(t), byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		entered <- struct{}{}

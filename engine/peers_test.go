@@ -34,9 +34,9 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	regA, regB := newRegistry(), newRegistry()
-	a, b := start(t, dsn, by{callTask: g.held(true)}, brief, regA.use),
-		start(t, dsn, by{callTask: g.held(true)}, brief, regB.use)
-	rows := look(t, dsn)
+	a, b := start(t, dsn, byTask{callTask: g.held(true)}, brief, regA.use),
+		start(t, dsn, byTask{callTask: g.held(true)}, brief, regB.use)
+	rows := openDB(t, dsn)
 	var calls []<-chan result
 	for k := range 20 {
 		n, id := []*node{a, b}[k%2], fmt.Sprintf("p%d", k)
@@ -86,12 +86,12 @@ func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return nil, err
 	}
-	a := start(t, dsn, by{callTask: held}, brief)
+	a := start(t, dsn, byTask{callTask: held}, brief)
 	old := a.store.NodeID()
 	a.started(t, "p")
 	call := a.calling("p", "x")
 	receive(t, "the call runs", g.entered)
-	if _, err := look(t, dsn).Exec(t.Context(), "UPDATE nodes SET dead_beat_time = beat_time"); err != nil {
+	if _, err := openDB(t, dsn).Exec(t.Context(), "UPDATE nodes SET dead_beat_time = beat_time"); err != nil {
 		t.Fatal(err)
 	}
 	if receive(t, "the end of the first attempt", ended) == nil {
@@ -110,11 +110,11 @@ func TestLostAttemptIsCancelled(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	a := start(t, dsn, by{callTask: g.held(true)}, reg.use)
+	a := start(t, dsn, byTask{callTask: g.held(true)}, reg.use)
 	a.started(t, "p")
 	a.calling("p", "x")
 	receive(t, "the call runs", g.entered)
-	_, err := look(t, dsn).Exec(t.Context(), "UPDATE running SET fencing_token = nextval('fencing_tokens')")
+	_, err := openDB(t, dsn).Exec(t.Context(), "UPDATE running SET fencing_token = nextval('fencing_tokens')")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,14 +179,14 @@ func TestBackwardClockStepStopsNothing(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(false), notifyTask: noted}, brief)
+	n := start(t, dsn, byTask{callTask: g.held(false), notifyTask: noted}, brief)
 	for _, id := range []string{"target", "receiver", "stuck"} {
 		n.started(t, id)
 	}
 	n.calling("stuck", "x")
 	receive(t, "the call runs", g.entered)
 	grace := time.Second
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	if _, err := n.CancelProcess(t.Context(), engine.CancelParams{Key: key("stuck"), Grace: &grace}); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestResultsLeftToAnotherNode(t *testing.T) {
 	a := start(t, dsn, fails(t), patient)
 	a.put(t, enginetest.Pull("ns"))
 	a.crash()
-	b, rows := start(t, dsn, fails(t), patient, rarely), look(t, dsn)
+	b, rows := start(t, dsn, fails(t), patient, rarely), openDB(t, dsn)
 	b.put(t, enginetest.Pull("ns"))
 	eventually(t, "the node takes the other one for live", func() bool { return b.KnowsPeers(1) })
 	l := b.leasedTimer(t, "p")
@@ -139,7 +139,7 @@ func (d db) endedOnce(t testing.TB, attempts int) {
 func TestResultsFromSQL(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n, rows := start(t, dsn, fails(t), rarely), look(t, dsn)
+	n, rows := start(t, dsn, fails(t), rarely), openDB(t, dsn)
 	n.put(t, enginetest.Pull("ns"))
 
 	l := n.leasedTimer(t, "p")
@@ -183,7 +183,7 @@ func TestResultsFromSQL(t *testing.T) {
 func TestSpanOfAResultFromSQL(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
-	n, rows := start(t, dsn, fails(t), s.use), look(t, dsn)
+	n, rows := start(t, dsn, fails(t), s.use), openDB(t, dsn)
 	n.put(t, enginetest.Pull("ns"))
 	ctx, asking := s.Begin(t.Context(), "client")
 	if _, err := n.Start(ctx, engine.StartParams{Key: key("p"), Accepted: true}); err != nil {
@@ -207,7 +207,7 @@ func TestSpanOfAResultFromSQL(t *testing.T) {
 func TestResultFromSQLWithoutNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	back, rows := start(t, dsn, fails(t)), look(t, dsn)
+	back, rows := start(t, dsn, fails(t)), openDB(t, dsn)
 	back.put(t, enginetest.Pull("ns"))
 	l, suspended := back.leasedTimer(t, "p"), back.leasedTimer(t, "suspended")
 	back.stop()
@@ -260,7 +260,8 @@ func TestResultFromSQLWithoutNodes(t *testing.T) {
 func TestStopWithPendingResult(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	a, rows := start(t, dsn, fails(t), func(c *engine.Config) { c.DrainTimeout = 100 * time.Millisecond }), look(t, dsn)
+	a := start(t, dsn, fails(t), func(c *engine.Config) { c.DrainTimeout = 100 * time.Millisecond })
+	rows := openDB(t, dsn)
 	a.put(t, enginetest.Pull("ns"))
 	unlock := a.completeLocked(t, dsn, rows, a.leasedTimer(t, "p"))
 	stopped := make(chan struct{})
@@ -281,7 +282,7 @@ func TestResultsFromSQLOfADeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	patient := func(c *engine.Config) { c.ZombieAfter = time.Hour }
-	a, rows := start(t, dsn, fails(t), patient), look(t, dsn)
+	a, rows := start(t, dsn, fails(t), patient), openDB(t, dsn)
 	a.put(t, enginetest.Pull("ns"))
 	const processes = 16
 	leases := make([]*progressorv1.Lease, processes)

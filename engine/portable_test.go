@@ -11,9 +11,9 @@ import (
 func TestPortable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.Portable())
-	n := start(t, dsn, by{notifyTask: noted})
+	n := start(t, dsn, byTask{notifyTask: noted})
 	n.started(t, "p")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	storagetest.Exec(t, rows, "SELECT progressor.notify('ns', 'p', ' sql')")
 	eventually(t, "the message is delivered", func() bool { return n.state(t, "p") == "start sql" })
 	front := start(t, dsn, fails(t), brief, requestsOnly)

@@ -73,7 +73,7 @@ func TestBadProcessors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := start(t, storagetest.DSN(t), by{callTask: tt.call})
+			n := start(t, storagetest.DSN(t), byTask{callTask: tt.call})
 			n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(300 * time.Millisecond)})
 			n.started(t, "p")
 			res := receive(t, "an answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
@@ -117,7 +117,7 @@ func TestHangingProcessor(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: func(
+	n := start(t, dsn, byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if r.GetAttempt() == 1 {
@@ -177,7 +177,7 @@ func TestUnreachable(t *testing.T) {
 	down.Store(true)
 	var log lockedBuffer
 	n := start(t, storagetest.DSN(t),
-		j.recording(by{callTask: func(
+		j.recording(byTask{callTask: func(
 			ctx context.Context, r *progressorv1.ProcessRequest,
 		) (*progressorv1.ProcessResponse, error) {
 			if down.Load() {
@@ -250,7 +250,9 @@ func TestUnreachable(t *testing.T) {
 func TestWaitAsLongAsTheStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t),
-		by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		byTask{callTask: func(
+			ctx context.Context, r *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
 			switch string(r.GetArgs()) {
 			case "away":
 				return nil, &processor.UnreachableError{Err: errors.New("refused")}
@@ -292,7 +294,7 @@ func TestWaitAsLongAsTheStep(t *testing.T) {
 func TestUnreachableTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words,
+	n := start(t, dsn, byTask{callTask: words,
 		timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, &processor.UnreachableError{Err: errors.New("refused")}
 		}})
@@ -313,7 +315,7 @@ func TestRejections(t *testing.T) {
 	no := func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return nil, processor.Reject("no", "no")
 	}
-	n := start(t, dsn, by{callTask: words, timeoutTask: no, notifyTask: no})
+	n := start(t, dsn, byTask{callTask: words, timeoutTask: no, notifyTask: no})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 1}})
 	n.started(t, "p")
 	ans, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true})
@@ -327,7 +329,7 @@ func TestRejections(t *testing.T) {
 	}
 	n.called(t, "p", "set 1ms")
 	eventually(t, "the timer has failed", func() bool { return n.status(t, "p") == "ERROR" })
-	got := look(t, dsn).texts(t, "SELECT failure->>'reason' FROM tasks WHERE task_type = 'TIMEOUT'")
+	got := openDB(t, dsn).texts(t, "SELECT failure->>'reason' FROM tasks WHERE task_type = 'TIMEOUT'")
 	if len(got) != 1 || got[0] != process.ReasonBadResponse {
 		t.Errorf("%v", got)
 	}

@@ -21,7 +21,7 @@ func TestManyWaitersFewQueries(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	runs := start(t, dsn, by{initTask: g.held(true)})
+	runs := start(t, dsn, byTask{initTask: g.held(true)})
 	line, slow := through(t, dsn)
 	waits := start(t, slow, processor.Echo())
 	var ends []time.Time
@@ -66,8 +66,8 @@ func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	a := start(t, dsn, by{initTask: g.held(true)})
-	b := start(t, dsn, by{initTask: g.held(true)})
+	a := start(t, dsn, byTask{initTask: g.held(true)})
+	b := start(t, dsn, byTask{initTask: g.held(true)})
 	var late []time.Duration
 	for n := range 15 {
 		ended := make(chan time.Time, 1)

@@ -19,7 +19,7 @@ import (
 func TestListsAndTraces(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words})
+	n := start(t, dsn, byTask{callTask: words})
 	ctx := context.Background()
 	var all []string
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
@@ -106,7 +106,7 @@ func TestGetAwaitsInit(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	defer g.release()
-	n := start(t, storagetest.DSN(t), by{initTask: g.held(true)})
+	n := start(t, storagetest.DSN(t), byTask{initTask: g.held(true)})
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}

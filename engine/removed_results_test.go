@@ -17,7 +17,7 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	p := by{initTask: words,
+	p := byTask{initTask: words,
 		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if err := g.pass(ctx, r, true); err != nil {
 				return nil, err
@@ -39,7 +39,7 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 		})
 		got <- awaited{task, err}
 	}()
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	g.release()
 	if res := receive(t, "the answer on a", call); res.err != nil {
 		t.Fatalf("%+v", res)

@@ -71,8 +71,8 @@ func (r result) got(t testing.TB, want string) {
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	a, b := start(t, dsn, by{callTask: replier}), start(t, dsn, by{callTask: replier})
-	rows := look(t, dsn)
+	a, b := start(t, dsn, byTask{callTask: replier}), start(t, dsn, byTask{callTask: replier})
+	rows := openDB(t, dsn)
 	a.started(t, "p")
 	keyed := func(p *engine.CallParams) { p.IdempotencyKey = "k" }
 	first, one := a.open(t, rows, "defer 1", keyed)
@@ -126,8 +126,8 @@ func TestReplies(t *testing.T) {
 func TestReplyToItself(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: replier, timeoutTask: replier})
-	rows := look(t, dsn)
+	n := start(t, dsn, byTask{callTask: replier, timeoutTask: replier})
+	rows := openDB(t, dsn)
 	n.started(t, "p")
 	receive(t, "the reply", n.calling("p", "reply 0 at-once")).got(t, "at-once")
 	res := receive(t, "the rejection", n.calling("p", "reject 0 no"))
@@ -145,8 +145,8 @@ func TestReplyToItself(t *testing.T) {
 func TestReplyAfterCrash(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	a := start(t, dsn, by{callTask: replier})
-	rows := look(t, dsn)
+	a := start(t, dsn, byTask{callTask: replier})
+	rows := openDB(t, dsn)
 	a.started(t, "p")
 	res := receive(t, "the call with a short wait", a.calling("p", "child", func(p *engine.CallParams) {
 		p.Timeout, p.IdempotencyKey = time.Millisecond, "k"
@@ -157,7 +157,7 @@ func TestReplyAfterCrash(t *testing.T) {
 	}
 	eventually(t, "the child runs", func() bool { return a.status(t, "child") == "RUNNING" })
 	a.crash()
-	b := start(t, dsn, by{callTask: replier})
+	b := start(t, dsn, byTask{callTask: replier})
 	again := b.calling("p", "child", func(p *engine.CallParams) { p.IdempotencyKey = "k" }, long)
 	b.called(t, "p", fmt.Sprintf("reject %d no", te.TaskID))
 	if res := receive(t, "the repeated call", again); taskError(t, res.err).Rejection.GetReason() != "no" {
@@ -176,8 +176,8 @@ func TestReplyAfterCrash(t *testing.T) {
 func TestOpenCallsAreCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: replier, cancelTask: answers(processor.Result())})
-	rows := look(t, dsn)
+	n := start(t, dsn, byTask{callTask: replier, cancelTask: answers(processor.Result())})
+	rows := openDB(t, dsn)
 	for name, end := range map[string]func(*testing.T){
 		"fails":     func(*testing.T) { receive(t, "the failure", n.calling("p", "fail")) },
 		"completes": func(t *testing.T) { n.called(t, "p", "complete 0 x") },
@@ -228,8 +228,8 @@ func TestOpenCallsAreCancelled(t *testing.T) {
 func TestOpenCallIsSuspended(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: replier})
-	rows := look(t, dsn)
+	n := start(t, dsn, byTask{callTask: replier})
+	rows := openDB(t, dsn)
 	n.started(t, "p")
 	call, id := n.open(t, rows, "defer 1")
 	n.suspended(t, "p")
@@ -257,8 +257,8 @@ func TestOpenCallIsSuspended(t *testing.T) {
 func TestOpenCallsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: replier})
-	rows := look(t, dsn)
+	n := start(t, dsn, byTask{callTask: replier})
+	rows := openDB(t, dsn)
 	n.started(t, "p")
 	old := n.called(t, "p", "x")
 	call, id := n.open(t, rows, "defer 1")
@@ -279,14 +279,14 @@ func TestWrongReplies(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	var target atomic.Int64
-	n := start(t, dsn, by{callTask: g.heldBefore(
+	n := start(t, dsn, byTask{callTask: g.heldBefore(
 		func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if string(r.GetArgs()) == "hold" {
 				return processor.Result().Reply(target.Load(), nil).Done()
 			}
 			return replier(ctx, r)
 		})})
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	fails := func(args, want string) {
 		t.Helper()
 		res := receive(t, args, n.calling("p", args, long))

@@ -38,7 +38,7 @@ func TestRequestsOnly(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
 	front := start(t, dsn, fails(t), brief, requestsOnly, rarely, reg.use)
-	start(t, dsn, by{callTask: func(
+	start(t, dsn, byTask{callTask: func(
 		_ context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		return processor.Result().Response(r.GetArgs()).SetTimerAfter(0).Done()
@@ -52,7 +52,7 @@ func TestRequestsOnly(t *testing.T) {
 		}
 	}()
 	receive(t, "the responses", done)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the timer fires", func() bool {
 		return rows.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'TIMEOUT'
 			AND finished_time IS NOT NULL`) > 0
@@ -91,7 +91,7 @@ func TestRequestsOnlyAlone(t *testing.T) {
 		t.Errorf("a start whose client does not wait: %v", err)
 	}
 	front.ScanNow()
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	if n := rows.count(t, "SELECT count(*) FROM running"); n != 0 {
 		t.Errorf("%d tasks run", n)
 	}

@@ -43,7 +43,7 @@ func TestStartWithoutID(t *testing.T) {
 func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{
+	n := start(t, dsn, byTask{
 		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if string(r.GetArgs()) == "no" {
 				return nil, processor.Reject("not_today", "come %s", "later").WithDetails([]byte{1, 2})
@@ -105,12 +105,12 @@ func TestAccepted(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{initTask: g.held(true), notifyTask: g.held(true)})
+	n := start(t, dsn, byTask{initTask: g.held(true), notifyTask: g.held(true)})
 	ans, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), Accepted: true})
 	if err != nil || ans.TaskID == 0 || ans.Response != nil {
 		t.Fatalf("%+v, %v", ans, err)
 	}
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	if d.count(t, "SELECT count(*) FROM running WHERE task_type = 'INIT'") != 1 {
 		t.Error("the task is not durable")
 	}
@@ -145,7 +145,7 @@ func TestStartTime(t *testing.T) {
 		ans, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), StartTime: at})
 		early <- result{ans, err}
 	}()
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "the start waits for its time", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time'") == 1
 	})
@@ -174,7 +174,7 @@ func TestWaitEnds(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(true)})
+	n := start(t, dsn, byTask{callTask: g.held(true)})
 	n.started(t, "p")
 	short, err := n.Call(t.Context(), engine.CallParams{
 		Key: key("p"), Args: []byte("1"), Timeout: 20 * time.Millisecond,
@@ -194,7 +194,7 @@ func TestWaitEnds(t *testing.T) {
 		ans, err := n.Call(gone, engine.CallParams{Key: key("p"), Args: []byte("3")})
 		left <- result{ans, err}
 	}()
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "three calls are stored", func() bool {
 		return d.count(t, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running)") == 3
 	})
@@ -244,13 +244,13 @@ func TestMaxWaiting(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: g.held(true)}, reg.use)
+	n := start(t, dsn, byTask{callTask: g.held(true)}, reg.use)
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 2})
 	n.started(t, "p")
 	calls := []<-chan result{n.calling("p", "0")}
 	receive(t, "the first call runs", g.entered)
 	calls = append(calls, n.calling("p", "1"), n.calling("p", "2"))
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	eventually(t, "two calls wait", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 2 })
 	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) ||
 		!strings.Contains(res.err.Error(), "max_waiting") {
@@ -281,9 +281,9 @@ func TestBacklog(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{initTask: g.held(true)}, reg.use)
+	n := start(t, dsn, byTask{initTask: g.held(true)}, reg.use)
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, MaxBacklog: 2})
-	d := look(t, dsn)
+	d := openDB(t, dsn)
 	backlog := func(want int) {
 		t.Helper()
 		eventually(t, "the stored tasks wait for a slot", func() bool {
@@ -351,7 +351,7 @@ func TestInFlight(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 2 })
+	n := start(t, dsn, byTask{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 2 })
 	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	n.started(t, "p")
 	q := process.Key{Namespace: "other", ProcessID: "q"}
@@ -382,7 +382,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{initTask: g.held(true)}, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	n := start(t, dsn, byTask{initTask: g.held(true)}, func(c *engine.Config) { c.ScanInterval = time.Hour })
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	for k, id := range []string{"first", "a", "b", "c"} {
 		if k == 1 {
@@ -410,7 +410,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 	eventually(t, "all have run", func() bool {
 		return n.status(t, "a") == "RUNNING" && n.status(t, "b") == "RUNNING" && n.status(t, "c") == "RUNNING"
 	})
-	order := look(t, dsn).texts(t, "SELECT process_id FROM tasks ORDER BY running_time")
+	order := openDB(t, dsn).texts(t, "SELECT process_id FROM tasks ORDER BY running_time")
 	switch got := strings.Join(order, " "); {
 	case got == "first a fresh b c", got == "first a b c": // or the new request was rejected
 	case late && got == "first a b c fresh": // it was stored, because it waited for too long
@@ -424,7 +424,7 @@ func TestDefaultWait(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	defer g.release()
-	n := start(t, storagetest.DSN(t), by{callTask: g.held(false)})
+	n := start(t, storagetest.DSN(t), byTask{callTask: g.held(false)})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(50 * time.Millisecond)})
 	n.started(t, "p")
 	began := time.Now()
@@ -437,7 +437,7 @@ func TestDefaultWait(t *testing.T) {
 // A request that does not run, because it is rejected, repeated or must wait, returns its slot.
 func TestRefusedRequestReturnsItsSlot(t *testing.T) {
 	t.Parallel()
-	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
+	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 2})
 	n.started(t, "p")
 	for range 5 {

@@ -16,7 +16,7 @@ import (
 func TestLargeResponsesWait(t *testing.T) {
 	t.Parallel()
 	g, asked := newGate(), make(chan struct{}, 2)
-	n := start(t, storagetest.DSN(t), by{callTask: func(
+	n := start(t, storagetest.DSN(t), byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "small" {

@@ -34,7 +34,7 @@ func TestRestartHistoryByResult(t *testing.T) {
 		t.Errorf("the call after the restart was shown the events %q, first event %d, want 3", got,
 			s.process().GetFirstEventId())
 	}
-	db := look(t, dsn)
+	db := openDB(t, dsn)
 	eventually(t, "the old history is removed", func() bool {
 		return db.count(t, "SELECT count(*) FROM events WHERE event_id < 3") == 0 &&
 			db.count(t, "SELECT count(*) FROM tasks") == 2
@@ -56,7 +56,7 @@ func TestRestartHistoryBetweenTwoCalls(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	a, b := start(t, dsn, gated), start(t, dsn, gated)
 	a.started(t, "p")
-	db := look(t, dsn)
+	db := openDB(t, dsn)
 	slow := a.calling("p", "hold")
 	receive(t, "the call runs", g.entered)
 	next := a.calling("p", "next", func(p *engine.CallParams) { p.Accepted = true })

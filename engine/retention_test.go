@@ -18,7 +18,7 @@ import (
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry()
-	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words}, reg.use)
+	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words}, reg.use)
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", Retention: durationpb.New(time.Second)})
 	n.started(t, "ends")
 	n.started(t, "lives")
@@ -43,7 +43,7 @@ func TestRetention(t *testing.T) {
 func TestRetentionContinues(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{initTask: words, callTask: words})
+	n := start(t, dsn, byTask{initTask: words, callTask: words})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", Retention: durationpb.New(time.Hour)})
 	n.started(t, "ends")
 	n.called(t, "ends", "complete")

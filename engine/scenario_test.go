@@ -78,7 +78,7 @@ type outcome struct {
 func newScenario(t testing.TB) *scenario {
 	dsn := storagetest.DSN(t)
 	return &scenario{
-		t: t, dsn: dsn, db: look(t, dsn), gate: newGate(), nodes: map[string]*scenarioNode{},
+		t: t, dsn: dsn, db: openDB(t, dsn), gate: newGate(), nodes: map[string]*scenarioNode{},
 		pending: map[string]<-chan outcome{}, programs: map[string][]string{},
 		ran: map[string][]*progressorv1.ProcessRequest{},
 	}

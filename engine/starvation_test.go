@@ -26,7 +26,7 @@ func worked(
 		case <-ctx.Done():
 		}
 		n.Add(1)
-		return by{}.Process(ctx, r)
+		return byTask{}.Process(ctx, r)
 	}
 }
 
@@ -95,11 +95,11 @@ func twoSlots(t *testing.T, other progressorv1.TaskType) (n *node, d db, calls, 
 	t.Helper()
 	calls, others = &atomic.Int64{}, &atomic.Int64{}
 	dsn := storagetest.DSN(t)
-	n = start(t, dsn, by{callTask: worked(calls), other: worked(others)})
+	n = start(t, dsn, byTask{callTask: worked(calls), other: worked(others)})
 	ns := quick()
 	ns.MaxRunning = 2
 	n.put(t, ns)
-	return n, look(t, dsn), calls, others
+	return n, openDB(t, dsn), calls, others
 }
 
 // Timers fire although the calls of clients occupy all slots, and calls still run while the timers

@@ -127,7 +127,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.recording(by{callTask: g.held(true)}))
+	n := start(t, dsn, j.recording(byTask{callTask: g.held(true)}))
 	n.started(t, "hot")
 	n.started(t, "other")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
@@ -174,7 +174,7 @@ func TestLoopLeavesRoom(t *testing.T) {
 		return processor.Result().SetTimerAfter(0).Done()
 	}
 	j := newJournal()
-	n := start(t, dsn, j.recording(by{initTask: loop, timeoutTask: loop}))
+	n := start(t, dsn, j.recording(byTask{initTask: loop, timeoutTask: loop}))
 	n.started(t, "loop")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	for k := range 5 {
@@ -203,7 +203,7 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	var mu sync.Mutex
 	last, longest, ran := map[string]time.Time{}, map[string]time.Duration{}, map[string]int{}
-	n := start(t, dsn, by{notifyTask: func(
+	n := start(t, dsn, byTask{notifyTask: func(
 		_ context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		id := r.GetProcess().GetProcessId()
@@ -260,7 +260,7 @@ func TestScanWaitsForLock(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.recording(by{callTask: g.heldBefore(words)}),
+	n := start(t, dsn, j.recording(byTask{callTask: g.heldBefore(words)}),
 		func(c *engine.Config) { c.ScanInterval = 30 * time.Second })
 	n.started(t, "busy")
 	n.started(t, "locked")
@@ -268,7 +268,7 @@ func TestScanWaitsForLock(t *testing.T) {
 	n.calling("busy", "hold")
 	receive(t, "the busy process has the slot", g.entered)
 	n.calling("locked", "x")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "a call waits for the slot", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
 	})

@@ -30,7 +30,7 @@ func TestTimersOfDeadNode(t *testing.T) {
 		dead.called(t, id, fmt.Sprintf("set %dms,name n %dms", 300+k, 400+k))
 	}
 	dead.crash()
-	rows, claimed := look(t, dsn), map[string]bool{}
+	rows, claimed := openDB(t, dsn), map[string]bool{}
 	for k := range timers {
 		id := fmt.Sprint("p", k)
 		claimed[id] = rows.count(t, "SELECT count(*) FROM running WHERE process_id = $1", id) > 0
@@ -90,14 +90,14 @@ func TestOverdueTimers(t *testing.T) {
 func TestTimersLeaveRoomForCalls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: words,
+	n := start(t, dsn, byTask{callTask: words,
 		timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			<-time.After(100 * time.Millisecond) // must take longer than the calls, even on a busy machine
 			return processor.Result().Done()
 		}})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 4})
 	n.started(t, "caller")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	const fired = "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'"
 	for k := range 100 {
 		_, err := n.PutProcess(t.Context(), &progressorv1.PutProcessRequest{
@@ -145,7 +145,7 @@ func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	n := start(t, dsn, c.processor(), func(cfg *engine.Config) {
-		cfg.Builtins["held"] = by{timeoutTask: g.held(true)}
+		cfg.Builtins["held"] = byTask{timeoutTask: g.held(true)}
 		cfg.ScanInterval = 10 * time.Second
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "full", MaxRunning: 1, Processor: builtin("held")})
@@ -167,7 +167,8 @@ func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	}
 	g.release()
 	eventually(t, "the full namespace continues", func() bool {
-		return look(t, dsn).count(t, "SELECT count(*) FROM tasks WHERE namespace = 'full' AND status = 'FINISHED'") == 5
+		return openDB(t, dsn).count(t,
+			"SELECT count(*) FROM tasks WHERE namespace = 'full' AND status = 'FINISHED'") == 5
 	})
 }
 

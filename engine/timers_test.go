@@ -90,8 +90,8 @@ type timerRecorder struct {
 	fired []fired
 }
 
-func (c *timerRecorder) processor() by {
-	return by{initTask: words, callTask: words,
+func (c *timerRecorder) processor() byTask {
+	return byTask{initTask: words, callTask: words,
 		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func TestTimers(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	c := &timerRecorder{}
 	n := start(t, dsn, c.processor())
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	pending := func(id string) string {
 		return strings.Join(rows.texts(t,
 			"SELECT task_type || ' ' || timer_name FROM schedule WHERE process_id = $1 ORDER BY timer_name", id), ",")
@@ -187,7 +187,7 @@ func TestRemoveTimer(t *testing.T) {
 		t.Errorf("%+v", ans)
 	}
 	eventually(t, "its rows are deleted", func() bool {
-		return look(t, dsn).count(t, `SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) +
+		return openDB(t, dsn).count(t, `SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) +
 			(SELECT count(*) FROM tasks)`) == 0
 	})
 }
@@ -197,7 +197,7 @@ func TestRemoveTimer(t *testing.T) {
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: func(
+	n := start(t, dsn, byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) != "more" {
@@ -248,7 +248,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	j := newJournal()
-	n := start(t, dsn, j.recording(by{callTask: func(
+	n := start(t, dsn, j.recording(byTask{callTask: func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, true); err != nil {
@@ -260,7 +260,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	first := n.calling("p", "set 0s")
 	receive(t, "the call runs", g.entered)
 	second := n.calling("p", "second")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the second call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
 	g.release()
 	for _, c := range []<-chan result{first, second} {
@@ -293,7 +293,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	n.called(t, "p", "set 500ms")
 	hold := n.calling("p", "hold")
 	receive(t, "the process is busy", g.entered)
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	eventually(t, "the timer is due", func() bool {
 		return rows.count(t, `SELECT count(*) FROM schedule
 			WHERE scheduled_time < statement_timestamp() - interval '20 ms'`) == 1
@@ -361,7 +361,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 	c := &timerRecorder{}
 	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	n.started(t, "p")
-	rows := look(t, dsn)
+	rows := openDB(t, dsn)
 	held, err := rows.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

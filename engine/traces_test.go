@@ -66,7 +66,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
 	gone := make(chan struct{})
-	p := s.traced(by{
+	p := s.traced(byTask{
 		callTask: answers(processor.Result().SetTimerAfter(500 * time.Millisecond).Response([]byte("set"))),
 		timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			select {
@@ -113,7 +113,7 @@ func TestTraceAcrossNodes(t *testing.T) {
 func TestTraceOfRetries(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			if r.GetAttempt() == 1 {
 				return nil, processor.Fail("busy", "secret message")
@@ -203,7 +203,9 @@ func TestTraceNotRecorded(t *testing.T) {
 	s := newSpans()
 	var handed trace.SpanContext
 	n := start(t, storagetest.DSN(t),
-		by{callTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		byTask{callTask: func(
+			ctx context.Context, _ *progressorv1.ProcessRequest,
+		) (*progressorv1.ProcessResponse, error) {
 			handed = trace.SpanContextFromContext(ctx)
 			return processor.Result().Done()
 		}}, s.use)
@@ -238,13 +240,13 @@ func TestNoTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	const kept = "SELECT count(*) FROM tasks WHERE context IS NOT NULL"
-	if k := look(t, dsn).count(t, kept); k != 0 {
+	if k := openDB(t, dsn).count(t, kept); k != 0 {
 		t.Errorf("%d tasks have a context", k)
 	}
 	if _, err := on.Call(ctx, engine.CallParams{Key: key("p")}); err != nil {
 		t.Fatal(err)
 	}
-	if k := look(t, dsn).count(t, kept); k != 1 {
+	if k := openDB(t, dsn).count(t, kept); k != 1 {
 		t.Errorf("%d tasks have a context, but only one was traced", k)
 	}
 }
@@ -277,7 +279,7 @@ func TestTraceIsNotPartOfAKey(t *testing.T) {
 func TestTraceOfMessages(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
-	n := start(t, storagetest.DSN(t), by{
+	n := start(t, storagetest.DSN(t), byTask{
 		callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte("more"))),
 	}, s.use)
 	n.started(t, "p")
@@ -301,7 +303,7 @@ func TestTraceOfALostAttempt(t *testing.T) {
 	dsn, s, g := storagetest.DSN(t), newSpans(), newGate()
 	defer g.release()
 	soon := func(c *engine.Config) { c.ZombieAfter = time.Second }
-	a := start(t, dsn, s.traced(by{callTask: g.held(false)}), s.use, soon)
+	a := start(t, dsn, s.traced(byTask{callTask: g.held(false)}), s.use, soon)
 	a.started(t, "p")
 	ctx, asking := s.Begin(t.Context(), "client")
 	go a.Call(ctx, engine.CallParams{Key: key("p")}) // its node will die

@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	p := by{initTask: g.held(true), callTask: completes}
+	p := byTask{initTask: g.held(true), callTask: completes}
 	a, b := start(t, dsn, p), start(t, dsn, p)
 	if _, err := a.Start(t.Context(), engine.StartParams{
 		Key: key("p"), Args: []byte("start"), Accepted: true,
@@ -165,7 +165,9 @@ func TestWatchShowsWhatReadsShow(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	at := time.Date(2030, 1, 2, 3, 4, 5, 678901234, time.UTC)
-	results := by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	results := byTask{callTask: func(
+		context.Context, *progressorv1.ProcessRequest,
+	) (*progressorv1.ProcessResponse, error) {
 		response, err := processor.Result().Event([]byte("first")).EventWith([]byte("second"), map[string]any{
 			"a": 1, "b": []any{"x"},
 		}).Event(nil).Done()
@@ -238,7 +240,7 @@ func TestWatchMissesNothing(t *testing.T) {
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t),
-		by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		byTask{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			b := processor.Result()
 			for range 500 {
 				b.Event([]byte("x"))

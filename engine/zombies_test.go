@@ -17,7 +17,7 @@ import (
 func TestLeasesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{})
+	n := start(t, dsn, byTask{})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}})
@@ -43,14 +43,14 @@ func TestLeasesOfADeadWorker(t *testing.T) {
 	}
 	// The interval prevents the node's own collector from ending the leases during this test.
 	expire := "UPDATE leases SET expires_time = now() - interval '1 second', heartbeat_interval = interval '1 hour'"
-	if _, err := look(t, dsn).Exec(t.Context(), expire); err != nil {
+	if _, err := openDB(t, dsn).Exec(t.Context(), expire); err != nil {
 		t.Fatal(err)
 	}
 	passes, err := n.CollectionPasses(t.Context())
 	if err != nil || passes != 1 {
 		t.Errorf("%d passes ended the leases (want 1), %v", passes, err)
 	}
-	if left := look(t, dsn).count(t, "SELECT count(*) FROM running"); left != 0 {
+	if left := openDB(t, dsn).count(t, "SELECT count(*) FROM running"); left != 0 {
 		t.Errorf("%d attempts run", left)
 	}
 }

@@ -101,7 +101,7 @@ func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 	if c.TaskType == process.TaskCancel && c.Outcome != storage.Removed {
 		c.Cancel() // replaces the status and timers of the result
 	}
-	if c.Rejection != nil { // by a reply to this task
+	if c.Rejection != nil { // a reply rejects the call
 		d.rejection, _ = wire.Rejection(c.Rejection) // Apply has encoded it
 	}
 }

@@ -135,7 +135,7 @@ func (s State) failed(e *Explanation) {
 	for _, t := range s.Ended {
 		switch {
 		case t.ID != s.Process.CorruptedBy:
-		case t.Attempt == 0: // after its start deadline
+		case t.Attempt == 0: // the job missed its start deadline
 			e.Detail += fmt.Sprintf(" without an attempt (%s)", t.failure())
 			spent = ""
 		default:

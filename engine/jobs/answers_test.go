@@ -86,7 +86,7 @@ func TestAnswersAgain(t *testing.T) {
 		} else {
 			n.enqueue(t, "pull", name, c.options)
 		}
-		token := n.one(t, "w").GetLeaseToken()
+		token := n.leaseOne(t, "w").GetLeaseToken()
 		for _, a := range append([]engine.LeaseAnswer{c.first, c.first}, c.same...) {
 			if err := n.CompleteLease(t.Context(), token, a); err != nil {
 				t.Errorf("%s: %v: %v", name, a, err)
@@ -107,12 +107,12 @@ func TestAnswerAgainAfterOthers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
-	first := n.one(t, "w").GetLeaseToken()
+	first := n.leaseOne(t, "w").GetLeaseToken()
 	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
 	_, err := n.Retry(t.Context(), key("pull", "j"), true)
 	must(t, err)
 	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
-	second := n.one(t, "w").GetLeaseToken()
+	second := n.leaseOne(t, "w").GetLeaseToken()
 	must(t, n.CompleteLease(t.Context(), second, jobAnswer("second")))
 	must(t, n.CompleteLease(t.Context(), first, jobAnswer("first")))
 	_, err = n.FetchResult(t.Context(), key("pull", "j"), 0)
@@ -134,13 +134,13 @@ func TestFailureAgain(t *testing.T) {
 		}
 	}
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
-	first := n.one(t, "w")
+	first := n.leaseOne(t, "w")
 	for range 2 {
 		must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), breaks("x", 1)))
 	}
 	lost(first.GetLeaseToken(), breaks("y", 1))
 	lost(first.GetLeaseToken(), jobAnswer("done"))
-	second := n.one(t, "w")
+	second := n.leaseOne(t, "w")
 	if f := second.GetJob().GetFailures(); len(f) != 1 {
 		t.Errorf("%v", f)
 	}
@@ -150,7 +150,7 @@ func TestFailureAgain(t *testing.T) {
 	lost(second.GetLeaseToken(), breaks("", 0))
 
 	n.enqueue(t, "pull", "cancelled", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon, Priority: -1})
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	_, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{})
 	must(t, err)
 	for range 2 { // it is not retried
@@ -167,12 +167,12 @@ func TestDeferredAnswersAgain(t *testing.T) {
 	k := key("pull", "p")
 	_, err := n.Start(t.Context(), engine.StartParams{Key: k, Accepted: true})
 	must(t, err)
-	must(t, n.CompleteLease(t.Context(), n.one(t, "w").GetLeaseToken(), processGives("")))
+	must(t, n.CompleteLease(t.Context(), n.leaseOne(t, "w").GetLeaseToken(), processGives("")))
 	call := func() *progressorv1.Lease {
 		t.Helper()
 		_, err := n.Call(t.Context(), engine.CallParams{Key: k, Accepted: true})
 		must(t, err)
-		return n.one(t, "w")
+		return n.leaseOne(t, "w")
 	}
 	defers := resultAnswer(&progressorv1.Result{DeferResponse: true})
 	first := call()

@@ -28,7 +28,7 @@ func TestRetryEndsBackoff(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", slowly(1))
-	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "j", retryable)
@@ -60,11 +60,11 @@ func TestRetryEndsBackoffInLine(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Namespace: "pull", Name: "one", Match: `job.name == "work"`, MaxRunning: 1})
 	n.enqueue(t, "pull", "j", slowly(1))
-	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "k", nil)
-	k := n.one(t, "w1")
+	k := n.leaseOne(t, "w1")
 	job, err := n.Retry(t.Context(), key("pull", "j"), false)
 	if err != nil || job.GetState() != available || !strings.HasPrefix(job.GetBlockedOn(), "constraint") {
 		t.Fatalf("%v, %v", job, err)
@@ -72,7 +72,7 @@ func TestRetryEndsBackoffInLine(t *testing.T) {
 	if err := n.succeed(k, nil); err != nil {
 		t.Fatal(err)
 	}
-	if l := n.one(t, "w1"); l.GetJob().GetJobId() != "j" {
+	if l := n.leaseOne(t, "w1"); l.GetJob().GetJobId() != "j" {
 		t.Errorf("%v", l)
 	}
 }
@@ -82,14 +82,14 @@ func TestRetryRefusesUnended(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "suspended", slowly(1))
-	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.SuspendProcess(t.Context(), key("pull", "suspended"), "", process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "runs", nil)
-	n.one(t, "w1")
+	n.leaseOne(t, "w1")
 	n.enqueue(t, "pull", "available", nil)
 	n.enqueue(t, "pull", "scheduled", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
 	for _, id := range []string{"suspended", "runs", "available", "scheduled"} {
@@ -123,10 +123,10 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", slowly(2))
-	if err := n.failAfter(n.one(t, "w1"), time.Millisecond); err != nil {
+	if err := n.failAfter(n.leaseOne(t, "w1"), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if got := l.GetJob().GetFailures()[0].GetRetryAfter().AsDuration(); got != time.Millisecond {
 		t.Errorf("retry_after %s", got)
 	}
@@ -141,7 +141,7 @@ func TestRetryAfter(t *testing.T) {
 	if _, err := n.Retry(t.Context(), key("pull", "j"), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.failAfter(n.one(t, "w1"), time.Millisecond); err != nil {
+	if err := n.failAfter(n.leaseOne(t, "w1"), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "j", failed)
@@ -152,7 +152,7 @@ func TestReleaseWithDelay(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "later", nil)
-	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, time.Hour); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{n.leaseOne(t, "w1").GetLeaseToken()}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	job := n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
@@ -160,11 +160,11 @@ func TestReleaseWithDelay(t *testing.T) {
 		t.Errorf("%v", job)
 	}
 	n.enqueue(t, "pull", "soon", nil)
-	first := n.one(t, "w1")
+	first := n.leaseOne(t, "w1")
 	if err := n.ReleaseLeases(t.Context(), []string{first.GetLeaseToken()}, 10*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	second := n.one(t, "w2")
+	second := n.leaseOne(t, "w2")
 	if second.GetJob().GetJobId() != "soon" || second.GetJob().GetAttempt() != 1 ||
 		second.GetLeasedTime().AsTime().Sub(first.GetLeasedTime().AsTime()) < 10*time.Millisecond {
 		t.Errorf("%v after %v", second, first)

@@ -55,7 +55,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	})
 	long := strings.Repeat("<", 50_000)
 	for k := range attempts {
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		if got := len(l.GetJob().GetFailures()); got != min(k, process.MaxJobFailures) {
 			t.Fatalf("attempt %d: the lease has %d failures", k+1, got)
 		}
@@ -92,7 +92,7 @@ func TestFailuresOfBeforeTheLimit(t *testing.T) {
 		(SELECT jsonb_agg(jsonb_build_object('attempt', k, 'workerId', 'w', 'time', now(), 'takeover', k <= 10,
 		'failure', '{"reason": "broken"}'::jsonb) ORDER BY k) FROM generate_series(1, 40) k)`)
 	for k, want := range []progressorv1.JobState{available, failed} { // 30 retries are used up
-		must(t, n.fail(n.one(t, "w"), "broken"))
+		must(t, n.fail(n.leaseOne(t, "w"), "broken"))
 		if job := n.job(t, "pull", "j", want); len(job.GetFailures()) != process.MaxJobFailures {
 			t.Errorf("%d failures after %d more", len(job.GetFailures()), k+1)
 		}
@@ -104,7 +104,7 @@ func TestProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	beat := func(bytes int) error {
 		_, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w",
 			Beats: []*progressorv1.LeaseBeat{
@@ -126,7 +126,7 @@ func TestResultsOfAGroupAreBounded(t *testing.T) {
 	o.KeepResult = true
 	n.enqueue(t, "pull", "j", o)
 	for k := range members {
-		must(t, n.succeed(n.one(t, fmt.Sprintf("w%d", k)), structpb.NewStringValue(strings.Repeat("x", size))))
+		must(t, n.succeed(n.leaseOne(t, fmt.Sprintf("w%d", k)), structpb.NewStringValue(strings.Repeat("x", size))))
 	}
 	job := n.job(t, "pull", "j", succeeded)
 	if got := len(job.GetResult().GetStructValue().GetFields()); got != process.MaxGroupResultBytes/size {
@@ -145,7 +145,7 @@ func TestFailuresOfAGroupAreBounded(t *testing.T) {
 	const members = 25
 	n.enqueue(t, "pull", "j", workers(1, members-1))
 	for k := range members {
-		l := n.one(t, fmt.Sprintf("w%d", k))
+		l := n.leaseOne(t, fmt.Sprintf("w%d", k))
 		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(),
 			engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
 				Outcome: &progressorv1.ProcessResponse_Failure{

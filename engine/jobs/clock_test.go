@@ -13,10 +13,10 @@ func TestForwardClockStepKeepsLeases(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "alive", nil)
-	alive := n.one(t, "w1")
+	alive := n.leaseOne(t, "w1")
 	n.beat(t, "w1", alive)
 	n.enqueue(t, "pull", "dead", nil)
-	n.one(t, "w2")
+	n.leaseOne(t, "w2")
 	n.exec(t, `WITH r AS (UPDATE running SET running_time = running_time - interval '1 day',
 		deadline = deadline - interval '1 day')
 		UPDATE leases SET leased_time = leased_time - interval '1 day', beat_time = beat_time - interval '1 day',

@@ -57,7 +57,7 @@ func TestCancelByMessage(t *testing.T) {
 		}
 	}
 	n.enqueue(t, "pull", "runs", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Hour)})
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	cancel("runs")
 	n.job(t, "pull", "runs", asked)
 	d := n.beat(t, "w1", l)
@@ -77,7 +77,7 @@ func TestCancelByMessage(t *testing.T) {
 	}
 	n.job(t, "pull", "runs", cancelled)
 	n.enqueue(t, "pull", "failed", nil)
-	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	cancel("failed")
@@ -85,7 +85,7 @@ func TestCancelByMessage(t *testing.T) {
 	if _, err := n.Retry(t.Context(), key("pull", "failed"), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "failed", succeeded)
@@ -126,7 +126,7 @@ func TestNotForJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	refused := func(what, want string, err error) {
 		t.Helper()
 		if wrong, ok := errors.AsType[*process.WrongStatusError](err); !ok || !strings.Contains(wrong.Reason, want) {
@@ -214,11 +214,11 @@ func TestParentIsNotified(t *testing.T) {
 		must(err)
 	}
 	n.child(t, "succeeds", `{}`)
-	must(n.succeed(n.one(t, "w1"), nil))
+	must(n.succeed(n.leaseOne(t, "w1"), nil))
 	n.parentNotified(t, "succeeds", "COMPLETED")
 	n.child(t, "fails", `{"maxRetry": 1, "backoff": {"steps": ["0.001s"]}}`)
-	must(n.fail(n.one(t, "w1"), "broken"))
-	l := n.one(t, "w1")
+	must(n.fail(n.leaseOne(t, "w1"), "broken"))
+	l := n.leaseOne(t, "w1")
 	if k := n.Count(t, "SELECT count(*) FROM parents"); k != 1 {
 		t.Errorf("after a failed attempt %d parents wait", k)
 	}
@@ -231,19 +231,19 @@ func TestParentIsNotified(t *testing.T) {
 	n.exec(t, "SELECT progressor.cancel('pull', 'by message')")
 	n.parentNotified(t, "by message", "CANCELLED")
 	n.child(t, "fails late", `{"maxRetry": 5}`)
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	cancel("fails late")
 	must(n.fail(l, "broken"))
 	n.parentNotified(t, "fails late", "CANCELLED")
 	n.child(t, "released", `{}`)
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	cancel("released")
 	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
 	n.parentNotified(t, "released", "CANCELLED")
 	for _, id := range []string{"fails", "waits"} {
 		_, err := n.Retry(t.Context(), key("pull", id), false)
 		must(err)
-		must(n.succeed(n.one(t, "w1"), nil))
+		must(n.succeed(n.leaseOne(t, "w1"), nil))
 		n.job(t, "pull", id, succeeded)
 	}
 	if k := n.Count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") +
@@ -273,18 +273,18 @@ func TestSuspend(t *testing.T) {
 	}
 	n.enqueue(t, "pull", "waits", nil)
 	order("waits", suspend)
-	if l := n.look(t, "w1"); len(l) != 0 {
+	if l := n.leaseAll(t, "w1"); len(l) != 0 {
 		t.Fatalf("handed out: %v", l)
 	}
 	if job := n.job(t, "pull", "waits", available); job.GetBlockedOn() != "operator: suspended" {
 		t.Errorf("%v", job)
 	}
 	order("waits", resume)
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "ends", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	order("ends", suspend)
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
@@ -293,20 +293,20 @@ func TestSuspend(t *testing.T) {
 	n.enqueue(t, "pull", "fails", &progressorv1.JobOptions{
 		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}},
 	})
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	order("fails", suspend)
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	if l := n.look(t, "w1"); len(l) != 0 {
+	if l := n.leaseAll(t, "w1"); len(l) != 0 {
 		t.Fatalf("handed out: %v", l)
 	}
 	order("fails", resume)
-	if again := n.one(t, "w1"); again.GetJob().GetAttempt() != 2 || n.succeed(again, nil) != nil {
+	if again := n.leaseOne(t, "w1"); again.GetJob().GetAttempt() != 2 || n.succeed(again, nil) != nil {
 		t.Errorf("%v", again)
 	}
 	n.enqueue(t, "pull", "cancelled", nil)
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	order("cancelled", suspend)
 	if job, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{}); err != nil ||
 		job.GetState() != asked {
@@ -324,7 +324,7 @@ func TestRemoveRunning(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if err := n.RemoveProcess(t.Context(), key("pull", "j"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestRemoveRunning(t *testing.T) {
 		return n.Count(t, "SELECT count(*) FROM jobs") == 0
 	})
 	n.enqueue(t, "pull", "j", nil) // its ID is free again
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "j", succeeded)
@@ -353,7 +353,7 @@ func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "runs", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	for _, ns := range []string{"ns", "pull"} {
 		if _, err := n.SetNamespacePaused(t.Context(), ns, true, process.Actor{}); err != nil {
 			t.Fatal(err)
@@ -367,7 +367,7 @@ func TestPausedNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "runs", succeeded)
-	if got := n.look(t, "w1"); len(got) != 0 {
+	if got := n.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("handed out: %v", got)
 	}
 	for _, ns := range []string{"ns", "pull"} {
@@ -378,7 +378,7 @@ func TestPausedNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, ns := range []string{"ns", "pull"} {
@@ -456,7 +456,7 @@ func TestJobIsExplained(t *testing.T) {
 		AND reason = 'a worker for jobs named work'`); k != 1 {
 		t.Error("waiting_list does not show that the job waits for a worker")
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	n.beat(t, "w1", l)
 	explain("Worker w1 holds attempt 1", "last heartbeat", "max_retry is 1")
 	shows("RUNNING 1 1 w1 t")
@@ -470,7 +470,7 @@ func TestJobIsExplained(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool {
 		return n.Count(t, "SELECT takeovers FROM jobs") == 1
 	})
-	l = n.one(t, "w2")
+	l = n.leaseOne(t, "w2")
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +478,7 @@ func TestJobIsExplained(t *testing.T) {
 		`It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
 	shows("RETRYABLE time 2 1 w2 as asked")
 	n.exec(t, "UPDATE schedule SET scheduled_time = now()")
-	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w3"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	explain(`Job "work" failed permanently in attempt 3 (broken: as asked)`,

@@ -171,7 +171,7 @@ func TestNodeThatIsBehind(t *testing.T) {
 	a.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // b claims during the evaluation
 	var leased []*progressorv1.Lease
 	for range 20 {
-		leased = append(leased, b.look(t, "w")...)
+		leased = append(leased, b.leaseAll(t, "w")...)
 		b.limited(t, "pull", fmt.Sprint("k", len(leased), rand.Uint64()), "eu", nil)
 	}
 	if len(leased) > 1 {
@@ -220,7 +220,7 @@ func TestBlockedOnRate(t *testing.T) {
 	n.limited(t, "pull", "first", "", nil)
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool {
 		states, err := n.ListConstraints(context.Background(), "pull")
 		return err == nil && states[0].GetWaiting() == 1 &&
@@ -252,7 +252,7 @@ func TestBucketsRest(t *testing.T) {
 		Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)},
 	})
 	n.limited(t, "pull", "first", "", nil)
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool { return buckets() == 1 })
 	if err := n.DeleteConstraint(context.Background(), "pull", "slow"); err != nil || buckets() != 0 {
 		t.Errorf("%v; %d buckets without a constraint", err, buckets())

@@ -92,7 +92,7 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	if got := ids(leases); got != "eu0 eu1 us0" {
 		t.Fatalf("leased %s", got)
 	}
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Errorf("leased %s in addition", got)
 	}
 	job := n.job(t, "pull", "eu3", available)
@@ -107,7 +107,7 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	if err := n.succeed(leases[0], nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "eu2" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "eu2" {
 		t.Errorf("then %s", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	if err := n.succeed(leases[1], nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "us1" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "us1" {
 		t.Errorf("then %s", got)
 	}
 }
@@ -166,7 +166,7 @@ func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 		t.Fatalf("leased %s", got)
 	}
 	must(t, n.succeed(leases[2], nil))
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "us0" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "us0" {
 		t.Errorf("then %s", got)
 	}
 }
@@ -202,13 +202,13 @@ func TestEveryEndFreesItsKeys(t *testing.T) {
 			n := start(t, storagetest.DSN(t), scripted())
 			n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
 			n.limited(t, "pull", "first", "", c.o)
-			l := n.one(t, "w")
+			l := n.leaseOne(t, "w")
 			n.limited(t, "pull", "second", "", nil)
-			if got := ids(n.look(t, "w")); got != "" {
+			if got := ids(n.leaseAll(t, "w")); got != "" {
 				t.Fatalf("leased %s in addition to the first", got)
 			}
 			c.end(t, n, l)
-			second := n.one(t, "w")
+			second := n.leaseOne(t, "w")
 			if second.GetJob().GetJobId() != "second" {
 				t.Fatalf("then %s", second.GetJob().GetJobId())
 			}
@@ -235,9 +235,9 @@ func TestReleasedJobKeepsItsPosition(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
 	n.limited(t, "pull", "first", "", nil)
 	n.limited(t, "pull", "second", "", nil)
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	must(t, n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0))
-	again := n.one(t, "w")
+	again := n.leaseOne(t, "w")
 	if again.GetJob().GetJobId() != "first" || again.GetJob().GetAttempt() != 1 {
 		t.Errorf("then %v", again.GetJob())
 	}
@@ -255,7 +255,7 @@ func TestDelayedJobEntersItsQueue(t *testing.T) {
 			n.limit(t, &progressorv1.Constraint{Namespace: namespace, Name: "one", MaxRunning: 1})
 			n.limited(t, namespace, "first", "", nil)
 			if namespace == "pull" {
-				n.one(t, "w")
+				n.leaseOne(t, "w")
 			} else {
 				<-held
 			}
@@ -288,7 +288,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	}
 	first := n.poll(t, "w", 1)
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // j0 runs
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Fatalf("leased %s in addition to %s", got, ids(first))
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 3})
@@ -300,7 +300,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
 	must(t, n.succeed(first[0], nil))
 	must(t, n.succeed(second[0], nil))
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Fatalf("leased %s while another job runs", got)
 	}
 	must(t, n.DeleteConstraint(context.Background(), "pull", "one"))
@@ -322,7 +322,7 @@ func TestChangedMatchAndKey(t *testing.T) {
 	n.limited(t, "pull", "eu0", "eu", nil)
 	n.limited(t, "pull", "eu1", "eu", nil)
 	n.limited(t, "pull", "us0", "us", nil)
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `job.args.region == "eu"`, Key: byRegion, MaxRunning: 1})
 	if got := ids(n.poll(t, "w", 10)); got != "us0" {
 		t.Errorf("leased %s", got)
@@ -344,8 +344,8 @@ func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "slow", Match: `"slow" in job.tags`, MaxRunning: 1})
 	n.limited(t, "pull", "first", "", &progressorv1.JobOptions{Tags: []string{"slow"}})
 	n.limited(t, "pull", "second", "", &progressorv1.JobOptions{Tags: []string{"slow"}})
-	n.one(t, "w")
-	if got := ids(n.look(t, "w")); got != "" {
+	n.leaseOne(t, "w")
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Fatalf("leased %s", got)
 	}
 	_, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
@@ -353,7 +353,7 @@ func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
 	})
 	must(t, err)
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "second" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "second" {
 		t.Errorf("leased %s", got)
 	}
 }
@@ -413,7 +413,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 		_, err := n.SuspendProcess(context.Background(), key("pull", id), "why", process.Actor{})
 		must(t, err)
 	}
-	third := n.one(t, "w")
+	third := n.leaseOne(t, "w")
 	if third.GetJob().GetJobId() != "third" {
 		t.Fatalf("leased %s", third.GetJob().GetJobId())
 	}
@@ -421,11 +421,11 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 		_, err := n.ResumeProcess(context.Background(), key("pull", id), process.Actor{})
 		must(t, err)
 	}
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Fatalf("leased %s in addition to the third", got)
 	}
 	must(t, n.succeed(third, nil))
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "first" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "first" {
 		t.Errorf("then %s", got)
 	}
 }
@@ -437,7 +437,7 @@ func TestKeysOfRemovedJobs(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
 	n.limited(t, "pull", "runs", "us", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Hour)})
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	_, err := n.DB.Exec(t.Context(),
 		`INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n
 			FROM generate_series(1, 2100) n`)
@@ -445,18 +445,18 @@ func TestKeysOfRemovedJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.limited(t, "pull", "waits", "7", nil)
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "waits" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "waits" {
 		t.Errorf("leased %s", got)
 	}
 	enginetest.Eventually(t, testTimeout, "two keys are held", func() bool {
 		return n.Count(t, "SELECT count(*) FROM constraint_holds") == 2
 	})
 	n.limited(t, "pull", "later", "us", nil)
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Errorf("leased %s in addition", got)
 	}
 	must(t, n.succeed(l, nil))
-	if got := n.one(t, "w").GetJob().GetJobId(); got != "later" {
+	if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "later" {
 		t.Errorf("then %s", got)
 	}
 }

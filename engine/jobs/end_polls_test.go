@@ -41,7 +41,7 @@ func TestStoppingWorkerGetsNoReleasedTask(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "a", nil)
-	held := n.one(t, "w")
+	held := n.leaseOne(t, "w")
 	got := n.waitingPoll(t.Context(), t, "w", "mark")
 	n.EndPolls(t.Context(), "w")
 	must(t, n.ReleaseLeases(t.Context(), []string{held.GetLeaseToken()}, 0))
@@ -49,14 +49,14 @@ func TestStoppingWorkerGetsNoReleasedTask(t *testing.T) {
 		t.Error("the poll of the stopping worker got the task")
 	}
 	n.job(t, "pull", "a", available)
-	n.one(t, "w") // the next worker with this ID
+	n.leaseOne(t, "w") // the next worker with this ID
 }
 
 // A task that a poll leases after its worker has stopped is released.
 func TestStopDuringLease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.look(t, "w") // the node knows the worker and the namespace
+	n.leaseAll(t, "w") // the node knows the worker and the namespace
 	n.enqueue(t, "pull", "a", nil)
 	lock := storagetest.Begin(t, n.DB, "LOCK TABLE leases")
 	got := make(chan int, 1)

@@ -82,7 +82,7 @@ func TestEnqueueCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4 {
-		l := n.one(t, "w1")
+		l := n.leaseOne(t, "w1")
 		if l.GetRequest().GetProcess().GetProcessId() == "fails" {
 			err = n.fail(l, "broken")
 		} else {
@@ -150,7 +150,7 @@ func TestEnqueuedForSeveralWorkers(t *testing.T) {
 	}
 	n.noMessages(t)
 	for _, worker := range []string{"w1", "w2"} {
-		if err := n.succeed(n.one(t, worker), structpb.NewStringValue("of "+worker)); err != nil {
+		if err := n.succeed(n.leaseOne(t, worker), structpb.NewStringValue("of "+worker)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestEnqueueCommandOfWorker(t *testing.T) {
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "p"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	resp, err := enqueues(job("", "j", nil)).Process(t.Context(), l.GetRequest())
 	if err != nil {
 		t.Fatal(err)
@@ -200,10 +200,10 @@ func TestEnqueueCommandOfWorker(t *testing.T) {
 	if err := n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Response: resp}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if l := n.one(t, "w1"); string(l.GetRequest().GetArgs()) != "end" ||
+	if l := n.leaseOne(t, "w1"); string(l.GetRequest().GetArgs()) != "end" ||
 		l.GetRequest().GetChild().GetProcessId() != "j" {
 		t.Error(protojson.Format(l.GetRequest()))
 	}

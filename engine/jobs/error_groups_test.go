@@ -17,7 +17,7 @@ func TestErrorGroupsOfJobs(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	fails := func(message string) {
 		t.Helper()
-		must(t, n.CompleteLease(t.Context(), n.one(t, "w").GetLeaseToken(), engine.LeaseAnswer{
+		must(t, n.CompleteLease(t.Context(), n.leaseOne(t, "w").GetLeaseToken(), engine.LeaseAnswer{
 			Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
 				Failure: &progressorv1.Failure{Reason: "late", Message: message, NonRetryable: true},
 			}},

@@ -63,29 +63,30 @@ func TestJobEvents(t *testing.T) {
 		run     func(t *testing.T, id string)
 		want    []string
 	}{
-		{"succeeds", nil,
-			func(t *testing.T, _ string) { must(t, n.succeed(n.one(t, "w"), structpb.NewStringValue("x"))) }, []string{
-				"enqueued >available", "started available>running 1 w", "succeeded running>succeeded 1 w",
-			}},
+		{"succeeds", nil, func(t *testing.T, _ string) {
+			must(t, n.succeed(n.leaseOne(t, "w"), structpb.NewStringValue("x")))
+		}, []string{
+			"enqueued >available", "started available>running 1 w", "succeeded running>succeeded 1 w",
+		}},
 		{"fails", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon}, func(t *testing.T, _ string) {
-			must(t, n.fail(n.one(t, "w"), "no"))
-			must(t, n.fail(n.one(t, "w2"), "no"))
+			must(t, n.fail(n.leaseOne(t, "w"), "no"))
+			must(t, n.fail(n.leaseOne(t, "w2"), "no"))
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "attempt_failed running>retryable 1 w no: as asked",
 			"due retryable>available",
 			"started available>running 2 w2", "attempt_failed running>failed 2 w2 no: as asked",
 		}},
 		{"is released", nil, func(t *testing.T, _ string) {
-			l := n.one(t, "w")
+			l := n.leaseOne(t, "w")
 			must(t, n.ReleaseLeases(ctx, []string{l.GetLeaseToken()}, 0))
-			must(t, n.succeed(n.one(t, "w2"), nil))
+			must(t, n.succeed(n.leaseOne(t, "w2"), nil))
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "released running>available 1 w",
 			"started available>running 1 w2", "succeeded running>succeeded 1 w2",
 		}},
 		{"takes too long", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)},
 			func(t *testing.T, id string) {
-				n.beat(t, "w", n.one(t, "w"))
+				n.beat(t, "w", n.leaseOne(t, "w"))
 				n.job(t, "pull", id, failed)
 			}, []string{
 				"enqueued >available", "started available>running 1 w",
@@ -93,8 +94,8 @@ func TestJobEvents(t *testing.T) {
 			}},
 		{"loses its worker", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)},
 			func(t *testing.T, _ string) {
-				n.beat(t, "w", n.one(t, "w"))
-				must(t, n.succeed(n.one(t, "w2"), nil))
+				n.beat(t, "w", n.leaseOne(t, "w"))
+				must(t, n.succeed(n.leaseOne(t, "w2"), nil))
 			}, []string{
 				"enqueued >available", "started available>running 1 w",
 				"lease_lost running>available 1 w lease_lost: worker w sent no heartbeat for too long",
@@ -106,13 +107,13 @@ func TestJobEvents(t *testing.T) {
 				must(t, err)
 				_, err = n.Retry(ctx, key("pull", id), false, kim)
 				must(t, err)
-				must(t, n.succeed(n.one(t, "w"), nil))
+				must(t, n.succeed(n.leaseOne(t, "w"), nil))
 			}, []string{
 				"enqueued >scheduled", "cancelled scheduled>cancelled kim enough", "retried cancelled>available kim",
 				"started available>running 1 w", "succeeded running>succeeded 1 w",
 			}},
 		{"is cancelled while it runs", nil, func(t *testing.T, id string) {
-			l := n.one(t, "w")
+			l := n.leaseOne(t, "w")
 			_, err := n.Cancel(ctx, key("pull", id), "enough", kim)
 			must(t, err)
 			message := "I have stopped"
@@ -123,7 +124,7 @@ func TestJobEvents(t *testing.T) {
 			"cancel_acknowledged cancel_requested>cancelled 1 w cancelled: I have stopped",
 		}},
 		{"fails after its cancel", &progressorv1.JobOptions{MaxRetry: 1}, func(t *testing.T, id string) {
-			l := n.one(t, "w")
+			l := n.leaseOne(t, "w")
 			_, err := n.Cancel(ctx, key("pull", id), "", kim)
 			must(t, err)
 			must(t, n.fail(l, "no"))
@@ -133,7 +134,7 @@ func TestJobEvents(t *testing.T) {
 		}},
 		{"does not heed its cancel", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)},
 			func(t *testing.T, id string) {
-				n.one(t, "w")
+				n.leaseOne(t, "w")
 				_, err := n.Cancel(ctx, key("pull", id), "", kim)
 				must(t, err)
 				n.job(t, "pull", id, cancelled)
@@ -208,8 +209,8 @@ func TestKeptJobEvents(t *testing.T) {
 		n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.JobEvents = c.keeps }))
 		id := c.keeps.String()
 		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
-		must(t, n.fail(n.one(t, "w"), "no"))
-		must(t, n.fail(n.one(t, "w"), "no"))
+		must(t, n.fail(n.leaseOne(t, "w"), "no"))
+		must(t, n.fail(n.leaseOne(t, "w"), "no"))
 		if got := n.history(t, "pull", id); got != c.want {
 			t.Errorf("%s: %s", id, got)
 		}
@@ -280,14 +281,14 @@ func TestWatchJobEvents(t *testing.T) {
 		work.Go(func() {
 			for j := range jobs / 4 {
 				n.enqueue(t, "pull", fmt.Sprintf("j%d-%d", k, j), nil)
-				for _, l := range n.look(t, fmt.Sprint("w", k)) {
+				for _, l := range n.leaseAll(t, fmt.Sprint("w", k)) {
 					_ = n.succeed(l, nil)
 				}
 			}
 		})
 	}
 	work.Wait()
-	for _, l := range nodes[0].look(t, "w") {
+	for _, l := range nodes[0].leaseAll(t, "w") {
 		must(t, nodes[0].succeed(l, nil))
 	}
 	all := enginetest.Count(t, nodes[0].DB, "SELECT count(*) FROM job_events")

@@ -32,7 +32,7 @@ func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 		answer := engine.LeaseAnswer{
 			Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: said}},
 		}
-		if err := n.CompleteLease(context.Background(), n.one(t, worker).GetLeaseToken(), answer); err != nil {
+		if err := n.CompleteLease(context.Background(), n.leaseOne(t, worker).GetLeaseToken(), answer); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 	}
 	fail("w1")
 	leases(time.Second)
-	n.beat(t, "w2", n.one(t, "w2"))
+	n.beat(t, "w2", n.leaseOne(t, "w2"))
 	leases(time.Hour)
 	fail("w3")
 	got := ""

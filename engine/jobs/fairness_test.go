@@ -55,7 +55,7 @@ func (n *node) order(t testing.TB, count int) string {
 	t.Helper()
 	var all []string
 	for range count {
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		all = append(all, l.GetJob().GetJobId())
 		if err := n.succeed(l, nil); err != nil {
 			t.Fatal(err)

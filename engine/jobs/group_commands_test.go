@@ -27,7 +27,7 @@ func TestCancelGroup(t *testing.T) {
 	o.CancelGrace = durationpb.New(time.Hour)
 	n.enqueue(t, "pull", "asked", o)
 	n.members(t, "asked", 2)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil ||
 		job.GetState() != asked || job.GetCancelReason() != "enough" {
 		t.Fatalf("%v, %v", job, err)
@@ -36,7 +36,7 @@ func TestCancelGroup(t *testing.T) {
 		d := n.beat(t, "w1", l)
 		return d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && d.GetCancelReason() == "enough"
 	})
-	if leases := n.look(t, "w2"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w2"); len(leases) != 0 {
 		t.Errorf("a member of a job that is being cancelled was leased: %v", leases)
 	}
 	if err := n.fail(l, "broken"); err != nil {
@@ -52,7 +52,7 @@ func TestCancelGroup(t *testing.T) {
 			if _, err := n.SuspendProcess(t.Context(), key("pull", id), "", process.Actor{}); err != nil {
 				t.Fatal(err)
 			}
-			if leases := n.look(t, "w3"); len(leases) != 0 {
+			if leases := n.leaseAll(t, "w3"); len(leases) != 0 {
 				t.Errorf("a suspended job is handed out: %v", leases)
 			}
 		}
@@ -66,7 +66,7 @@ func TestCancelGroup(t *testing.T) {
 	o.CancelGrace = durationpb.New(0)
 	n.enqueue(t, "pull", "ignored", o)
 	n.members(t, "ignored", 2)
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	if _, err := n.Cancel(t.Context(), key("pull", "ignored"), "", process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestCancelGroup(t *testing.T) {
 
 	o = workers(1, 0)
 	n.enqueue(t, "pull", "quicker", o)
-	l = n.one(t, "w1")
+	l = n.leaseOne(t, "w1")
 	if _, err := n.Cancel(t.Context(), key("pull", "quicker"), "", process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -94,20 +94,20 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "held", workers(2, 0))
 	n.members(t, "held", 2)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if _, err := n.SuspendProcess(t.Context(), key("pull", "held"), "", process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
 	}
-	if leases := n.look(t, "w2"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w2"); len(leases) != 0 {
 		t.Errorf("a suspended job is handed out: %v", leases)
 	}
 	if _, err := n.ResumeProcess(t.Context(), key("pull", "held"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	l = n.one(t, "w2")
+	l = n.leaseOne(t, "w2")
 	if err := n.RemoveProcess(t.Context(), key("pull", "held"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 		})
 		return err == nil
 	})
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "held", succeeded)
@@ -136,7 +136,7 @@ func TestUpdateGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "g", workers(1, 0, "w1"))
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	update := func(o *progressorv1.JobOptions, mask ...string) error {
 		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
 			Namespace: "pull", JobId: "g", Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask},
@@ -149,7 +149,7 @@ func TestUpdateGroup(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "w1 has lost its lease", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
 	})
-	l = n.one(t, "w2")
+	l = n.leaseOne(t, "w2")
 	wantRuns(t, n.job(t, "pull", "g", running), "w2 running 1")
 	if err := update(workers(2, 1), "workers"); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestUpdateGroup(t *testing.T) {
 	}, "priority", "timeout"); err != nil {
 		t.Fatal(err)
 	}
-	second := n.one(t, "w1")
+	second := n.leaseOne(t, "w1")
 	if o := second.GetJob().GetOptions(); o.GetPriority() != 7 || o.GetTimeout().AsDuration() != time.Minute {
 		t.Errorf("%v", o)
 	}
@@ -196,8 +196,8 @@ func TestGroupUnderConstraint(t *testing.T) {
 	}
 	n.enqueue(t, "pull", "three", workers(3, 0))
 	n.members(t, "three", 2)
-	a, b := n.one(t, "w1"), n.one(t, "w2")
-	if leases := n.look(t, "w3"); len(leases) != 0 {
+	a, b := n.leaseOne(t, "w1"), n.leaseOne(t, "w2")
+	if leases := n.leaseAll(t, "w3"); len(leases) != 0 {
 		t.Errorf("a third member runs: %v", leases)
 	}
 	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{
@@ -207,7 +207,7 @@ func TestGroupUnderConstraint(t *testing.T) {
 	}
 	for _, l := range []*progressorv1.Lease{a, b, nil} {
 		if l == nil {
-			l = n.one(t, "w3")
+			l = n.leaseOne(t, "w3")
 		}
 		if err := n.succeed(l, nil); err != nil {
 			t.Fatal(err)
@@ -237,7 +237,7 @@ func TestGroupLater(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "later", succeeded)
@@ -270,13 +270,13 @@ func TestGroupInAPausedNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "j", workers(1, 0))
-	if got := n.look(t, "w1"); len(got) != 0 {
+	if got := n.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("handed out: %v", got)
 	}
 	if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "j", succeeded)

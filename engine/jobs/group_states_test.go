@@ -61,20 +61,20 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			if job.GetAttempt() != 0 || job.GetRunningTime() != nil {
 				t.Errorf("the job has begun: %v", job)
 			}
-			a := n.one(t, "w1")
+			a := n.leaseOne(t, "w1")
 			if job := n.inState(t, "two", running); job.GetAttempt() != 1 || job.GetRunningTime() == nil {
 				t.Errorf("the job has not started: %v", job)
 			}
-			b := n.one(t, "w2")
+			b := n.leaseOne(t, "w2")
 			must(t, n.ReleaseLeases(t.Context(), []string{a.GetLeaseToken()}, 0))
 			n.inState(t, "two", running)
 			must(t, n.ReleaseLeases(t.Context(), []string{b.GetLeaseToken()}, 0))
 			if job := n.inState(t, "two", available); job.GetRunningTime() != nil {
 				t.Errorf("running since %v", job.GetRunningTime())
 			}
-			must(t, n.succeed(n.one(t, "w2"), nil))
+			must(t, n.succeed(n.leaseOne(t, "w2"), nil))
 			n.inState(t, "two", running) // a worker has succeeded
-			must(t, n.succeed(n.one(t, "w1"), nil))
+			must(t, n.succeed(n.leaseOne(t, "w1"), nil))
 			n.inState(t, "two", succeeded)
 			want := "enqueued >available\nstarted available>running 1 w1\nwaiting running>available 1 no worker runs " +
 				"it\n" +
@@ -94,15 +94,15 @@ func TestGroupWaitsAfterItsLastWorker(t *testing.T) {
 	o.LeaseDuration = durationpb.New(500 * time.Millisecond)
 	n.enqueue(t, "pull", "one", o)
 	n.members(t, "one", 1)
-	n.beat(t, "w1", n.one(t, "w1"))
+	n.beat(t, "w1", n.leaseOne(t, "w1"))
 	n.inState(t, "one", running)
 	n.inState(t, "one", available) // the lease has expired
-	l := n.one(t, "w2")
+	l := n.leaseOne(t, "w2")
 	n.inState(t, "one", running)
 	must(t, n.fail(l, "broken"))
 	n.members(t, "one", 1) // another worker may run the member
 	n.inState(t, "one", available)
-	must(t, n.succeed(n.one(t, "w3"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w3"), nil))
 	n.inState(t, "one", succeeded)
 }
 
@@ -123,7 +123,7 @@ func TestWaitingGroupIsCancelled(t *testing.T) {
 
 	n.enqueue(t, "pull", "busy", workers(2, 0))
 	n.members(t, "busy", 2)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	_, err = n.Cancel(t.Context(), key("pull", "busy"), "not needed", kim)
 	must(t, err)
 	n.job(t, "pull", "busy", asked)

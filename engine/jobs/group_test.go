@@ -81,25 +81,25 @@ func TestBroadcast(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "all", workers(3, 0, "w1", "w2", "w3"))
 	n.members(t, "all", 3)
-	if leases := n.look(t, "w4"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w4"); len(leases) != 0 {
 		t.Fatalf("a worker that is not named got %v", leases)
 	}
 	wantBlockedOn(t, n.job(t, "pull", "all", available), "workers: no worker runs it, 3 of 3 places wait for one")
 	wantRuns(t, n.job(t, "pull", "all", available), "w1 available 0, w2 available 0, w3 available 0")
 	for _, w := range []string{"w3", "w1", "w2"} {
-		l := n.one(t, w)
+		l := n.leaseOne(t, w)
 		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" ||
 			l.GetJob().GetOptions().GetWorkers() != nil {
 			t.Errorf("%v", l)
 		}
 		wantBlockedOn(t, n.job(t, "pull", "all", running), "")
-		if again := n.look(t, w); len(again) != 0 {
+		if again := n.leaseAll(t, w); len(again) != 0 {
 			t.Errorf("%s got a second place: %v", w, again)
 		}
 		if err := n.succeed(l, result(w)); err != nil {
 			t.Fatal(err)
 		}
-		if again := n.look(t, w); len(again) != 0 {
+		if again := n.leaseAll(t, w); len(again) != 0 {
 			t.Errorf("%s got another place: %v", w, again)
 		}
 	}
@@ -142,7 +142,7 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 		n.members(t, j.id, 1)
 	}
 	for _, want := range []string{"urgent", "named", "quorum", "ordinary", "any"} {
-		if got := n.one(t, "w1").GetRequest().GetJobArgs().GetStringValue(); got != "args of "+want {
+		if got := n.leaseOne(t, "w1").GetRequest().GetJobArgs().GetStringValue(); got != "args of "+want {
 			t.Errorf("got the %s, want those of %s", got, want)
 		}
 	}
@@ -168,13 +168,13 @@ func TestMembersAreNotCounted(t *testing.T) {
 	n.members(t, "two", 2)
 	n.job(t, "pull", "two", available)
 	counted("map[available:1]")
-	a, b := n.one(t, "w1"), n.one(t, "w2")
+	a, b := n.leaseOne(t, "w1"), n.leaseOne(t, "w2")
 	counted("map[running:1]")
 	must(t, n.fail(a, "broken"))
 	counted("map[running:1]")
 	must(t, n.succeed(b, nil))
 	n.exec(t, "UPDATE schedule SET scheduled_time = now() WHERE waits_for = 'time'")
-	must(t, n.succeed(n.one(t, "w1"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w1"), nil))
 	n.job(t, "pull", "two", succeeded)
 	counted("map[succeeded:1]")
 }
@@ -188,26 +188,26 @@ func TestQuorum(t *testing.T) {
 	o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}
 	n.enqueue(t, "pull", "two", o)
 	n.members(t, "two", 2)
-	if leases := n.look(t, "w4"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w4"); len(leases) != 0 {
 		t.Fatalf("a worker that is not named got %v", leases)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	second := n.one(t, "w2")
-	if leases := n.look(t, "w3"); len(leases) != 0 {
+	second := n.leaseOne(t, "w2")
+	if leases := n.leaseAll(t, "w3"); len(leases) != 0 {
 		t.Fatalf("w3 got the place of a worker that may try again: %v", leases)
 	}
-	if err := n.fail(n.one(t, "w1"), "broken again"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken again"); err != nil {
 		t.Fatal(err)
 	}
 	n.members(t, "two", 2)
-	if leases := n.look(t, "w1"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w1"); len(leases) != 0 {
 		t.Fatalf("a worker that has failed got another place: %v", leases)
 	}
 	wantRuns(t, n.job(t, "pull", "two", running), " available 0, w1 failed 2 broken again, w2 running 1")
-	for _, l := range []*progressorv1.Lease{n.one(t, "w3"), second} {
+	for _, l := range []*progressorv1.Lease{n.leaseOne(t, "w3"), second} {
 		if err := n.succeed(l, result(l.GetJob().GetWorkerId())); err != nil {
 			t.Fatal(err)
 		}
@@ -244,9 +244,9 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "late", workers(2, 1))
 	n.members(t, "late", 2)
-	a, b := n.one(t, "w1"), n.one(t, "w2")
+	a, b := n.leaseOne(t, "w1"), n.leaseOne(t, "w2")
 	must(t, n.fail(a, "broken"))
-	c := n.one(t, "w3")
+	c := n.leaseOne(t, "w3")
 	_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
 		Namespace: "pull", JobId: "late", Options: workers(2, 0),
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}},
@@ -275,7 +275,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "any", workers(3, 0))
 	n.members(t, "any", 3)
-	a, b, c := n.one(t, "w1"), n.one(t, "w2"), n.one(t, "w3")
+	a, b, c := n.leaseOne(t, "w1"), n.leaseOne(t, "w2"), n.leaseOne(t, "w3")
 	if err := n.succeed(a, result("w1")); err != nil {
 		t.Fatal(err)
 	}
@@ -298,10 +298,10 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.members(t, "any", 2) // w3 has not ended, w1 has succeeded
-	if leases := n.look(t, "w3"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w3"); len(leases) != 0 {
 		t.Fatalf("w3 runs two members: %v", leases)
 	}
-	if leases := n.look(t, "w1"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w1"); len(leases) != 0 {
 		t.Fatalf("w1 has succeeded, and got %v", leases)
 	}
 	acknowledged := "stopped"
@@ -311,7 +311,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	}
 	n.members(t, "any", 2)
 	for _, w := range []string{"w2", "w3"} {
-		if err := n.succeed(n.one(t, w), result(w)); err != nil {
+		if err := n.succeed(n.leaseOne(t, w), result(w)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	n.enqueue(t, "pull", "few", workers(2, 5, "w1", "w2", "w3"))
 	n.members(t, "few", 2)
 	for _, w := range []string{"w1", "w2"} {
-		if err := n.fail(n.one(t, w), "broken"); err != nil {
+		if err := n.fail(n.leaseOne(t, w), "broken"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -349,10 +349,10 @@ func TestMemberLost(t *testing.T) {
 	o.LeaseDuration, o.MaxTakeovers, o.MaxRetry = durationpb.New(500*time.Millisecond), &once, 3
 	n.enqueue(t, "pull", "lost", o)
 	n.members(t, "lost", 2)
-	a, b := n.one(t, "w1"), n.one(t, "w2")
+	a, b := n.leaseOne(t, "w1"), n.leaseOne(t, "w2")
 	n.beat(t, "w1", a) // the lease has reached its worker, so this attempt counts
 	n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 hour' WHERE worker_id = 'w2'")
-	taken := n.one(t, "w3")
+	taken := n.leaseOne(t, "w3")
 	if err := n.succeed(a, nil); err == nil {
 		t.Error("an answer of a lost lease is stored")
 	}
@@ -375,10 +375,10 @@ func TestMemberReleased(t *testing.T) {
 	id := strings.Repeat("i", 256) // the ID of its member is shorter
 	n.enqueue(t, "pull", id, workers(1, 0, "w1", "w2"))
 	n.members(t, id, 1)
-	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, 0); err != nil {
+	if err := n.ReleaseLeases(t.Context(), []string{n.leaseOne(t, "w1").GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
-	l := n.one(t, "w2")
+	l := n.leaseOne(t, "w2")
 	if l.GetJob().GetAttempt() != 1 {
 		t.Errorf("attempt %d", l.GetJob().GetAttempt())
 	}

@@ -69,8 +69,8 @@ func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*
 	return leases
 }
 
-// look leases the tasks that are available now, without waiting.
-func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
+// leaseAll leases the tasks that are available now, without waiting.
+func (n *node) leaseAll(t testing.TB, worker string) []*progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), pull.PollParams{
 		Namespaces: []string{"pull"}, WorkerID: worker, Max: 100,
@@ -81,8 +81,8 @@ func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	return leases
 }
 
-// one leases one task of namespace "pull". It waits until there is one.
-func (n *node) one(t testing.TB, worker string) *progressorv1.Lease {
+// leaseOne leases one task of namespace "pull". It waits until there is one.
+func (n *node) leaseOne(t testing.TB, worker string) *progressorv1.Lease {
 	t.Helper()
 	leases := n.poll(t, worker, 1)
 	if len(leases) != 1 {

@@ -44,7 +44,7 @@ func TestIntervalChangesWithTheLease(t *testing.T) {
 			o.Workers = &progressorv1.WorkerGroup{Count: 1}
 		}
 		n.enqueue(t, "pull", id, o)
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		must(t, n.update(t, id, times(time.Hour, 20*time.Minute), "lease_duration", "heartbeat_interval"))
 		d := n.beat(t, "w", l)
 		lasts := d.GetExpiresTime().AsTime().Sub(l.GetLeasedTime().AsTime())
@@ -63,7 +63,7 @@ func TestIntervalIsAtMostHalfOfTheLease(t *testing.T) {
 		ns.GetProcessor().GetPull().LeaseDuration = durationpb.New(time.Minute)
 	}))
 	n.enqueue(t, "pull", "j", times(0, 20*time.Minute))
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	if got := l.GetHeartbeatInterval().AsDuration(); got != 30*time.Second {
 		t.Errorf("the interval of the lease is %s", got)
 	}

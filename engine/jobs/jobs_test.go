@@ -124,12 +124,12 @@ func TestPulledJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if l.GetJob().GetJobId() != "j" || l.GetRequest().GetJobArgs().GetStringValue() != "args of j" ||
 		l.GetRequest().GetJobName() != "work" {
 		t.Fatalf("lease %v", l)
 	}
-	if got := n.look(t, "w2"); len(got) != 0 {
+	if got := n.leaseAll(t, "w2"); len(got) != 0 {
 		t.Fatalf("leased twice: %v", got)
 	}
 	if job := n.job(t, "pull", "j", running); job.GetWorkerId() != "w1" || job.GetLeaseExpiresTime() == nil {
@@ -159,7 +159,7 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	for worker, id := range map[string]string{"w1": "fast", "w2": "general"} {
 		n.enqueue(t, "pull", id, nil)
-		l := n.one(t, worker)
+		l := n.leaseOne(t, worker)
 		if id == "general" { // because another task waits, the fast path skips the process
 			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 				VALUES ('pull', 'general', nextval('task_ids'), 'CALL', 'process', now())`)
@@ -186,9 +186,9 @@ func TestTakeover(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{LeaseDuration: durationpb.New(200 * time.Millisecond)})
-	lost := n.one(t, "w1")
+	lost := n.leaseOne(t, "w1")
 	n.beat(t, "w1", lost)
-	l := n.one(t, "w2")
+	l := n.leaseOne(t, "w2")
 	if l.GetJob().GetAttempt() != 2 || len(l.GetJob().GetFailures()) != 1 ||
 		l.GetJob().GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("second lease: %v", l.GetJob())
@@ -212,15 +212,15 @@ func TestTakeoverByPolicy(t *testing.T) {
 	}))
 	lease := durationpb.New(200 * time.Millisecond)
 	n.enqueue(t, "pull", "plain", &progressorv1.JobOptions{LeaseDuration: lease})
-	n.beat(t, "w1", n.one(t, "w1"))
+	n.beat(t, "w1", n.leaseOne(t, "w1"))
 	job := n.job(t, "pull", "plain", failed)
 	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("%v", job)
 	}
 	one := int32(1)
 	n.enqueue(t, "pull", "says so", &progressorv1.JobOptions{LeaseDuration: lease, MaxTakeovers: &one})
-	n.beat(t, "w1", n.one(t, "w1"))
-	if l := n.one(t, "w2"); l.GetJob().GetAttempt() != 2 || n.succeed(l, nil) != nil {
+	n.beat(t, "w1", n.leaseOne(t, "w1"))
+	if l := n.leaseOne(t, "w2"); l.GetJob().GetAttempt() != 2 || n.succeed(l, nil) != nil {
 		t.Errorf("%v", l)
 	}
 }
@@ -230,11 +230,11 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
 	}
-	again := n.one(t, "w2")
+	again := n.leaseOne(t, "w2")
 	if again.GetJob().GetAttempt() != 1 {
 		t.Errorf("attempt %d", again.GetJob().GetAttempt())
 	}
@@ -266,7 +266,7 @@ func TestCancel(t *testing.T) {
 	}
 	for _, id := range []string{"wins", "fails late", "acknowledges"} {
 		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 5})
-		l := n.one(t, "w1")
+		l := n.leaseOne(t, "w1")
 		if job := cancel(id); job.GetState() != asked {
 			t.Errorf("%s: %v", id, job)
 		}
@@ -305,7 +305,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)})
-	n.beat(t, "w1", n.one(t, "w1"))
+	n.beat(t, "w1", n.leaseOne(t, "w1"))
 	job := n.job(t, "pull", "j", failed)
 	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v", job)
@@ -324,7 +324,7 @@ func TestUnique(t *testing.T) {
 	if r := n.enqueue(t, "pull", "b", active); r.GetEnqueued() || r.GetJob().GetJobId() != "a" {
 		t.Errorf("second: %v", r)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	waiting := &progressorv1.JobOptions{
 		Unique: &progressorv1.Unique{Key: "k", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING},
 	}
@@ -337,7 +337,7 @@ func TestUnique(t *testing.T) {
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "c", succeeded)

@@ -71,7 +71,7 @@ func TestStartDeadline(t *testing.T) {
 		return got["job_start_deadlines_total work"] == 1 && got["jobs work failed"] == 1 &&
 			got["jobs work available"] == 1
 	})
-	other := n.look(t, "w")
+	other := n.leaseAll(t, "w")
 	if len(other) != 1 || other[0].GetJob().GetJobId() != "other" {
 		t.Fatalf("leased %v, want only the job whose deadline has not passed", other)
 	}
@@ -82,7 +82,7 @@ func TestStartDeadline(t *testing.T) {
 	n.exec(t, "UPDATE jobs SET options = options || '{\"startDeadline\": \"3600s\"}' WHERE process_id = 'j'")
 	_, err = n.Retry(t.Context(), key("pull", "j"), false)
 	must(t, err)
-	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	n.job(t, "pull", "j", succeeded)
 }
 
@@ -101,7 +101,7 @@ func TestLateJobIsNotLeased(t *testing.T) {
 		Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"work"}, Max: 100,
 	})
 	must(t, err)
-	for _, l := range append(leases, n.look(t, "w2")...) {
+	for _, l := range append(leases, n.leaseAll(t, "w2")...) {
 		if l.GetJob().GetOptions().GetStartDeadline() != nil {
 			t.Errorf("leased %v", l.GetJob())
 		}
@@ -139,7 +139,7 @@ func TestStartDeadlineOfEveryWait(t *testing.T) {
 	if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	if id := n.one(t, "w").GetJob().GetJobId(); id != "is next" {
+	if id := n.leaseOne(t, "w").GetJob().GetJobId(); id != "is next" {
 		t.Errorf("leased %s, want the job that waited for the key", id)
 	}
 }
@@ -183,16 +183,16 @@ func TestStartDeadlineAppliesToTheFirstAttempt(t *testing.T) {
 	o := within(time.Hour)
 	o.MaxRetry, o.Backoff = 1, soon
 	n.enqueue(t, "pull", "fails", o)
-	must(t, n.fail(n.one(t, "w"), "no"))
+	must(t, n.fail(n.leaseOne(t, "w"), "no"))
 	if got := wait("fails"); got != "none" {
 		t.Errorf("start deadline of a second attempt: %s after the run time", got)
 	}
 	n.delayed(t, "fails")
-	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	n.job(t, "pull", "fails", succeeded)
 
 	n.enqueue(t, "pull", "released", within(time.Hour))
-	must(t, n.ReleaseLeases(t.Context(), []string{n.one(t, "w").GetLeaseToken()}, 0))
+	must(t, n.ReleaseLeases(t.Context(), []string{n.leaseOne(t, "w").GetLeaseToken()}, 0))
 	if got := wait("released"); got != "01:00:00" {
 		t.Errorf("start deadline after a release: %s after the run time", got)
 	}
@@ -202,7 +202,7 @@ func TestStartDeadlineAppliesToTheFirstAttempt(t *testing.T) {
 	n.enqueue(t, "pull", "loses its worker", within(time.Hour))
 	n.exec(t, "UPDATE jobs SET options = options || '{\"leaseDuration\": \"1s\"}' WHERE process_id = 'loses its "+
 		"worker'")
-	n.beat(t, "w", n.one(t, "w"))
+	n.beat(t, "w", n.leaseOne(t, "w"))
 	n.job(t, "pull", "loses its worker", available)
 	if got := wait("loses its worker"); got != "none" {
 		t.Errorf("start deadline after a takeover: %s after the run time", got)

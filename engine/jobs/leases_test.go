@@ -23,7 +23,7 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	raw, err := base64.RawURLEncoding.DecodeString(l.GetLeaseToken())
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestLeaseBeatsOnce(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "a", nil)
 	n.enqueue(t, "pull", "b", nil)
-	a, b := n.one(t, "w").GetLeaseToken(), n.one(t, "w").GetLeaseToken()
+	a, b := n.leaseOne(t, "w").GetLeaseToken(), n.leaseOne(t, "w").GetLeaseToken()
 	for field, tokens := range map[string][]string{
 		"": {a, b}, "beats[2].lease_token": {a, b, a}, "beats[0].lease_token": {"none", "none"},
 	} {
@@ -84,7 +84,7 @@ func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
 		Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour),
 	})
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	enginetest.Eventually(t, testTimeout, "the worker has lost its lease", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == lost
 	})
@@ -103,13 +103,13 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 		Timeout: durationpb.New(time.Hour), LeaseDuration: durationpb.New(time.Hour),
 		HeartbeatInterval: durationpb.New(50 * time.Millisecond),
 	})
-	n.one(t, "w1") // its response is lost
-	l := n.one(t, "w2")
+	n.leaseOne(t, "w1") // its response is lost
+	l := n.leaseOne(t, "w2")
 	if l.GetJob().GetAttempt() != 1 {
 		t.Errorf("attempt %d, although the previous one was not counted", l.GetJob().GetAttempt())
 	}
 	if n.beat(t, "w2", l).GetDirective() == lost { // a busy machine took longer than two intervals
-		l = n.one(t, "w2")
+		l = n.leaseOne(t, "w2")
 		n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 minute'")
 		n.beat(t, "w2", l)
 	}
@@ -132,11 +132,11 @@ func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(300 * time.Millisecond)})
-	l := n.one(t, "w1") // its response is lost
+	l := n.leaseOne(t, "w1") // its response is lost
 	if got := l.GetHeartbeatInterval().AsDuration(); got > 150*time.Millisecond {
 		t.Errorf("the interval is %s", got)
 	}
-	if again := n.one(t, "w2"); again.GetJob().GetAttempt() != 1 || len(again.GetJob().GetFailures()) != 0 {
+	if again := n.leaseOne(t, "w2"); again.GetJob().GetAttempt() != 1 || len(again.GetJob().GetFailures()) != 0 {
 		t.Errorf("attempt %d, %v", again.GetJob().GetAttempt(), again.GetJob().GetFailures())
 	}
 }
@@ -148,10 +148,10 @@ func TestLostLeaseUsesUpNoRetry(t *testing.T) {
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
 		MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}},
 	})
-	n.beat(t, "w1", n.one(t, "w1"))
+	n.beat(t, "w1", n.leaseOne(t, "w1"))
 	n.exec(t, "UPDATE leases SET expires_time = now(), heartbeat_interval = interval '1 millisecond'")
 	for k, want := range []progressorv1.JobState{available, failed} {
-		if err := n.fail(n.one(t, "w2"), "broken"); err != nil {
+		if err := n.fail(n.leaseOne(t, "w2"), "broken"); err != nil {
 			t.Fatal(err)
 		}
 		job := n.job(t, "pull", "j", want)

@@ -65,11 +65,11 @@ func TestMetrics(t *testing.T) {
 	}
 	enqueue("a", "limited", nil)
 	enqueue("b", "limited", nil)
-	must(t, n.succeed(n.one(t, "w"), nil))
-	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	enqueue("lost", "lost", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)})
-	n.beat(t, "w", n.one(t, "w"))
-	lease := n.one(t, "w2")
+	n.beat(t, "w", n.leaseOne(t, "w"))
+	lease := n.leaseOne(t, "w2")
 	enqueue("waits", "waits", nil)
 	var got map[string]float64
 	enginetest.Eventually(t, testTimeout, "the loss is counted", func() bool {
@@ -89,12 +89,12 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	must(t, n.succeed(lease, nil))
-	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	for k := range 110 {
 		enqueue(fmt.Sprint("k", k), fmt.Sprint("name", k), nil)
 	}
 	for range 110 {
-		must(t, n.succeed(n.one(t, "w"), nil))
+		must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	}
 	var names []string
 	for name := range figures(t, n.Registry) {
@@ -115,7 +115,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "a", Name: "first"})
 	must(t, err)
-	lease := n.one(t, "w")
+	lease := n.leaseOne(t, "w")
 	all := exported(t, n.Registry)
 	for _, name := range []string{
 		"job_blocked_seconds_total one", "job_lease_losses_total first", "job_start_deadlines_total first",

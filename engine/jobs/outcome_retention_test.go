@@ -54,11 +54,11 @@ func TestRetentionByOutcome(t *testing.T) {
 func (n *node) ended(t *testing.T) {
 	t.Helper()
 	n.enqueue(t, "pull", "succeeded", nil)
-	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+	if err := n.succeed(n.leaseOne(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "failed", nil)
-	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w1"), "broken"); err != nil {
 		t.Fatal(err)
 	}
 	n.enqueue(t, "pull", "cancelled", nil)

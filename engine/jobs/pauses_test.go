@@ -62,7 +62,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.named(t, "pull", "runs", "mail", nil)
-	running := n.one(t, "w")
+	running := n.leaseOne(t, "w")
 	n.pauses(t, "pull", "mail", "the server is down")
 	n.named(t, "pull", "mail-1", "mail", nil)
 	n.named(t, "pull", "sms-1", "sms", &progressorv1.JobOptions{Priority: 9})
@@ -70,7 +70,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	n.members(t, "group", 1)
 	n.named(t, "pull", "mail-group", "mail", workers(1, 0, "w2"))
 	n.members(t, "mail-group", 1)
-	if got := leasedIDs(n.look(t, "w2")); !strings.HasPrefix(got, "sms-1 ~job/~/group/") ||
+	if got := leasedIDs(n.leaseAll(t, "w2")); !strings.HasPrefix(got, "sms-1 ~job/~/group/") ||
 		strings.Contains(got, "mail") {
 		t.Errorf("leased %s", got)
 	}
@@ -86,7 +86,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	n.job(t, "pull", "runs", succeeded)
 
 	n.resumes(t, "pull", "mail")
-	if got := leasedIDs(n.look(t, "w2")); !strings.Contains(got, "mail-1") ||
+	if got := leasedIDs(n.leaseAll(t, "w2")); !strings.Contains(got, "mail-1") ||
 		!strings.Contains(got, "~job/~/mail-group/") {
 		t.Errorf("leased after the resume: %s", got)
 	}
@@ -170,7 +170,7 @@ func TestPausedNameLeavesKeys(t *testing.T) {
 	n.named(t, "pull", "mail-2", "mail", nil)
 	n.named(t, "pull", "sms-1", "sms", nil)
 	n.pauses(t, "pull", "mail", "")
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	if got := l.GetJob().GetJobId(); got != "sms-1" {
 		t.Fatalf("leased %s, want the job that got the key", got)
 	}
@@ -178,7 +178,7 @@ func TestPausedNameLeavesKeys(t *testing.T) {
 	must(t, n.succeed(l, nil))
 	n.resumes(t, "pull", "mail")
 	for _, want := range []string{"mail-1", "mail-2"} {
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		if got := l.GetJob().GetJobId(); got != want {
 			t.Errorf("leased %s, want %s", got, want)
 		}

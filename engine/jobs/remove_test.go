@@ -22,7 +22,7 @@ func TestRemoveJob(t *testing.T) {
 	end := func(id string, o *progressorv1.JobOptions, f func(*progressorv1.Lease) error) {
 		t.Helper()
 		n.enqueue(t, "pull", id, o)
-		if err := f(n.one(t, "w1")); err != nil {
+		if err := f(n.leaseOne(t, "w1")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,7 +61,7 @@ func TestUniqueReplace(t *testing.T) {
 	if r := n.debounce(t, "c", "3", 0, waiting); !r.GetReplaced() || r.GetJob().GetState() != available {
 		t.Fatalf("%v", r)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if l.GetJob().GetJobId() != "a" || l.GetJob().GetArgs().GetStringValue() != "3" {
 		t.Fatalf("%v", l)
 	}
@@ -112,7 +112,7 @@ func TestUniqueReplaceAtOnce(t *testing.T) {
 				if r.GetEnqueued() == r.GetReplaced() {
 					t.Errorf("%v", r)
 				}
-				if l := n.look(t, "w"); len(l) > 0 && n.succeed(l[0], nil) != nil {
+				if l := n.leaseAll(t, "w"); len(l) > 0 && n.succeed(l[0], nil) != nil {
 					t.Errorf("%v", l)
 				}
 			}
@@ -120,7 +120,7 @@ func TestUniqueReplaceAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	last := n.debounce(t, "", "last", 0, progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING)
-	for l := n.look(t, "w"); len(l) > 0; l = n.look(t, "w") {
+	for l := n.leaseAll(t, "w"); len(l) > 0; l = n.leaseAll(t, "w") {
 		if err := n.succeed(l[0], nil); err != nil {
 			t.Fatal(err)
 		}
@@ -171,12 +171,12 @@ func TestUpdateArgs(t *testing.T) {
 		return err
 	}
 	n.limited(t, "pull", "holds", "eu", nil)
-	eu := n.one(t, "w1")
+	eu := n.leaseOne(t, "w1")
 	n.limited(t, "pull", "j", "eu", slowly(1))
 	if err := update("j", map[string]any{"region": "us"}, "args"); err != nil {
 		t.Fatal(err)
 	}
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if l.GetJob().GetJobId() != "j" ||
 		l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue() != "us" {
 		t.Fatalf("%v", l)

@@ -46,7 +46,7 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
 				n.Count(t, "SELECT count(*) FROM constraint_reservations") > 0
 		})
-		held = append(held, n.look(t, "w")...)
+		held = append(held, n.leaseAll(t, "w")...)
 	}
 	t.Fatalf("%s has not run after %d other jobs", id, limit)
 	return 0
@@ -91,7 +91,7 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	n.tagged(t, "b0", 0, "b")
 	first := map[string]*progressorv1.Lease{}
 	for len(first) < 2 {
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		first[l.GetJob().GetJobId()] = l
 	}
 	n.tagged(t, "both", 0, "a", "b")
@@ -100,7 +100,7 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	n.tagged(t, "a3", 0, "a")
 	n.tagged(t, "b2", 0, "b")
 	must(t, n.succeed(first["a1"], nil)) // job "both" moves to the queue of key b
-	a := n.one(t, "w")
+	a := n.leaseOne(t, "w")
 	if got := a.GetJob().GetJobId(); got != "a2" {
 		t.Fatalf("leased %s, want a2", got)
 	}
@@ -115,7 +115,7 @@ func TestReservedKeyIsKept(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	a := n.reserving(t)
-	if got := ids(n.look(t, "w")); got != "" {
+	if got := ids(n.leaseAll(t, "w")); got != "" {
 		t.Errorf("leased %s, although b is reserved", got)
 	}
 	const want = "constraint b: reserved for job both, which also needs other keys; 0 before it"
@@ -124,20 +124,20 @@ func TestReservedKeyIsKept(t *testing.T) {
 	}
 	// A job with a smaller priority goes first, and the reservation stays.
 	n.tagged(t, "urgent", -1, "b")
-	urgent := n.one(t, "w")
+	urgent := n.leaseOne(t, "w")
 	if got := urgent.GetJob().GetJobId(); got != "urgent" {
 		t.Fatalf("leased %s, want urgent", got)
 	}
 	must(t, n.succeed(urgent, nil))
 	must(t, n.succeed(a, nil))
-	both := n.one(t, "w")
+	both := n.leaseOne(t, "w")
 	if got := both.GetJob().GetJobId(); got != "both" {
 		t.Fatalf("leased %s, want both", got)
 	}
 	must(t, n.succeed(both, nil))
 	rest := map[string]bool{}
 	for range 3 {
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		rest[l.GetJob().GetJobId()] = true
 		must(t, n.succeed(l, nil))
 	}
@@ -171,7 +171,7 @@ func TestReservationEnds(t *testing.T) {
 			n := start(t, storagetest.DSN(t), scripted())
 			n.reserving(t)
 			leave(t, n)
-			if got := n.one(t, "w").GetJob().GetJobId(); got != "b1" {
+			if got := n.leaseOne(t, "w").GetJob().GetJobId(); got != "b1" {
 				t.Errorf("leased %s, want b1", got)
 			}
 			enginetest.Eventually(t, testTimeout, "no key is reserved", func() bool {

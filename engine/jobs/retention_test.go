@@ -23,7 +23,7 @@ func startForgetful(t *testing.T) *node {
 // its history.
 func (n *node) removed(t *testing.T, f func(*progressorv1.Lease) error) {
 	t.Helper()
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	if err := f(l); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 		}
 	}
 	n.enqueue(t, "pull", "plain", nil)
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	refused("plain", running)
 	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 		progressorv1.JobState_JOB_STATE_SCHEDULED); job.GetOptions().GetPriority() != 7 {
 		t.Errorf("%v", job)
 	}
-	if leases := n.look(t, "w"); len(leases) != 0 {
+	if leases := n.leaseAll(t, "w"); len(leases) != 0 {
 		t.Errorf("leased before its run time: %v", leases)
 	}
 

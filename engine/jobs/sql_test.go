@@ -59,7 +59,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 	enginetest.Eventually(t, testTimeout, "all messages are delivered", func() bool {
 		return n.Count(t, "SELECT count(*) FROM messages") == 0
 	})
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	job := l.GetJob()
 	o := job.GetOptions()
 	if job.GetJobId() != "j" || job.GetName() != "mail" || job.GetArgs().GetStructValue().AsMap()["n"] != 7.0 ||
@@ -72,7 +72,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 		o.GetUnique().GetTtl().AsDuration() != time.Minute {
 		t.Errorf("leased: %v", job)
 	}
-	if got := n.look(t, "w1"); len(got) != 0 {
+	if got := n.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("leased in addition: %v", got)
 	}
 	if err := n.succeed(l, nil); err != nil {
@@ -177,8 +177,8 @@ func TestConstrainedFromSQL(t *testing.T) {
 		n.fromSQL(t, "'pull', 'work', job_id => '"+id+"'")
 		n.awaited(t, "pull", id)
 	}
-	l := n.one(t, "w1")
-	if got := n.look(t, "w1"); len(got) != 0 {
+	l := n.leaseOne(t, "w1")
+	if got := n.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("leased in addition: %v", got)
 	}
 	if err := n.succeed(l, nil); err != nil {
@@ -192,7 +192,7 @@ func TestConstrainedFromSQL(t *testing.T) {
 	}
 	n.exec(t, "SELECT progressor.cancel('pull', $1)", next)
 	n.job(t, "pull", next, cancelled)
-	if l := n.one(t, "w1"); l.GetJob().GetJobId() == next || n.succeed(l, nil) != nil {
+	if l := n.leaseOne(t, "w1"); l.GetJob().GetJobId() == next || n.succeed(l, nil) != nil {
 		t.Errorf("%v", l)
 	}
 }

@@ -40,7 +40,7 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	n.members(t, "waits", 2)
 	n.enqueue(t, "pull", "runs", workers(2, 0, "w1", "w2"))
 	n.members(t, "runs", 2)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	if got := l.GetRequest().GetJobArgs().GetStringValue(); got != "args of runs" {
 		t.Fatalf("leased %s, want the place of w1", got)
 	}
@@ -69,7 +69,7 @@ func TestGroupThatNoWorkerRuns(t *testing.T) {
 	n.members(t, "one", 1)
 	const want = "workers: no worker runs it, 1 of 1 places wait for one"
 	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
-	l := n.one(t, "w")
+	l := n.leaseOne(t, "w")
 	wantBlockedOn(t, n.job(t, "pull", "one", running), "")
 	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0))
 	wantBlockedOn(t, n.job(t, "pull", "one", available), want)

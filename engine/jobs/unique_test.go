@@ -31,7 +31,7 @@ func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
 func (n *node) failing(t *testing.T, id string, u *progressorv1.Unique) {
 	t.Helper()
 	n.unique(t, id, u)
-	if err := n.fail(n.one(t, "w"), "no"); err != nil {
+	if err := n.fail(n.leaseOne(t, "w"), "no"); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", id, failed)
@@ -69,14 +69,14 @@ func TestRetryOfUnique(t *testing.T) {
 		n.failing(t, first, u)
 		n.unique(t, second, u)
 		n.retried(t, first, second)
-		l := n.one(t, "w")
+		l := n.leaseOne(t, "w")
 		n.retried(t, first, second)
 		n.done(t, l)
 		n.retried(t, first, "")
 		if other := n.unique(t, third, u); other != first {
 			t.Errorf("%s runs at the same time as the retried %s", other, first)
 		}
-		n.done(t, n.one(t, "w"))
+		n.done(t, n.leaseOne(t, "w"))
 	}
 }
 
@@ -87,19 +87,19 @@ func TestRetryOfUniqueByScope(t *testing.T) {
 	kept := &progressorv1.Unique{Key: "ttl", Ttl: durationpb.New(time.Hour)}
 	n.failing(t, "ttl-1", &progressorv1.Unique{Key: "ttl"})
 	n.unique(t, "ttl-2", kept)
-	n.done(t, n.one(t, "w"))
+	n.done(t, n.leaseOne(t, "w"))
 	n.retried(t, "ttl-1", "ttl-2")
 
 	kept.Key = "its own"
 	n.failing(t, "own", kept)
 	n.retried(t, "own", "")
-	n.done(t, n.one(t, "w"))
+	n.done(t, n.leaseOne(t, "w"))
 
 	waiting := &progressorv1.Unique{Key: "waiting", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
 	n.failing(t, "waiting-1", waiting)
 	n.unique(t, "waiting-2", waiting)
 	n.retried(t, "waiting-1", "waiting-2")
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	n.retried(t, "waiting-1", "")
 	if other := n.unique(t, "waiting-3", waiting); other != "waiting-1" {
 		t.Errorf("%s waits behind the retried waiting-1", other)
@@ -133,7 +133,7 @@ func TestRepeatedRequestOfUnique(t *testing.T) {
 	}
 	n.unique(t, "first", u)
 	check("while the first waits", "first")
-	n.done(t, n.one(t, "w"))
+	n.done(t, n.leaseOne(t, "w"))
 	check("after its end", "first")
 	n.unique(t, "second", u)
 	check("while another one has the key", "first")

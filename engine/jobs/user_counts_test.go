@@ -29,13 +29,13 @@ func TestCountUserProcesses(t *testing.T) {
 		must(t, err)
 	}
 	n.enqueue(t, "pull", "succeeded", nil)
-	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w"), nil))
 	n.enqueue(t, "pull", "failed", nil)
-	must(t, n.fail(n.one(t, "w"), "no"))
+	must(t, n.fail(n.leaseOne(t, "w"), "no"))
 	n.enqueue(t, "pull", "running", nil)
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	n.enqueue(t, "pull", "suspended while it runs", nil)
-	n.one(t, "w")
+	n.leaseOne(t, "w")
 	suspend("suspended while it runs")
 	for _, id := range []string{"available", "suspended job", "cancelled", "removed"} {
 		n.enqueue(t, "pull", id, nil)

@@ -24,14 +24,14 @@ func TestGetWorker(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.Put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = "pull2" }))
 	n.enqueue(t, "pull", "first", nil)
-	first := n.one(t, "w1")
+	first := n.leaseOne(t, "w1")
 	n.enqueue(t, "pull", "of-another", nil)
-	n.one(t, "w2")
+	n.leaseOne(t, "w2")
 	n.enqueue(t, "pull", "ended", nil)
-	must(t, n.succeed(n.one(t, "w1"), nil))
+	must(t, n.succeed(n.leaseOne(t, "w1"), nil))
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "order"), Accepted: true})
 	must(t, err)
-	n.one(t, "w1")
+	n.leaseOne(t, "w1")
 	n.enqueue(t, "pull2", "elsewhere", nil)
 	got, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull2"}, WorkerID: "w1", Max: 1})
 	if err != nil || len(got) != 1 {
@@ -45,7 +45,7 @@ func TestGetWorker(t *testing.T) {
 	})
 	must(t, err)
 	n.enqueue(t, "pull", "lost", nil)
-	n.one(t, "w1")
+	n.leaseOne(t, "w1")
 	n.exec(t, "UPDATE leases SET fencing_token = -fencing_token WHERE process_id = 'lost'")
 	defer n.exec(t, "UPDATE leases SET fencing_token = -fencing_token WHERE process_id = 'lost'")
 
@@ -83,7 +83,7 @@ func TestLeaseOfAMember(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "group", workers(2, 0))
 	n.members(t, "group", 2)
-	n.one(t, "w1")
+	n.leaseOne(t, "w1")
 	resp, err := n.GetWorker(t.Context(), &progressorv1.GetWorkerRequest{Namespace: "pull", WorkerId: "w1"})
 	if err != nil || len(resp.GetLeases()) != 1 || resp.GetLeases()[0].GetProcessId() != "group" ||
 		resp.GetLeases()[0].GetJobName() != "work" {
@@ -102,7 +102,7 @@ func TestJobsOfAWorker(t *testing.T) {
 	add := func(id, worker string, do func(*progressorv1.Lease) error) {
 		t.Helper()
 		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 1, Backoff: anHour})
-		must(t, do(n.one(t, worker)))
+		must(t, do(n.leaseOne(t, worker)))
 		wants[id] = worker
 	}
 	runs := func(*progressorv1.Lease) error { return nil }
@@ -116,7 +116,7 @@ func TestJobsOfAWorker(t *testing.T) {
 		must(t, n.fail(l, "no"))
 		_, err := n.Retry(t.Context(), key("pull", "retried"), false, process.Actor{})
 		must(t, err)
-		n.one(t, "host-3")
+		n.leaseOne(t, "host-3")
 		return nil
 	})
 	wants["retried"] = "host-3"
@@ -124,10 +124,10 @@ func TestJobsOfAWorker(t *testing.T) {
 		must(t, n.fail(l, "no"))
 		_, err := n.Retry(t.Context(), key("pull", "retried-in-backoff"), false, process.Actor{})
 		must(t, err)
-		must(t, n.fail(n.one(t, "host-2"), "no"))
+		must(t, n.fail(n.leaseOne(t, "host-2"), "no"))
 		_, err = n.Retry(t.Context(), key("pull", "retried-in-backoff"), false, process.Actor{})
 		must(t, err)
-		return n.fail(n.one(t, "host-3"), "no")
+		return n.fail(n.leaseOne(t, "host-3"), "no")
 	})
 	wants["retried-in-backoff"] = "host-3"
 	n.enqueue(t, "pull", "waits", nil)

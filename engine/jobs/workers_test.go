@@ -100,7 +100,7 @@ func TestListWorkers(t *testing.T) {
 	}
 	written = seen()
 	for range 20 {
-		n.look(t, "w2")
+		n.leaseAll(t, "w2")
 	}
 	if at := seen(); !at.Equal(written) {
 		t.Errorf("a poll updated the row of its worker, which was updated %s before", at.Sub(written))
@@ -112,10 +112,10 @@ func TestQuietWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "held", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	n.tell(t, "w1", quiet, nil)
 	n.enqueue(t, "pull", "next", nil)
-	if got := n.look(t, "w1"); len(got) != 0 {
+	if got := n.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("leased to a quiet worker: %v", got)
 	}
 	if d := n.WorkerDirective(t.Context(), "w1"); d != quiet {
@@ -128,7 +128,7 @@ func TestQuietWorker(t *testing.T) {
 		t.Errorf("its answer: %v", err)
 	}
 	n.tell(t, "w1", goesOn, nil)
-	if got := n.look(t, "w1"); len(got) != 1 {
+	if got := n.leaseAll(t, "w1"); len(got) != 1 {
 		t.Errorf("%d leases after CONTINUE", len(got))
 	}
 	var details string
@@ -147,13 +147,13 @@ func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", nil)
-	l := n.one(t, "w1")
+	l := n.leaseOne(t, "w1")
 	n.tell(t, "w1", progressorv1.WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED, durationpb.New(time.Hour))
 	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("within the grace period: %v", d)
 	}
 	n.tell(t, "w1", stops, durationpb.New(0))
-	again := n.one(t, "w2")
+	again := n.leaseOne(t, "w2")
 	if again.GetJob().GetAttempt() != 1 || len(again.GetJob().GetFailures()) != 0 {
 		t.Errorf("taken over: %v", again.GetJob())
 	}
@@ -194,7 +194,7 @@ func TestStopReachesPolls(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	n.enqueue(t, "pull", "j", nil)
-	if got := other.look(t, "w1"); len(got) != 0 {
+	if got := other.leaseAll(t, "w1"); len(got) != 0 {
 		t.Errorf("leased to a quiet worker by another node: %v", got)
 	}
 	for _, r := range []*progressorv1.StopWorkerRequest{
@@ -216,8 +216,8 @@ func TestStopReachesPolls(t *testing.T) {
 func TestForgetWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.look(t, "old")
-	n.look(t, "new")
+	n.leaseAll(t, "old")
+	n.leaseAll(t, "new")
 	if list := n.workers(t, "pull"); len(list) != 2 {
 		t.Fatalf("%v", list)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,7 +23,7 @@ type Program struct {
 
 	group int // the process group
 	ended chan struct{}
-	err   error // set when ended is closed
+	err   error // how the program has ended; set when ended is closed
 }
 
 // StartProgram starts a command with /bin/sh. The environment variable PORT contains the port on
@@ -54,7 +55,9 @@ func StartProgram(ctx context.Context, command string, log io.Writer, variables 
 	p.group = cmd.Process.Pid
 	go func() {
 		defer close(p.ended)
-		p.err = cmd.Wait()
+		if p.err = cmd.Wait(); p.err == nil {
+			p.err = errors.New("exit status 0")
+		}
 	}()
 	return p, nil
 }

@@ -5,81 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/progressor-engine/progressor/internal/checkpoints"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// checkpoints is the processor.Checkpointer of one lease.
-type checkpoints struct {
-	held *heldLease
-
-	mu          sync.Mutex
-	lastEventID int64 // last event of the last checkpoint; 0 if there is none
-	ended       bool
-	// unknown is the reason why it is unknown whether the last checkpoint is stored, or nil if that
-	// is known.
-	unknown error
-}
-
-// Checkpoint implements processor.Checkpointer. It sends the checkpoint until the engine has stored
-// or refused it, even if ctx ends in the meantime, but no longer than the lease lasts.
-func (c *checkpoints) Checkpoint(ctx context.Context, r *progressorv1.Result) (yield bool, err error) {
-	if err := processor.CheckCheckpoint(r); err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		return false, process.ErrFenced
-	case c.unknown != nil:
-		return false, c.unknown
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	}
-	encoded, err := c.held.run.client.payloads.Encode(ctx, c.request(r))
-	if err != nil {
-		return false, processor.Fail(processor.ReasonError, "encode the checkpoint: %w", err)
-	}
-	resp, err := c.send(encoded.(*progressorv1.CheckpointRequest))
-	if err != nil {
-		return false, fmt.Errorf("checkpoint: %w", err)
-	}
-	c.lastEventID = resp.GetLastEventId()
-	return resp.GetYield() || c.held.run.polling.Err() != nil, nil
-}
-
-func (c *checkpoints) request(r *progressorv1.Result) *progressorv1.CheckpointRequest {
-	after := c.lastEventID
-	if after == 0 {
-		after = c.held.lease.GetRequest().GetProcess().GetLastEventId()
-	}
-	return &progressorv1.CheckpointRequest{
-		LeaseToken: c.held.lease.GetLeaseToken(), LastEventId: after,
-		Events: r.GetEvents(), AuxState: r.AuxState, Metadata: r.GetMetadata(),
+// newCheckpoints returns the processor.Checkpointer of the attempt.
+func (h *heldLease) newCheckpoints() *checkpoints.Attempt {
+	return &checkpoints.Attempt{
+		Context: h.ctx, Token: h.lease.GetLeaseToken(),
+		LastEventID: h.lease.GetRequest().GetProcess().GetLastEventId(),
+		Check:       processor.CheckCheckpoint, Encode: h.run.client.payloads.Encode, Send: h.sendCheckpoint,
+		EncodeError: func(err error) error {
+			return processor.Fail(processor.ReasonError, "encode the checkpoint: %w", err)
+		},
 	}
 }
 
-// send sends a checkpoint until the engine has stored or refused it, or the attempt has ended.
-func (c *checkpoints) send(req *progressorv1.CheckpointRequest) (*progressorv1.CheckpointResponse, error) {
-	h := c.held
+// sendCheckpoint sends a checkpoint until the engine has stored or refused it, or the attempt has
+// ended.
+func (h *heldLease) sendCheckpoint(
+	ctx context.Context, req *progressorv1.CheckpointRequest,
+) (*progressorv1.CheckpointResponse, error) {
 	over := h.localTime(h.lease.GetRequest().GetDeadline())
-	resp, err := h.run.client.sendCheckpoint(h.ctx, req, func() bool {
+	resp, err := h.run.client.sendCheckpoint(ctx, req, func() bool {
 		return h.isLost() || h.isExpired() || time.Now().After(over)
 	})
 	switch {
-	case errors.Is(err, ErrLeaseLost):
-		h.lose()
+	case err == nil:
+		resp.Yield = resp.GetYield() || h.run.polling.Err() != nil
 	case h.isLost() && errors.Is(err, process.ErrUnavailable): // a heartbeat has reported it
 		return nil, fmt.Errorf("%w: %w", process.ErrFenced, ErrLeaseLost)
-	case errors.Is(err, process.ErrUnavailable):
-		c.unknown = err
+	case errors.Is(err, ErrLeaseLost):
+		h.lose()
 	}
 	return resp, err
 }
@@ -156,14 +119,4 @@ func (h *heldLease) isExpired() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().After(h.expires)
-}
-
-// end is called when the handler has returned. It returns the last event of the process after the
-// checkpoints, or 0 if there are none. If unknown is not nil, the attempt cannot be answered,
-// because it is unknown whether its last checkpoint is stored.
-func (c *checkpoints) end() (lastEventID int64, unknown error) {
-	c.mu.Lock() // waits for a checkpoint of a goroutine that the handler has left behind
-	defer c.mu.Unlock()
-	c.ended = true
-	return c.lastEventID, c.unknown
 }

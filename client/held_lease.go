@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/checkpoints"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
@@ -29,7 +30,7 @@ type heldLease struct {
 	began   time.Time               // when the worker received the lease
 	ctx     context.Context         // context of the handler
 	cancel  context.CancelCauseFunc // cancels ctx
-	made    checkpoints             // the checkpoints of the attempt
+	made    *checkpoints.Attempt    // the checkpoints of the attempt
 
 	mu           sync.Mutex
 	expires      time.Time                 // by this worker's clock
@@ -56,7 +57,7 @@ func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *held
 		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
 	}
 	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
-	h.made.held = h
+	h.made = h.newCheckpoints()
 	return h
 }
 
@@ -100,7 +101,7 @@ func (r *workerRun) execute(h *heldLease) {
 	resp, err := r.attempt(ctx, h)
 	cause := context.Cause(ctx)
 	stop()
-	lastEventID, unknown := h.made.end()
+	lastEventID, unknown := h.made.End()
 	delay, released := releaseDelay(err)
 	if unknown != nil {
 		r.options.logger.Warn("checkpoint may be lost; releasing the task", append(h.logAttrs(), "error", unknown)...)
@@ -157,7 +158,7 @@ func (r *workerRun) decode(ctx context.Context, h *heldLease) error {
 func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressorv1.ProcessResponse, err error) {
 	l := h.lease
 	if l.GetMayCheckpoint() {
-		ctx = processor.WithCheckpointer(ctx, &h.made)
+		ctx = processor.WithCheckpointer(ctx, h.made)
 	}
 	defer func() {
 		if v := recover(); v != nil { // http.ErrAbortHandler, which Guard passes on

@@ -1,11 +1,10 @@
 package processor
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 
+	"github.com/progressor-engine/progressor/internal/checkpoints"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/codec"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -40,74 +39,18 @@ func (p *pushed) Process(ctx context.Context, req *progressorv1.ProcessRequest) 
 	if req.GetCheckpointToken() == "" {
 		return p.processor.Process(ctx, req)
 	}
-	c := &pushedCheckpoints{
-		pushed: p, ctx: ctx, token: req.GetCheckpointToken(), lastEventID: req.GetProcess().GetLastEventId(),
+	c := &checkpoints.Attempt{
+		Context: ctx, Token: req.GetCheckpointToken(), LastEventID: req.GetProcess().GetLastEventId(),
+		Check: CheckCheckpoint, Encode: p.payloads.Encode, Send: p.engine.SendCheckpoint,
+		EncodeError: func(err error) error { return Fail(ReasonError, "encode the checkpoint: %w", err) },
 	}
 	resp, err := p.processor.Process(WithCheckpointer(ctx, c), req)
-	lastEventID, unknown := c.end()
+	stored, unknown := c.End()
 	switch {
 	case unknown != nil:
-		return nil, Fail(process.ReasonUnavailable, "the attempt cannot end with a result: %w", unknown)
+		return nil, Fail(process.ReasonUnavailable, "the attempt cannot end with a result: checkpoint: %w", unknown)
 	case err != nil || resp == nil:
 		return resp, err
 	}
-	return &progressorv1.ProcessResponse{Outcome: resp.GetOutcome(), LastEventId: lastEventID}, nil
-}
-
-// pushedCheckpoints is the Checkpointer of one pushed attempt.
-type pushedCheckpoints struct {
-	*pushed
-	ctx   context.Context // context of the attempt
-	token string
-
-	mu          sync.Mutex
-	lastEventID int64 // last event of the process that the attempt knows
-	ended       bool
-	// unknown is the reason why it is unknown whether the last checkpoint is stored, or nil if that
-	// is known.
-	unknown error
-}
-
-// Checkpoint implements Checkpointer. Even if ctx ends, it sends the checkpoint until the attempt
-// ends.
-func (c *pushedCheckpoints) Checkpoint(ctx context.Context, r *progressorv1.Result) (yield bool, err error) {
-	if err := CheckCheckpoint(r); err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		return false, process.ErrFenced
-	case c.unknown != nil:
-		return false, c.unknown
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	}
-	encoded, err := c.payloads.Encode(ctx, &progressorv1.CheckpointRequest{
-		LeaseToken: c.token, LastEventId: c.lastEventID,
-		Events: r.GetEvents(), AuxState: r.AuxState, Metadata: r.GetMetadata(),
-	})
-	if err != nil {
-		return false, Fail(ReasonError, "encode the checkpoint: %w", err)
-	}
-	resp, err := c.engine.SendCheckpoint(c.ctx, encoded.(*progressorv1.CheckpointRequest))
-	if err != nil {
-		err = fmt.Errorf("checkpoint: %w", err)
-		if errors.Is(err, process.ErrUnavailable) {
-			c.unknown = err
-		}
-		return false, err
-	}
-	c.lastEventID = resp.GetLastEventId()
-	return resp.GetYield(), nil
-}
-
-// end is called when the processor has returned. It returns the last event of the process after the
-// checkpoints. If unknown is not nil, the attempt must not have a result.
-func (c *pushedCheckpoints) end() (lastEventID int64, unknown error) {
-	c.mu.Lock() // waits for a checkpoint of a goroutine that the processor has left behind
-	defer c.mu.Unlock()
-	c.ended = true
-	return c.lastEventID, c.unknown
+	return &progressorv1.ProcessResponse{Outcome: resp.GetOutcome(), LastEventId: cmp.Or(stored, c.LastEventID)}, nil
 }

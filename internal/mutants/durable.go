@@ -324,8 +324,8 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "worker-checkpoints-in-the-clear", breaks: "a worker encodes the payloads of checkpoints",
-		file: "client/checkpoints.go", old: "encoded, err := c.held.run.client.payloads.Encode(ctx, c.request(r))",
-		planted:  "var encoded any = c.request(r)",
+		file: "client/checkpoints.go", old: "Encode: h.run.client.payloads.Encode",
+		planted:  "Encode: new(Client).payloads.Encode",
 		packages: "./client", run: "TestWorkerStoresCheckpoints",
 	},
 	{

@@ -69,8 +69,8 @@ var pushedMutants = []mutant{
 	},
 	{
 		name: "pushed-checkpoint-in-the-clear", breaks: "a handler encodes the payloads of checkpoints",
-		file: "processor/pushed_checkpoints.go", old: "encoded, err := c.payloads.Encode(",
-		planted:  "encoded, err := (*codec.Payloads)(nil).Encode(",
+		file: "processor/pushed_checkpoints.go", old: "Encode: p.payloads.Encode",
+		planted:  "Encode: (*codec.Payloads)(nil).Encode",
 		packages: "./processor", run: "TestHandlerSendsCheckpoints",
 	},
 	{

@@ -28,7 +28,7 @@ var groupLevels = map[string]int{
 	"internal/budget": 0, "internal/durations": 0, "internal/elements": 0, "internal/msgpack": 0,
 	"internal/onewrite":  0,
 	"internal/requestid": 0, "internal/spelling": 0, "internal/tracing": 0, "internal/warm": 0,
-	"processor": 2, "explain": 2, "flow": 2, "internal/digits": 2, "storage": 2,
+	"internal/checkpoints": 1, "processor": 2, "explain": 2, "flow": 2, "internal/digits": 2, "storage": 2,
 	"client": 3, "processor/remote": 3,
 	"storage/changes": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3, "storage/insight": 3,
 	"storage/erasure": 3, "storage/pull": 3,

@@ -77,7 +77,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "durable-loses-calls", breaks: "a restart keeps the calls that were not taken",
-		file: "processor/durable/call.go", old: "taken[e.Name] > *q.taken", planted: "false",
+		file: "processor/durable/call.go", old: "untaken = append(untaken, all...)", planted: "_ = all",
 		packages: "./processor/durable", run: "TestRestart",
 	},
 	{

@@ -3,6 +3,7 @@ package durable
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -122,16 +123,17 @@ func (r *run) tooManyCalls(q *queue) bool {
 
 // untakenCalls returns the entries of the calls that the function has not taken, in order.
 func (r *run) untakenCalls() []entry {
+	var untaken []int
+	for name, all := range r.journal.calls {
+		if q := r.queues[name]; q != nil {
+			all = all[min(*q.taken, len(all)):]
+		}
+		untaken = append(untaken, all...)
+	}
+	slices.Sort(untaken)
 	var kept []entry
-	taken := map[string]int{}
-	for _, e := range r.journal.entries {
-		if e.Kind != kindCall {
-			continue
-		}
-		taken[e.Name]++
-		if q := r.queues[e.Name]; q == nil || taken[e.Name] > *q.taken {
-			kept = append(kept, e)
-		}
+	for _, at := range untaken {
+		kept = append(kept, r.journal.entries[at])
 	}
 	return kept
 }

@@ -58,17 +58,15 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	c := t.claim
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
-	if keepsFor(ns, c) {
-		t.kept = &processor.Kept{}
-	}
+	park := e.parking.begin(ns, &t)
 	if t.kept != nil {
 		ctx = processor.WithKept(ctx, t.kept)
-		defer func() {
-			if next.kept == nil {
-				t.kept.Drop()
-			}
-		}()
 	}
+	defer func() {
+		if next.kept == nil {
+			t.kept.Drop()
+		}
+	}()
 	e.store.RecordNumbers(c.TaskID, c.FencingToken)
 	if !e.attempts.begin(c, cancel) {
 		return turn{}, false
@@ -96,7 +94,9 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 		defer e.backlog.end(c)
 	}
 	ahead, storing := e.advance(ctx, ns, &t, d, began), time.Now()
+	d.park = park
 	saved, err := e.save(ns, c, d)
+	t.kept = park.kept
 	endSpan(span, d, time.Time{}, err)
 	if err == nil && ahead != nil {
 		e.afterAdvance(ns, t.run, ahead, &saved, storing)
@@ -112,6 +112,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	following, stale := followingClaim(c, &d.completion, saved.Next)
 	return turn{
 		claim: following, known: history.with(&d.completion, following), stale: stale, kept: t.kept,
+		config: t.config,
 	}, true
 }
 
@@ -203,6 +204,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 			kind: e.kinds[c.Kind], workerID: d.workerID,
 		})
 		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
+		failed.park = d.park
 		*d = *failed
 		saved, err = e.store.SaveResult(&d.completion)
 	}
@@ -238,6 +240,7 @@ func (e *Engine) afterSave(
 		stored(c, &d.completion, saved.Now)
 	}
 	e.minuteStats.stored(time.Now())
+	d.park.settle(e.parking, c, &d.completion, &saved) // before a client that waits can call again
 	e.announce(c, d, &saved)
 }
 
@@ -323,26 +326,25 @@ func (e *Engine) attempt(
 	deadline := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	history, err := e.historyOf(ns, c, t.known)
-	var request *progressorv1.ProcessRequest
-	if err == nil {
-		request, err = e.request(c, history.events, history.asked, deadline)
-	}
+	request, history, err := e.requestOf(ctx, ns, t, deadline)
 	if err != nil {
-		if errors.Is(err, errReleased) {
-			e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
-		}
 		return nil, history, err
 	}
 	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {
 		AttemptOf(ctx).reset()
 		response, err := e.callProcessor(ctx, ns, c, request, history)
+		if t.kept.Repeats() {
+			if request, history, err = e.requestOf(ctx, ns, t, deadline); err != nil {
+				return nil, history, err
+			}
+			response, err = e.callProcessor(ctx, ns, c, request, history)
+		}
 		e.logReach(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver
 		}
-		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
+		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() || t.kept.OmitsHistory() {
 			return response, history, err
 		}
 		if pause := e.kinds[c.Kind].Pause; pause != nil {
@@ -353,6 +355,7 @@ func (e *Engine) attempt(
 			return nil, history, err
 		}
 		e.attempts.unreached(c, try, err)
+		t.kept.Drop()
 		trace.SpanFromContext(ctx).AddEvent("processor not reached")
 		select {
 		case <-ctx.Done():
@@ -372,6 +375,24 @@ func (e *Engine) attempt(
 			}
 		}
 	}
+}
+
+// requestOf returns the request of an attempt, and the history in it. If the database is
+// unavailable, it waits a moment before it returns an error.
+func (e *Engine) requestOf(
+	ctx context.Context, ns *namespace, t *turn, deadline time.Time,
+) (request *progressorv1.ProcessRequest, history *knownHistory, err error) {
+	if t.kept.Repeats() {
+		t.kept.Drop()
+	}
+	history, err = e.historyOf(ns, t)
+	if err == nil {
+		request, err = e.request(t.claim, history.events, history.asked, deadline)
+	}
+	if errors.Is(err, errReleased) {
+		e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
+	}
+	return request, history, err
 }
 
 // pausedError reports that a processor was not reached, and that the task waits without a slot.

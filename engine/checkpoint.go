@@ -24,11 +24,6 @@ func MayCheckpoint(c *storage.Claim) bool {
 	return c.Kind == "" && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
 }
 
-// keepsFor reports whether a claim begins a process whose processor runs in this program.
-func keepsFor(ns *namespace, c *storage.Claim) bool {
-	return c.TaskType == process.TaskInit && c.Kind == "" && ns.processor != nil && ns.connect == nil
-}
-
 // newCheckpoint returns the stored form of a checkpoint of an attempt. Its events follow
 // c.LastEventID.
 func newCheckpoint(c *storage.Claim, r *progressorv1.Result) (*storage.Completion, error) {

@@ -76,6 +76,7 @@ func (c *collector) Run(ctx context.Context) error {
 
 func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
+	c.engine.parking.expire(time.Now().Add(-maxParkedTime))
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if c.engine.cfg.RequestsOnly {

@@ -52,6 +52,7 @@ type services struct {
 	messages    *deliverer
 	peers       *peers
 	notices     *notices
+	parking     *parking
 }
 
 // liveness contains the state of an engine's heartbeats, and events of the database that can leave
@@ -97,6 +98,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		responses: budget.New(responseBudget),
 	}
 	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
+	e.parking = newParking(maxParked)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces, kinds)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
@@ -104,7 +106,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.peers = newPeers(e)
 	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
-	e.store.OnNewGeneration(func() { signal(e.generations) })
+	e.store.OnNewGeneration(func() {
+		e.parking.clear()
+		signal(e.generations)
+	})
 	e.store.OnEventMode(e.eventMode)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.deliverStored)
@@ -154,6 +159,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.beginDrain()
 	err := takers.Wait()
 	e.drain()
+	e.parking.close()
 	e.messages.finish()
 	stopKeeping()
 	err = errors.Join(err, keepers.Wait())

@@ -41,8 +41,10 @@ func (e *historyTooLargeError) Error() string {
 }
 
 // historyOf returns the events that a task sends to its processor: those in the range of the
-// request or, without a range, those that the history mode of the namespace selects.
-func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory) (*knownHistory, error) {
+// request or, without a range, those that the history mode of the namespace selects. It sends none
+// if the processor has parked a value that depends on all of them.
+func (e *Engine) historyOf(ns *namespace, t *turn) (*knownHistory, error) {
+	c, known := t.claim, t.known
 	asked, err := wire.Range(c.HistoryRange)
 	if err != nil {
 		return nil, err
@@ -53,8 +55,19 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	}
 	length := c.LastEventID - c.FirstEventID + 1
 	h := &knownHistory{first: c.FirstEventID, asked: asked, whole: rng == storage.HistoryRange{Limit: -1}}
+	if t.kept.Parked() != nil && !h.whole {
+		t.kept.Drop()
+	}
+	t.kept.SetOmitsHistory()
 	if rng.Limit == 0 || length == 0 {
 		h.whole = length == 0
+		return h, nil
+	}
+	if h.whole && length > process.MaxHistoryEvents {
+		return nil, &historyTooLargeError{events: length}
+	}
+	if t.kept.OmitsHistory() {
+		h.whole = false
 		return h, nil
 	}
 	if h.whole && known != nil && known.whole && known.first == c.FirstEventID && int64(len(known.events)) == length {
@@ -62,9 +75,6 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 		again.asked = asked
 		err := again.fits(c)
 		return &again, err
-	}
-	if h.whole && length > process.MaxHistoryEvents {
-		return nil, &historyTooLargeError{events: length}
 	}
 	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 	if h.events, err = e.store.ReadHistory(key, rng, c.FirstEventID, c.LastEventID); err != nil {

@@ -85,7 +85,7 @@ func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
 	if !ok {
 		return Handout{}, errReleased
 	}
-	read, err := e.historyOf(ns, c, nil)
+	read, err := e.historyOf(ns, &turn{claim: c})
 	if err != nil {
 		return Handout{}, err
 	}

@@ -176,6 +176,9 @@ func (e *Engine) gauges() []prometheus.Collector {
 		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 {
 			return float64(e.attempts.count())
 		}),
+		gauge("progressor_functions_parked", "Durable functions that wait in memory on this node.", func() float64 {
+			return float64(e.parking.count())
+		}),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 {
 			return float64(e.waiters.count())
 		}),

@@ -12,8 +12,14 @@ type turn struct {
 	run   *waitingRun   // the run that waits for it, or nil
 	// stale reports that this node does not know the state of its process, because a pushed attempt
 	// has stored checkpoints that its response did not report. Its task is released.
-	stale bool
-	kept  *processor.Kept // what the processor keeps for this task, or nil
+	stale  bool
+	kept   *processor.Kept // what the processor keeps for this task, or nil
+	config []byte          // configuration of the namespace when kept was set
+}
+
+// keepsFor reports whether the processor of a claim runs in this program.
+func keepsFor(ns *namespace, c *storage.Claim) bool {
+	return c.Kind == "" && ns.processor != nil && ns.connect == nil
 }
 
 // followingClaim returns the next claim of the process: the task that storage promoted, with the

@@ -1,18 +1,45 @@
 package processor
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
-// Kept keeps a value in memory between the tasks of a process that run one after the other in the
-// engine's program. Only the attempt that runs may use it.
+var errNoHistory = errors.New("the processor cannot use the value that it has parked")
+
+// Kept keeps a value in memory between the tasks of a process that run in the engine's program.
+// Only the attempt that runs may use it.
 type Kept struct {
-	value any
-	drop  func()
+	value     any
+	drop      func()
+	parked    *Parked
+	noHistory bool // the request has no history
+	repeat    bool // the engine shall call the processor again, with the history
 }
 
-// Keep sets the value. The engine calls drop as soon as the next task of the process does not
-// follow here: the process has no next task yet, has ended, is suspended, or another node may
-// continue it.
-func (k *Kept) Keep(value any, drop func()) { k.value, k.drop = value, drop }
+// Parked describes a value that Park keeps.
+type Parked struct {
+	LastEventID int64 // ID of the last event on which the value depends
+	Bytes       int   // approximate size of the value
+}
+
+// Keep sets the value for the next task, which must follow here at once. Otherwise the engine calls
+// drop: the process has no next task yet, has ended, is suspended, or another node may continue it.
+func (k *Kept) Keep(value any, drop func()) { k.value, k.drop, k.parked = value, drop, nil }
+
+// Park sets the value for the next CALL, NOTIFY or TIMEOUT, even if it comes much later. The
+// request of that task may have no history (see OmitsHistory). The engine calls drop instead if the
+// process then has other events, if the task runs on another node, or if too many values are
+// parked.
+func (k *Kept) Park(value any, p Parked, drop func()) { k.value, k.drop, k.parked = value, drop, &p }
+
+// Parked returns the description of the value, or nil if it was not parked.
+func (k *Kept) Parked() *Parked {
+	if k == nil {
+		return nil
+	}
+	return k.parked
+}
 
 // Value returns the value, or nil.
 func (k *Kept) Value() any {
@@ -22,11 +49,44 @@ func (k *Kept) Value() any {
 	return k.value
 }
 
+// SetOmitsHistory sets OmitsHistory. The engine calls it before each request.
+func (k *Kept) SetOmitsHistory() {
+	if k != nil {
+		k.noHistory, k.repeat = k.parked != nil, false
+	}
+}
+
+// OmitsHistory reports whether the request has no history because a value was parked.
+func (k *Kept) OmitsHistory() bool { return k != nil && k.noHistory }
+
+// NoHistory returns an error if OmitsHistory. A processor that cannot use the value returns this
+// error. Then the engine calls it again with the history.
+func (k *Kept) NoHistory() error {
+	if !k.OmitsHistory() {
+		return nil
+	}
+	k.repeat = true
+	return errNoHistory
+}
+
+// Repeats reports whether the engine must call the processor again, with the history.
+func (k *Kept) Repeats() bool { return k != nil && k.repeat }
+
+// Take returns the value, or nil, and removes it without calling its drop function.
+func (k *Kept) Take() any {
+	value := k.Value()
+	if k != nil {
+		k.value, k.drop, k.parked = nil, nil, nil
+	}
+	return value
+}
+
 // Drop removes the value and calls its drop function.
 func (k *Kept) Drop() {
 	if k != nil && k.drop != nil {
-		k.drop()
-		k.value, k.drop = nil, nil
+		drop := k.drop
+		k.Take()
+		drop()
 	}
 }
 
@@ -37,8 +97,8 @@ func WithKept(ctx context.Context, k *Kept) context.Context {
 	return context.WithValue(ctx, keptKey{}, k)
 }
 
-// KeptOf returns the Kept of the attempt whose context is ctx. It is nil unless the process was
-// started in this program and each of its tasks followed here.
+// KeptOf returns the Kept of the attempt whose context is ctx. It is nil unless the attempt runs in
+// the engine's program.
 func KeptOf(ctx context.Context) *Kept {
 	k, _ := ctx.Value(keptKey{}).(*Kept)
 	return k

@@ -62,9 +62,9 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("confirm the generation of the database: %w", err)
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock() // other connections are not used before changed has returned
 	before := g.current
 	g.current = generation
-	g.mu.Unlock()
 	if before == uuid.Nil || before == generation {
 		return nil
 	}

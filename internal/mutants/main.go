@@ -178,8 +178,8 @@ func all() []mutant {
 		cronMutants, metricMutants, jobMutants, jobEventMutants, flowMutants, advanceMutants, schedulingMutants,
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
-		commandMutants, accessMutants, durableMutants, earlyMutants, txMutants, replyMutants, runMutants, sdkMutants,
-		cliMutants, errorMutants, userMutants, idMutants, pushedMutants)
+		commandMutants, accessMutants, durableMutants, earlyMutants, parkedMutants, txMutants, replyMutants, runMutants,
+		sdkMutants, cliMutants, errorMutants, userMutants, idMutants, pushedMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

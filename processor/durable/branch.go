@@ -73,6 +73,9 @@ func (b *branch) handBack() {
 	}
 }
 
+// isIdle reports whether no task can notice what a branch does.
+func (r *run) isIdle() bool { return r.parked.Load() || r.isOver() }
+
 func (r *run) isOver() bool {
 	select {
 	case <-r.over:
@@ -89,7 +92,7 @@ func (b *branch) enter() {
 	switch {
 	case !b.own.hasRoot():
 		r.misplaced()
-	case r.isOver() || r.failure() != nil:
+	case r.isIdle() || r.failure() != nil:
 		runtime.Goexit()
 	case r.current != b: // the Ctx of another branch
 		r.misplaced()
@@ -120,7 +123,7 @@ func (r *run) misplaced() {
 	if what != "" {
 		message = "a durable operation in " + what + ": call it in the function instead"
 	}
-	if r.isOver() { // no task is left that could fail
+	if r.isIdle() { // no task is left that could fail
 		slog.Error("durable function misused", "function", r.program.name, "error", caller()+": "+message)
 		runtime.Goexit()
 	}

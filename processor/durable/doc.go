@@ -13,10 +13,12 @@
 //		…
 //	}
 //
-// The events of the process are the journal of the function. Each task runs the function from the
+// The events of the process are the journal of the function. A task replays the function from the
 // start: an operation whose entry is in the journal returns the recorded value, without an effect.
-// An entry is found by the name of its operation and not by its position. Therefore steps may be
-// inserted, removed or moved while processes run. The second use of a name in a scope is name#2.
+// In the engine's program, a function that waits stays in memory, and the next task continues it
+// without a replay if nothing else has changed the process. An entry is found by the name of its
+// operation and not by its position. Therefore steps may be inserted, removed or moved while
+// processes run. The second use of a name in a scope is name#2.
 //
 // Between operations, the function must be deterministic: it uses Now, UUID and Rand instead of the
 // clock and random numbers, and does all I/O in the bodies of steps. Operations do not panic.

@@ -350,7 +350,9 @@ func TestNoEarlyStep(t *testing.T) {
 					test.init(req)
 				}
 				if !test.away {
-					ctx = processor.WithKept(ctx, &processor.Kept{})
+					kept := &processor.Kept{}
+					defer kept.Drop()
+					ctx = processor.WithKept(ctx, kept)
 				}
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -38,6 +37,9 @@ func (v Versions) apply(p *program) { p.versions = v }
 // process is COMPLETED if the error was made by processor.Reject, an expected "no", and in ERROR
 // otherwise. A repair of a process that ended in ERROR starts f again, with a new history. A repair
 // after any other failure, such as a panic, continues f where it stopped.
+//
+// In the engine's program, a request that continues f in memory has no history. A processor that
+// wraps this one must not depend on the history (see processor.Kept).
 func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ...Option) *Function[In, Out] {
 	p := program{name: name, check: func(req *progressorv1.ProcessRequest) error {
 		_, err := processor.ArgsOf[In](req)
@@ -63,19 +65,21 @@ func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ..
 // Process runs the function as far as it can without another task.
 func (f *Function[In, Out]) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
-) (*progressorv1.ProcessResponse, error) {
+) (response *progressorv1.ProcessResponse, err error) {
 	if processor.IsCheck(req) {
 		return check(ctx, &f.program, req)
 	}
-	j, err := readJournal(req.GetProcess())
+	t, err := newTask(ctx, &f.program, req)
 	if err != nil {
+		if none := processor.KeptOf(ctx).NoHistory(); none != nil {
+			return nil, none
+		}
 		if isRejectable(req.GetType()) {
 			return nil, processor.Reject(ReasonJournal, "%w", err)
 		}
 		return nil, processor.Fail(ReasonJournal, "%w", err).NonRetryable()
 	}
-	t := &task{run: newRun(ctx, &f.program, req, j), result: processor.Result(), began: time.Now()}
-	defer t.close()
+	defer func() { t.end(response, err) }()
 	return t.process()
 }
 
@@ -92,7 +96,7 @@ func (r *restart) Error() string { return "the function restarts" }
 // returns it. The process keeps its ID, state, metadata and the calls that the function has not
 // taken yet. Everything else begins again, with a new history: no step is undone, timers are
 // stopped, and names are free again. A function that runs for years restarts from time to time,
-// because each task reads the whole history.
+// because a replay reads the whole history.
 //
 //	return Receipt{}, durable.Restart(next)
 func Restart(input any) error { return &restart{input} }

@@ -131,6 +131,7 @@ type journal struct {
 	entries []entry    // those that a repair has forgotten are empty
 	saved   int
 	bytes   int   // approximate size of the new entries
+	texts   int   // size of the values and errors of all entries, as JSON or less
 	first   int64 // the number of the first event
 	origin  int64 // the number of the task that stored it, or that made the last repair by step
 	index   map[entryKey]int
@@ -192,8 +193,10 @@ func (j *journal) add(e entry) {
 	at := len(j.entries)
 	j.entries = append(j.entries, e)
 	j.bytes += len(e.Value) + 100
+	j.texts += len(e.Value)
 	if e.Error != nil {
 		j.bytes += len(e.Error.Reason) + len(e.Error.Message)
+		j.texts += maxEscape * (len(e.Error.Reason) + len(e.Error.Message))
 	}
 	if e.Kind == kindRepair {
 		j.forget(&e)
@@ -243,6 +246,13 @@ func (j *journal) forget(repair *entry) {
 		}
 	}
 }
+
+// maxEscape is the maximum number of bytes of a byte of a string in JSON, as in \u0000.
+const maxEscape = 6
+
+// size returns the maximum size of the entries as JSON. An entry has up to 120 bytes besides its
+// name, value and error.
+func (j *journal) size() int { return j.texts + (maxFullName+120)*len(j.entries) }
 
 // snapshot returns a copy of the entries.
 func (j *journal) snapshot() []entry { return slices.Clone(j.entries) }

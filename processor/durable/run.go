@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -47,6 +48,7 @@ type signals struct {
 	yield  chan struct{} // the branch that ran waits or has ended
 	over   chan struct{} // closed when the driver ends the run
 	failed chan struct{} // closed when err is set
+	parked atomic.Bool   // no task runs, and the next one may continue the run
 }
 
 // outcome contains the results of the function.
@@ -58,7 +60,9 @@ type outcome struct {
 func newRun(ctx context.Context, p *program, req *progressorv1.ProcessRequest, j *journal) *run {
 	r := &run{ctx: ctx, program: p, request: req, journal: j, undos: map[string]undo{},
 		queues: map[string]*queue{}, due: map[string]bool{}, bodies: map[*goroutine]string{},
-		effects: newEffects(), signals: signals{make(chan struct{}), make(chan struct{}), make(chan struct{})}}
+		effects: newEffects(), signals: signals{
+			yield: make(chan struct{}), over: make(chan struct{}), failed: make(chan struct{}),
+		}}
 	if j.repaired {
 		r.order = beginOrder{}
 	}

@@ -46,7 +46,7 @@ type Command struct {
 	FlatDatabase  string        `placeholder:"NAME" help:"For flat: a database on the server of --dsn that is kept. Interrupted runs continue to fill it without measuring; later runs measure in it. Default: a new database, which is dropped."`
 	Ended         int           `default:"100000" placeholder:"N" help:"For retention: number of ended processes. Default: ${default}."`
 	InFlight      int           `default:"1000" placeholder:"N" help:"For memory: number of running calls. Default: ${default}."`
-	Waiting       int           `default:"10000" placeholder:"N" help:"For memory: number of clients that wait for them. Default: ${default}."`
+	Waiting       int           `default:"10000" placeholder:"N" help:"For memory: number of clients that wait for them. For durable: number of runs that wait. Default: ${default}."`
 	Idle          time.Duration `default:"30s" placeholder:"DURATION" help:"For idle: duration. Default: ${default}."`
 
 	neighborFlags

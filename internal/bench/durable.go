@@ -3,8 +3,12 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -17,32 +21,35 @@ import (
 const (
 	oneStep   = "one step" // each run has one step; the latency is the time until it has run
 	manySteps = "steps"    // each client has a run that does one step after the other
+	manyCalls = "calls"    // each client calls a run that does nothing but take calls
+	inMemory  = "memory"   // runs that wait for their first call
 )
 
-// restartAfter is the number of steps after which a run begins a new history, because each task
+// restartAfter is the number of steps after which a run begins a new history, because a replay
 // reads the whole history.
 const restartAfter = 100
+
+// restartCalls is the number of calls after which a run begins a new history.
+const restartCalls = 1000
 
 // durableVariants returns one case for each number of clients and each state.
 func durableVariants(c *Command, name string) []variant {
 	var variants []variant
-	for _, state := range []string{oneStep, manySteps} {
+	for _, state := range []string{oneStep, manySteps, manyCalls} {
 		for _, clients := range c.Clients {
 			variants = append(variants, variant{workload: name, clients: clients, history: historyFull, state: state})
 		}
 	}
-	return variants
+	return append(variants, variant{workload: name, clients: c.Waiting, history: historyFull, state: inMemory})
 }
 
 // durable measures durable functions.
 func (r *runner) durable(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
-	var err error
-	if v.state == oneStep {
-		err = r.oneStepRuns(ctx, v, row)
-	} else {
-		err = r.steps(ctx, v, row)
+	measure := map[string]func(context.Context, variant, *Row) error{
+		oneStep: r.oneStepRuns, manySteps: r.steps, manyCalls: r.callRuns, inMemory: r.runsInMemory,
 	}
+	err := measure[v.state](ctx, v, row)
 	if err == nil {
 		r.report.Rows = append(r.report.Rows, row)
 	}
@@ -147,11 +154,7 @@ func (r *runner) steps(ctx context.Context, v variant, row *Row) error {
 		if err := r.settle(ctx, d.analyze); err != nil {
 			return nil, err
 		}
-		err := each(ctx, v.clients, fillers, func(ctx context.Context, i int) error {
-			_, err := startRun(ctx, s, uint64(i))
-			return err
-		})
-		if err != nil {
+		if err := startRuns(ctx, s, 0, v.clients); err != nil {
 			return nil, err
 		}
 		if err := r.watchLoop(ctx, l, r.meterOf(s), row); err != nil {
@@ -177,5 +180,89 @@ func stepping(l *looper) processor.Processor {
 			}
 		}
 		return struct{}{}, durable.Restart(n)
+	})
+}
+
+// takeCalls is a durable function that takes calls and does nothing else.
+func takeCalls(ctx durable.Ctx, n int) (struct{}, error) {
+	calls := durable.Calls[int, int](ctx, "add")
+	for range restartCalls {
+		calls.Next()
+	}
+	return struct{}{}, durable.Restart(n)
+}
+
+// startRuns starts the runs with the numbers from first to end-1.
+func startRuns(ctx context.Context, s *site, first, end int) error {
+	return each(ctx, end-first, fillers, func(ctx context.Context, i int) error {
+		_, err := startRun(ctx, s, uint64(first+i))
+		return err
+	})
+}
+
+// runsInMemory measures the memory of the program while runs wait, and how many of them the engine
+// keeps in memory.
+func (r *runner) runsInMemory(ctx context.Context, v variant, row *Row) error {
+	return r.onEngine(ctx, v.history, durable.Func("calls", takeCalls), row,
+		func(_ *scratch, s *site) (acknowledged, error) {
+			first := v.clients / 10 // they warm up the engine
+			if err := startRuns(ctx, s, 0, first); err != nil {
+				return nil, err
+			}
+			before := memoryInUse()
+			if err := startRuns(ctx, s, first, v.clients); err != nil {
+				return nil, err
+			}
+			used := float64(memoryInUse()-before) / float64(v.clients-first)
+			parked, err := gaugeOf(s.registry, "progressor_functions_parked")
+			row.figure("runs in memory", parked, "")
+			row.figure("memory of each run", used/(1<<10), "KiB")
+			return acknowledged{process.TaskInit: int64(v.clients)}, err
+		})
+}
+
+// memoryInUse returns the size of the heap and stacks of this program after a garbage collection.
+func memoryInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// gaugeOf returns the value of a gauge without labels.
+func gaugeOf(gatherer prometheus.Gatherer, name string) (float64, error) {
+	families, err := gatherer.Gather()
+	if err != nil {
+		return 0, err
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue(), nil
+		}
+	}
+	return 0, fmt.Errorf("the metric %s is missing", name)
+}
+
+// callRuns measures calls of runs that wait for them.
+func (r *runner) callRuns(ctx context.Context, v variant, row *Row) error {
+	waiting := durable.Func("calls", takeCalls)
+	return r.onEngine(ctx, v.history, waiting, row, func(d *scratch, s *site) (acknowledged, error) {
+		if err := startRuns(ctx, s, 0, v.clients); err != nil {
+			return nil, err
+		}
+		if err := r.settle(ctx, d.analyze); err != nil {
+			return nil, err
+		}
+		l := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration,
+			do: func(ctx context.Context, c *client) error {
+				_, err := s.engine.Call(ctx, engine.CallParams{Key: keyOf(uint64(c.number)), Args: []byte(`{"add":1}`)})
+				return err
+			}}
+		w, err := l.run(ctx, r.meterOf(s))
+		if err != nil {
+			return nil, err
+		}
+		row.rate(w)
+		return nil, d.waitIdle(ctx) // restarts have removed the tasks of older calls
 	})
 }

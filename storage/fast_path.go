@@ -88,12 +88,15 @@ func (b *batch) skipFastPath() {
 }
 
 // fastPathStages returns the fast-path statements for results: one for finished tasks, one for
-// those whose process continues, and one for tasks that end their process.
+// those whose process continues, one for tasks that end their process, and one for those that also
+// end a job or free keys.
 func fastPathStages(s *Store, items []*saveItem) []stage {
-	var finished, continued, completed []*saveItem
+	var finished, continued, ended, completed []*saveItem
 	for _, it := range items {
-		switch {
-		case it.completion.Outcome == Completed:
+		switch c := it.completion; {
+		case c.Outcome == Completed && c.Record == nil && !c.freesKeys():
+			ended = append(ended, it)
+		case c.Outcome == Completed:
 			completed = append(completed, it)
 		case it.completion.continues():
 			continued = append(continued, it)
@@ -107,6 +110,9 @@ func fastPathStages(s *Store, items []*saveItem) []stage {
 	}
 	if len(continued) > 0 {
 		stages = append(stages, newSaveBatch(s, continued).saveContinued)
+	}
+	if len(ended) > 0 {
+		stages = append(stages, newSaveBatch(s, ended).saveEnded)
 	}
 	if len(completed) > 0 {
 		stages = append(stages, newSaveBatch(s, completed).saveCompleted)
@@ -143,6 +149,18 @@ func (b *saveBatch) saveContinued(ctx context.Context, db DB) error {
 		}}
 	}
 	return nil
+}
+
+func (b *saveBatch) saveEnded(ctx context.Context, db DB) error {
+	awaited := make([]bool, len(b.items))
+	for n, it := range b.items {
+		awaited[n] = it.completion.notifiesRun()
+	}
+	rows, err := fastpath.SaveEnded(ctx, db, &b.arg, awaited)
+	if err == nil {
+		b.savedFast(rows, process.StatusCompleted)
+	}
+	return err
 }
 
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {

@@ -251,6 +251,9 @@ func TestFastPathStoresTheSame(t *testing.T) {
 	completes := func(c *storage.Completion) { c.Outcome = storage.Completed }
 	results := map[string][]func(*storage.Completion){
 		"complete": {completes},
+		"complete and free keys": {completes, func(c *storage.Completion) {
+			c.EffectsOnEnd = []storage.Effect{storage.FreeKeys{}}
+		}},
 		"complete with all": {completes, func(c *storage.Completion) {
 			c.Events = []storage.NewEvent{
 				{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)},

@@ -78,6 +78,7 @@ func hotStatements() map[string]string {
 		"SaveFinished":             querySQL(q.SaveFinished),
 		"SaveContinued":            querySQL(q.SaveContinued),
 		"SaveCompleted":            querySQL(q.SaveCompleted),
+		"SaveEnded":                querySQL(q.SaveEnded),
 		"WriteFailedAttempts":      execSQL(q.WriteFailedAttempts),
 		"RetryTasks":               execSQL(q.RetryTasks),
 		"DropTimers":               execSQL(q.DropTimers),

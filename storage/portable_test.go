@@ -28,7 +28,7 @@ func TestPortable(t *testing.T) {
 	if _, err := b.SaveResult(end(prepared.Claim, storage.Finished, events("e"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range []string{"CaptureCall", "SaveFinished", "SaveContinued", "SaveCompleted"} {
+	for _, statement := range []string{"CaptureCall", "SaveFinished", "SaveContinued", "SaveEnded", "SaveCompleted"} {
 		equal(t, "uses of the fast path by "+statement, ask[int](b, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%-- name: '||$1||' %'`,
 			statement), 0)

@@ -403,7 +403,10 @@ func TestFencedResultWithAnother(t *testing.T) {
 			finishes := func(*storage.Completion) {}
 			completes := func(c *storage.Completion) { c.Outcome = storage.Completed }
 			var ends []*storage.Completion
-			for n, change := range []func(*storage.Completion){finishes, timer(0), completes} {
+			frees := func(c *storage.Completion) {
+				c.Outcome, c.EffectsOnEnd = storage.Completed, []storage.Effect{storage.FreeKeys{}}
+			}
+			for n, change := range []func(*storage.Completion){finishes, timer(0), completes, frees} {
 				stored, fenced := fmt.Sprint("stored", n), fmt.Sprint("fenced", n)
 				b.process(stored)
 				b.process(fenced)
@@ -416,7 +419,7 @@ func TestFencedResultWithAnother(t *testing.T) {
 				equal(t, fmt.Sprintf("result %d is fenced", n), errors.Is(err, process.ErrFenced), n%2 == 1)
 			}
 			equal(t, "targets of messages", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) "+
-				"FROM messages"), "stored0 stored1 stored2")
+				"FROM messages"), "stored0 stored1 stored2 stored3")
 		})
 	}
 }

@@ -122,24 +122,25 @@ func recordStages(t *testing.T, stages []stage) []string {
 func TestFlushUsesBothPaths(t *testing.T) {
 	s := &Store{q: dbsqlc.New()}
 	for _, c := range []struct {
-		fast, continued, completed, general int
-		want                                string
+		fast, continued, ended, jobs, general int
+		want                                  string
 	}{
-		{1, 0, 0, 0, "SaveFinished CaptureCall"},
-		{1, 1, 1, 0, "SaveFinished SaveContinued SaveCompleted CaptureCall"},
-		{minFastPath - 1, 0, 0, 1, "SaveResult PrepareCall"},
-		{minFastPath, 0, 0, 1, "SaveFinished SaveResult CaptureCall PrepareCall"},
-		{minFastPath - 1, 0, 1, 1, "SaveFinished SaveCompleted SaveResult CaptureCall PrepareCall"},
-		{0, 0, 0, 9, "SaveResult PrepareCall"},
+		{1, 0, 0, 0, 0, "SaveFinished CaptureCall"},
+		{1, 1, 1, 1, 0, "SaveFinished SaveContinued SaveEnded SaveCompleted CaptureCall"},
+		{0, 0, 1, 0, 0, "SaveEnded CaptureCall"},
+		{minFastPath - 1, 0, 0, 0, 1, "SaveResult PrepareCall"},
+		{minFastPath, 0, 0, 0, 1, "SaveFinished SaveResult CaptureCall PrepareCall"},
+		{minFastPath - 1, 0, 0, 1, 1, "SaveFinished SaveCompleted SaveResult CaptureCall PrepareCall"},
+		{0, 0, 0, 0, 9, "SaveResult PrepareCall"},
 	} {
 		var b batch
-		add := func(outcome Outcome, general bool, timer *SetTimer) {
+		add := func(outcome Outcome, general bool, timer *SetTimer, effects ...Effect) {
 			key := process.Key{Namespace: "n", ProcessID: fmt.Sprint("p", len(b.saves))}
 			save := &saveItem{
 				item: newItem(key, 0, true),
 				completion: &Completion{
 					TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: outcome, Timer: timer},
-					Continuation: Continuation{Promote: true},
+					Continuation: Continuation{Promote: true}, EffectsOnEnd: effects,
 				},
 			}
 			call := &callItem{item: newItem(key, 0, false), call: &Call{Key: key, Capture: !general}}
@@ -156,19 +157,23 @@ func TestFlushUsesBothPaths(t *testing.T) {
 		for range c.continued {
 			add(Finished, false, &SetTimer{})
 		}
-		for range c.completed {
+		for range c.ended {
 			add(Completed, false, nil)
+		}
+		for range c.jobs {
+			add(Completed, false, nil, FreeKeys{})
 		}
 		var names []string
 		for _, sql := range recordStages(t, b.stages(s)) {
 			switch name := strings.Fields(sql)[2]; name {
-			case "SaveFinished", "SaveContinued", "SaveCompleted", "SaveResult", "CaptureCall", "PrepareCall":
+			case "SaveFinished", "SaveContinued", "SaveEnded", "SaveCompleted", "SaveResult", "CaptureCall",
+				"PrepareCall":
 				names = append(names, name)
 			}
 		}
 		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("%d finished, %d continued, %d completed, %d general: %s, want %s", c.fast, c.continued,
-				c.completed, c.general, got, c.want)
+			t.Errorf("%d finished, %d continued, %d ended, %d jobs, %d general: %s, want %s", c.fast, c.continued,
+				c.ended, c.jobs, c.general, got, c.want)
 		}
 	}
 }

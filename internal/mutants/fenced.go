@@ -43,6 +43,22 @@ var fencedMutants = []mutant{
 		packages: "./storage", run: "FencedResultWith",
 	},
 	{
+		name: "fast-path-plain-end-forgotten", breaks: "a transaction knows which ends of processes are not stored",
+		file: "sql/save_ended.sql",
+		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(saved.fencing_token))", planted: "ELSE true",
+		packages: "./storage", run: "FencedResultWith",
+	},
+	{
+		name: "fast-path-end-not-counted", breaks: "the counts by status include ends",
+		file: "sql/save_ended.sql", old: "('COMPLETED', 1)", planted: "('COMPLETED', 0)",
+		packages: "./storage", run: "FastPathStoresTheSame",
+	},
+	{
+		name: "fast-path-end-without-parent", breaks: "a process that ends notifies its parent",
+		file: "sql/save_ended.sql", old: "     AND parent.found IS NULL),", planted: "),",
+		packages: "./storage ./engine", run: "FastPathStoresTheSame|Child",
+	},
+	{
 		name: "fenced-removal-forgotten", breaks: "a transaction knows which late removals it has not executed",
 		file: "sql/remove_processes.sql",
 		old:  "ELSE add_unsaved(@fencing_tokens::bigint[], array_agg(removed.fencing_token))", planted: "ELSE true",

@@ -14,7 +14,7 @@ const (
 var exceptions = []exception{
 	{rowVersions, fastPath, []string{"CaptureCall"}},
 	{transactionIDs, fastPath, []string{"CaptureCall"}},
-	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveContinued", "SaveFinished"}},
+	{rowAddresses, fastPath, []string{"SaveCompleted", "SaveContinued", "SaveEnded", "SaveFinished"}},
 	{rowAddresses, savesSearch, []string{"SaveResult"}},
 	{transactionIDs, olderEngines, []string{"TranslateEventCursor", "function job_event_xid", "table job_events"}},
 	{rowVersions, checksServer, []string{"cmd/progressor/internal/cli/server/doctorchecks.go checkXmin"}},

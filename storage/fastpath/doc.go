@@ -4,11 +4,11 @@
 //
 // The fast path saves CPU time in PostgreSQL. Most calls are for a RUNNING process that has no
 // attempt and no waiting task. Most results leave a process without waiting tasks. For these,
-// CaptureCalls replaces PrepareCall, and SaveFinished, SaveContinued and SaveCompleted replace
-// SaveResult. The statements of the fast path have half as many plan nodes: PostgreSQL spends more
-// time on starting a large statement than on executing it for a few items. They make calls of a
-// single client twice as fast, and calls of 128 clients 25% faster. SaveContinued makes chains of
-// timers that are due at once 27% faster.
+// CaptureCalls replaces PrepareCall, and SaveFinished, SaveContinued, SaveEnded and SaveCompleted
+// replace SaveResult. The statements of the fast path have half as many plan nodes: PostgreSQL
+// spends more time on starting a large statement than on executing it for a few items. They make
+// calls of a single client twice as fast, and calls of 128 clients 25% faster. SaveContinued makes
+// chains of timers that are due at once 27% faster.
 //
 // # When it applies
 //

@@ -9,7 +9,7 @@ import (
 // Captured is a call that CaptureCalls has stored.
 type Captured = dbsqlc.CaptureCallRow
 
-// Saved is a result that SaveFinished or SaveCompleted has stored.
+// Saved is a result that SaveFinished, SaveEnded or SaveCompleted has stored.
 type Saved = dbsqlc.SaveFinishedRow
 
 // CaptureCalls stores calls to different processes, with the arguments of PrepareCall. It returns
@@ -56,6 +56,24 @@ func SaveContinued(
 	})
 }
 
+// SaveEnded stores results that complete processes which are not jobs and hold no keys, with the
+// arguments of SaveResult. A run is notified of those that are awaited. SaveEnded returns the
+// results that it has stored.
+func SaveEnded(
+	ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.SaveResultParams, awaited []bool,
+) ([]Saved, error) {
+	rows, err := dbsqlc.New().SaveEnded(ctx, db, dbsqlc.SaveEndedParams{
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds,
+		FencingTokens: a.FencingTokens, AuxStates: a.AuxStates, Metadatas: a.Metadatas,
+		EventCounts: a.EventCounts, Responses: a.Responses, WorkerIds: a.WorkerIds, Awaiteds: awaited,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds,
+		EventIds: a.EventIds, EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts,
+		EventTimestamps: a.EventTimestamps, EventMetadatas: a.EventMetadatas,
+		EventPayloads: a.EventPayloads,
+	})
+	return savedOf(rows), err
+}
+
 // Ends has the arguments of SaveCompleted that SaveResult does not have.
 type Ends struct {
 	Names   []string // name of the Record of the attempt, or ""
@@ -78,9 +96,13 @@ func SaveCompleted(
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
 	})
+	return savedOf(rows), err
+}
+
+func savedOf[R dbsqlc.SaveEndedRow | dbsqlc.SaveCompletedRow](rows []R) []Saved {
 	saved := make([]Saved, len(rows))
 	for n, row := range rows {
 		saved[n] = Saved(row)
 	}
-	return saved, err
+	return saved
 }

@@ -2572,6 +2572,88 @@ func (p *SaveContinuedParams) GrowEvent(n int) {
 	p.EventPayloads = slices.Grow(p.EventPayloads, n)
 }
 
+// SaveEndedItem is a row of SaveEndedParams.
+type SaveEndedItem struct {
+	Ord          int32
+	Key          process.Key
+	TaskID       int64
+	FencingToken int64
+	AuxState     []byte
+	Metadata     string
+	EventCount   int32
+	Response     []byte
+	WorkerID     string
+	Awaited      bool
+}
+
+// Append appends a row.
+func (p *SaveEndedParams) Append(r SaveEndedItem) {
+	p.Ords = append(p.Ords, r.Ord)
+	p.Namespaces = append(p.Namespaces, r.Key.Namespace)
+	p.ProcessIds = append(p.ProcessIds, r.Key.ProcessID)
+	p.TaskIds = append(p.TaskIds, r.TaskID)
+	p.FencingTokens = append(p.FencingTokens, r.FencingToken)
+	p.AuxStates = append(p.AuxStates, r.AuxState)
+	p.Metadatas = append(p.Metadatas, r.Metadata)
+	p.EventCounts = append(p.EventCounts, r.EventCount)
+	p.Responses = append(p.Responses, r.Response)
+	p.WorkerIds = append(p.WorkerIds, r.WorkerID)
+	p.Awaiteds = append(p.Awaiteds, r.Awaited)
+}
+
+// Grow reserves space for n more rows.
+func (p *SaveEndedParams) Grow(n int) {
+	p.Ords = slices.Grow(p.Ords, n)
+	p.Namespaces = slices.Grow(p.Namespaces, n)
+	p.ProcessIds = slices.Grow(p.ProcessIds, n)
+	p.TaskIds = slices.Grow(p.TaskIds, n)
+	p.FencingTokens = slices.Grow(p.FencingTokens, n)
+	p.AuxStates = slices.Grow(p.AuxStates, n)
+	p.Metadatas = slices.Grow(p.Metadatas, n)
+	p.EventCounts = slices.Grow(p.EventCounts, n)
+	p.Responses = slices.Grow(p.Responses, n)
+	p.WorkerIds = slices.Grow(p.WorkerIds, n)
+	p.Awaiteds = slices.Grow(p.Awaiteds, n)
+}
+
+// SaveEndedEvent is a row of SaveEndedParams.
+type SaveEndedEvent struct {
+	Ord      int32
+	Key      process.Key
+	EventID  int64
+	TaskID   int64
+	Attempt  int32
+	Ts       time.Time
+	Metadata string
+	Payload  []byte
+}
+
+// AppendEvent appends a row.
+func (p *SaveEndedParams) AppendEvent(r SaveEndedEvent) {
+	p.EventOrds = append(p.EventOrds, r.Ord)
+	p.EventNamespaces = append(p.EventNamespaces, r.Key.Namespace)
+	p.EventProcessIds = append(p.EventProcessIds, r.Key.ProcessID)
+	p.EventIds = append(p.EventIds, r.EventID)
+	p.EventTaskIds = append(p.EventTaskIds, r.TaskID)
+	p.EventAttempts = append(p.EventAttempts, r.Attempt)
+	p.EventTimestamps = append(p.EventTimestamps, r.Ts)
+	p.EventMetadatas = append(p.EventMetadatas, r.Metadata)
+	p.EventPayloads = append(p.EventPayloads, r.Payload)
+}
+
+// GrowEvent reserves space for n more rows.
+func (p *SaveEndedParams) GrowEvent(n int) {
+	p.EventOrds = slices.Grow(p.EventOrds, n)
+	p.EventNamespaces = slices.Grow(p.EventNamespaces, n)
+	p.EventProcessIds = slices.Grow(p.EventProcessIds, n)
+	p.EventIds = slices.Grow(p.EventIds, n)
+	p.EventTaskIds = slices.Grow(p.EventTaskIds, n)
+	p.EventAttempts = slices.Grow(p.EventAttempts, n)
+	p.EventTimestamps = slices.Grow(p.EventTimestamps, n)
+	p.EventMetadatas = slices.Grow(p.EventMetadatas, n)
+	p.EventPayloads = slices.Grow(p.EventPayloads, n)
+}
+
 // SaveFinishedItem is a row of SaveFinishedParams.
 type SaveFinishedItem struct {
 	Ord          int32

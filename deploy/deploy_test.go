@@ -1,4 +1,5 @@
-// Package deploy_test checks the files of this directory as their users read them.
+// Package deploy_test checks the alert rules, the dashboard and the service definitions of this
+// directory.
 package deploy_test
 
 import (

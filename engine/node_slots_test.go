@@ -143,9 +143,9 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 	}
 }
 
-// In any order of operations, the slots of the node are those of its namespaces, and no slot stays
-// free while a new request waits for one, unless it is the turn of a namespace whose scan was
-// woken.
+// In any order of operations, the slots that the node counts are those that its namespaces use.
+// While a new request waits for a slot, no slot stays free, except for a namespace that has a turn
+// because its scan was woken.
 func TestNodeSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,19 +10,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+// first is the state of a process whose first task waits for a slot.
 func first(s *explain.State) {
 	s.Process.Status, s.Ended = process.StatusInit, nil
 	s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)}}
 }
 
-// pulled makes the namespace a pull namespace with workers. Each worker has an ID, a directive, and
-// the number of seconds since it was last seen.
+// pulled makes the namespace a pull namespace with the given workers.
 func pulled(workers ...explain.Worker) func(*explain.State) {
 	return func(s *explain.State) { s.Namespace.Pulled, s.Namespace.Workers = true, workers }
 }
 
-func worker(id, told string, ago float64) explain.Worker {
-	return explain.Worker{ID: id, Command: told, Seen: at(100 - ago), Alive: ago < 70, Leases: 2}
+// worker returns a worker with a command of an operator, which was last seen some seconds ago.
+func worker(id, command string, ago float64) explain.Worker {
+	return explain.Worker{ID: id, Command: command, Seen: at(100 - ago), Alive: ago < 70, Leases: 2}
 }
 
 func blockedOn(b explain.Blocked) func(*explain.State) {
@@ -68,7 +69,7 @@ func TestWaits(t *testing.T) {
 			[]string{`Job "mail" has waited for a worker`,
 				"no worker polls namespace shop: the last was w2, at 2026-11-20T11:56:40.000Z (5m ago).",
 				"progressor worker run --namespace shop --job mail --exec COMMAND."}},
-		{"all quiet", state(first, job(nil),
+		{"workers that take no tasks", state(first, job(nil),
 			pulled(worker("w1", "quiet", 3), worker("w2", "stop", 3), worker("w3", "", 300))), process.WaitsForPlace,
 			time.Time{},
 			[]string{"and 2 workers polled namespace shop recently, but none may take new tasks: w1 (quiet), " +
@@ -86,7 +87,7 @@ func TestWaits(t *testing.T) {
 			time.Time{},
 			[]string{"and none of its workers (w8, w9) polls namespace shop.",
 				"--job mail --worker-id w8 --exec COMMAND."}},
-		{"paused, and pulled", state(first, pulled(), func(s *explain.State) { s.Namespace.Paused = true }),
+		{"a paused pull namespace", state(first, pulled(), func(s *explain.State) { s.Namespace.Paused = true }),
 			process.WaitsForPlace, time.Time{},
 			[]string{"namespace shop is paused", "progressor namespace resume shop."}},
 		{"no processor", state(first,
@@ -94,7 +95,7 @@ func TestWaits(t *testing.T) {
 			process.WaitsForPlace, time.Time{},
 			[]string{`the node that answered this request cannot run tasks of namespace shop: this node has no ` +
 				`processor "x".`, "progressor namespace get shop"}},
-		{"a worker has it", state(running, leased, waiting(call(6, process.WaitsForProcess, 99))),
+		{"the task before it is leased", state(running, leased, waiting(call(6, process.WaitsForProcess, 99))),
 			process.WaitsForProcess, at(158),
 			[]string{"Task 6 (CALL) waits behind task 5 (CALL), which worker w1 holds, attempt 1, for 2s; last " +
 				"heartbeat 1s ago.", "by its step timeout, then task 6 (CALL) runs. Without a heartbeat"}},
@@ -103,7 +104,7 @@ func TestWaits(t *testing.T) {
 		{"asked to end", state(running, cancelling("enough", 130)), "", at(130),
 			[]string{"It was asked to end (enough). After the grace period, at 2026-11-20T12:02:10.000Z (in 30s), it " +
 				"is CANCELLED"}},
-		{"a timer, and its namespace",
+		{"a timer of a paused namespace",
 			state(waiting(timer(2, 130)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForTime,
 			at(130),
 			[]string{"Namespace shop is also paused: nothing begins before it is resumed (progressor namespace " +
@@ -128,7 +129,7 @@ func TestWaits(t *testing.T) {
 			[]string{"constraint slow: the rate of 10 in 1m is used up, and grants the next start at " +
 				"2026-11-20T12:01:46.000Z (in 6s). 1 job is ahead of it.",
 				"not before 2026-11-20T12:01:52.000Z (in 12s)", "--rate 20/1m --burst 3 doubles it."}},
-		{"a key, and its namespace",
+		{"a key in a paused namespace",
 			state(job(nil), blockedOn(explain.Blocked{Constraint: "one", MaxRunning: 1}),
 				func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForConstraint, time.Time{},
 			[]string{"waits for constraint one. No job is ahead of it. Namespace shop is also paused"}},
@@ -138,7 +139,7 @@ func TestWaits(t *testing.T) {
 				explain.Member{WorkerID: "w4", State: "retryable"})), process.WaitsForProcess, time.Time{},
 			[]string{`Job "mail" must succeed on 3 workers: 1 has, w2 runs it, w4 tries it again later, ` +
 				`1 has failed of at most 1 that may fail.`, "progressor job get shop o-1 shows the state of each."}},
-		{"members, and no worker",
+		{"members, but no worker",
 			state(job(nil), pulled(), cancelling("", 130),
 				group(2, 0, explain.Member{State: "available"}, explain.Member{State: "available"})),
 			process.WaitsForPlace, at(130),

@@ -33,7 +33,7 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	return claims
 }
 
-// endsIn returns the ends in a claim.
+// endsIn describes the ends of children that a claim contains.
 func endsIn(t *testing.T, c *storage.Claim) string {
 	t.Helper()
 	if c == nil {
@@ -80,8 +80,8 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// The end is sent as a message if messages for the run are stored, if the run is not RUNNING, or if
-// another process waits for the end.
+// The end of a step is sent as a message if the run has undelivered messages, if the run is not
+// RUNNING, or if another process waits for the end.
 func TestEndsOfStepsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

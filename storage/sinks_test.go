@@ -145,8 +145,8 @@ func TestRetryNeedsTheLease(t *testing.T) {
 }
 
 // A lease does not survive its sink: a sink that was deleted and created again has different
-// tokens. A node whose ID is not that of the lease does not have the lease, even with the same
-// token. Two nodes can have the same token after a failover that lost a claim.
+// tokens. A lease belongs only to the node whose ID is in its row, even if another node has the
+// same token. Two nodes can have the same token after a failover that lost a claim.
 func TestLeaseOfASinkIsUnique(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -106,16 +106,16 @@ var plainReasons = []reason{
 	{"its namespace", []string{"namespace put paused --connect-url URL", "start paused one", "namespace pause paused",
 		"call paused one --accepted"}, "paused one",
 		[]string{"waits for a slot, and namespace paused is paused.", "unblock progressor namespace resume paused."}},
-	{"its timer, and its namespace",
+	{"its timer in a paused namespace",
 		[]string{"namespace put shut --connect-url URL", "start shut one --args timer", "namespace pause shut"},
 		"shut one",
 		[]string{"waits for time",
 			"Namespace shut is also paused: nothing begins before it is resumed (progressor namespace resume shut)."}},
-	{"a worker, and none polls", []string{"namespace put unpolled --pull", "start unpolled one --accepted"},
+	{"a worker, but none polls", []string{"namespace put unpolled --pull", "start unpolled one --accepted"},
 		"unpolled one",
 		[]string{"waits for place", "(INIT) has waited for a worker since", "and no worker polls namespace unpolled.",
 			"client.Worker with HandleProcesses", "progressor worker run takes only jobs"}},
-	{"a worker, and all have the directive quiet",
+	{"a worker, but all have the directive quiet",
 		[]string{"namespace put quieted --pull", "look quieted", "start quieted one --accepted",
 			"worker stop quieted w0 --quiet"}, "quieted one",
 		[]string{"and 1 worker polled namespace quieted recently, but none may take new tasks: w0 (quiet).",
@@ -127,7 +127,7 @@ var plainReasons = []reason{
 }
 
 var jobReasons = []reason{
-	{"a worker, and none polls", []string{"namespace put jobs --pull", "job enqueue jobs mail --id alone"},
+	{"a worker for a job, but none polls", []string{"namespace put jobs --pull", "job enqueue jobs mail --id alone"},
 		"jobs alone",
 		[]string{`now Job "mail" has waited for a worker since`, "and no worker polls namespace jobs.",
 			"unblock Start one: progressor worker run --namespace jobs --job mail --exec COMMAND."}},

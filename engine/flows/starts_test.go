@@ -96,7 +96,8 @@ func TestCancelEventsOfSteps(t *testing.T) {
 	same(t, n.stepEvents(t, "deaf", cancels), "a cancel_requested, a cancel_grace_expired")
 }
 
-// began describes a run and its steps: their attempts, and whether they have a start.
+// began returns the attempt of a run and of each of its steps, followed by + if it has a start time
+// and by - if it has none.
 func began(r *progressorv1.Run) string {
 	one := func(attempt int32, at *timestamppb.Timestamp) string {
 		if at == nil {
@@ -111,7 +112,7 @@ func began(r *progressorv1.Run) string {
 	return s
 }
 
-// viewedSteps returns the same description of the steps, from the view step_list.
+// viewedSteps returns the steps in the format of began, from the view step_list.
 func (n *node) viewedSteps(t *testing.T, runID string) string {
 	t.Helper()
 	rows, err := n.DB.Query(t.Context(),
@@ -145,8 +146,9 @@ func sameTime(a *time.Time, b *timestamppb.Timestamp) bool {
 	return a.Equal(b.AsTime())
 }
 
-// TestRunStartsWithItsFirstWorker checks that a run and its steps have no start, and no attempt,
-// before a worker takes the job of a step, and that they start with the attempt of that worker.
+// TestRunStartsWithItsFirstWorker checks that a run and its steps have no start time and no attempt
+// before a worker takes the job of a step, and that they get the start time and the attempt of that
+// worker.
 func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -197,8 +199,8 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	}
 }
 
-// TestStepWithoutAttempt checks that a step whose job no worker took ends without a start and
-// without an attempt, and that a step that ends before its job keeps the start of that job.
+// TestStepWithoutAttempt checks that a step ends without a start time and without an attempt if no
+// worker took its job, and that a step that ends before its job keeps the start time of the job.
 func TestStepWithoutAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -247,7 +249,7 @@ func TestStepsUpdateTheirRun(t *testing.T) {
 		}
 		return r.GetUpdatedTime().AsTime()
 	}
-	// step ends a step of a run that was created at a time, and waits for the next step.
+	// step sets when the run was created, ends the current step and waits for the next one.
 	step := func(created, next string) {
 		t.Helper()
 		storagetest.Exec(t, n.DB, `UPDATE processes SET aux_state = convert_to(
@@ -261,10 +263,10 @@ func TestStepsUpdateTheirRun(t *testing.T) {
 	before := updated()
 	step("2100-01-01T00:00:00Z", "b")
 	if at := updated(); !at.Equal(before) {
-		t.Errorf("the row of the run was written for a step, %v after the last time", at.Sub(before))
+		t.Errorf("a step changed the updated_time of the run by %v", at.Sub(before))
 	}
 	step("2026-01-01T00:00:00Z", "c")
 	if at := updated(); !at.After(before) {
-		t.Error("a step did not change the updated_time of its run, which had not changed for more than a minute")
+		t.Error("a step did not change the updated_time of its run, which was older than a minute")
 	}
 }

@@ -33,9 +33,9 @@ func (s *site) seal(t *testing.T, n *node, name, value string) {
 	}
 }
 
-// Brokers can require a client certificate. The sink presents the certificate of its secret.
-// Without it, with one of another authority, or with the wrong ca_pem, the status of the sink
-// contains an error with the reason.
+// Brokers can require a client certificate. The sink presents the certificate in its secret. If
+// there is no certificate, if it comes from another authority, or if ca_pem is wrong, the status of
+// the sink contains an error with the reason.
 func TestKafkaClientCertificate(t *testing.T) {
 	t.Parallel()
 	const client = "spiffe://example.org/sink"

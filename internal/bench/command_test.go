@@ -101,7 +101,7 @@ func TestDSNOfAnotherDatabase(t *testing.T) {
 		}
 	}
 	if _, err := dsnWith("postgres://u:secret1@h:port/app", "scratch"); err == nil || strings.Contains(err.Error(), "secret1") {
-		t.Errorf("an unreadable URL: %v", err)
+		t.Errorf("the error of an invalid URL: %v", err)
 	}
 }
 
@@ -143,6 +143,6 @@ func TestParseProcStat(t *testing.T) {
 		t.Errorf("resident: %d, %v", bytes, err)
 	}
 	if _, err := parseMemory("Name:\tx\n", "VmRSS"); err == nil {
-		t.Error("no VmRSS, and no error")
+		t.Error("a text without VmRSS was read")
 	}
 }

@@ -40,8 +40,8 @@ func settle(t testing.TB, dsn string) {
 	doctor(t, dsn)
 }
 
-// leftOver lists the tasks that have not ended. If an ended task has the same number, the list
-// includes it.
+// leftOver lists the tasks in running and schedule. If an ended task has the same number as one of
+// them, the list says how that task ended.
 func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(),

@@ -16,7 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// clearFields lists the fields that could contain a payload and are not encoded, by the reason.
+// clearFields lists the fields that could contain a payload and are not encoded. The keys are the
+// reasons.
 var clearFields = map[string][]string{
 	"metadata is searched": {
 		"Process.metadata", "Event.metadata", "StartRequest.metadata", "PutProcessRequest.metadata", "Result.metadata",
@@ -96,7 +97,8 @@ func eachMessage(f func(protoreflect.MessageDescriptor)) {
 
 const secret = "hunter2"
 
-// withPayload returns messages of a type, each with one of its payloads.
+// withPayload returns one message of a type for each payload field that it can contain. Only this
+// field is set.
 func withPayload(t *testing.T, md protoreflect.MessageDescriptor) []protoreflect.Message {
 	t.Helper()
 	created := func() protoreflect.Message {

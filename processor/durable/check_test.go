@@ -132,7 +132,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		build         build
 		waits, unpaid string // findings about a process that waits for the timer pause, and for the call
-		both          bool   // both: the same findings
+		both          bool   // unpaid is the same as waits
 	}{
 		"nothing changes": {},
 		"a step is inserted": {build: build{early: true}, both: true,

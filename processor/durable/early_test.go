@@ -122,7 +122,7 @@ func after(req *request, r *response, next progressorv1.TaskType) *request {
 	return &request{Type: next, TaskId: 2, Attempt: 1, Process: p}
 }
 
-// attempt runs f with a context as the engine passes it to an INIT.
+// attempt runs f with the context that the engine passes for an INIT task.
 func attempt(t *testing.T, f processor.Processor, kept *processor.Kept, req *request) *response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(processor.WithKept(t.Context(), kept), time.Minute)

@@ -104,8 +104,8 @@ func FuzzProcess(f *testing.F) {
 	})
 }
 
-// namesField matches the error for an invalid answer. The timers of several answers together may be
-// too many.
+// namesField matches the error for an invalid answer. It also matches the error for too many
+// timers, which several valid answers together can set.
 var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers may be pending`)
 
 // checkState reports states of the process that the engine could not have stored.

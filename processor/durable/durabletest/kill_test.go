@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/durable"
 )
 
-// A kill shows what depends on the number of attempts.
+// If an outcome depends on the number of attempts, a kill changes the outcome.
 func TestOutcomes(t *testing.T) {
 	for name, test := range map[string]struct {
 		body func(ctx durable.Ctx, runs *int) (string, error)

@@ -1,9 +1,10 @@
 // Package cron computes when a cron fires, and decides what each fire does. It is pure: no I/O, no
 // clock, no storage, and no imports outside the standard library.
 //
-// Parse and Compile turn expressions into a Schedule. Where cron implementations differ, it follows
-// Vixie's cron and POSIX for days of the month and of the week, Quartz for L, LW, 15W, FRI#3 and
-// 5L, and Vixie's cron when the clock changes (see DaylightSaving).
+// Parse and Compile turn expressions into a Schedule. Cron implementations differ. Days of the
+// month and of the week have the meaning of Vixie's cron and POSIX, and L, LW, 15W, FRI#3 and 5L
+// that of Quartz. When the clock changes, a Schedule behaves like Vixie's cron (see
+// DaylightSaving).
 //
 // Cron decides. It takes a State and an event (Tick, Ended, Trigger, Backfill, Pause, Resume) and
 // returns a Step: ledger rows, runs to start and to cancel, the new State, and when to call Tick

@@ -8,6 +8,6 @@
 // processes that the engine itself runs (crons, flows and bulks, on package engine/actor), rules
 // for processes that others run (jobs), and background work without processes (sinks).
 //
-// The engine keeps nothing in memory that it could not lose. All statements are in package storage,
-// and all RPC handlers in engine/rpc.
+// The engine keeps no data in memory that must survive a crash. All statements are in package
+// storage, and all RPC handlers in engine/rpc.
 package engine

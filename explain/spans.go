@@ -370,8 +370,9 @@ func (tl *timeline) lastBefore(moment time.Time) *Task {
 	return last
 }
 
-// pending returns the timer or start that the process waited for until a time: the earliest that
-// was set before the next task was accepted, and had neither fired nor been cancelled.
+// pending returns the timer or start that the process waited for until a time. Of those that were
+// set before the next task was accepted, and had neither fired nor been cancelled, it is the
+// earliest.
 func (tl *timeline) pending(until time.Time, next int64) *Task {
 	var soonest *Task
 	consider := func(t *Task, end time.Time) {

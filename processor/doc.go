@@ -11,11 +11,12 @@
 // Go values. Package durable is a layer above: a process is one function from start to end. Package
 // processortest runs a processor against a process in memory, with a clock that the test controls.
 //
-// Inside the engine and in workers, timers and cancels can store events before they end: see
-// Checkpoint.
+// Inside the engine and in workers, the tasks of timers and cancels can store events before they
+// end: see Checkpoint.
 //
-// A task may be attempted more than once, but never by two live attempts at a time. Side effects
-// outside the process must allow for that: ProcessRequest.fencing_token grows with every attempt.
+// A task may be attempted more than once, but it has at most one live attempt at a time. Side
+// effects outside the process must allow for repeated attempts: ProcessRequest.fencing_token grows
+// with every attempt.
 //
 // Package processor imports process and the generated messages, but no package of the engine or
 // storage. Start with processor.go, then result.go and json.go.

@@ -1,8 +1,8 @@
 -- The statements of this file repair times that are in the future because the clock of the database
--- was set back. A time more than a second in the future was stored before the clock was set back.
--- Its timeout or period then starts again from now. Rows that another transaction has locked are
--- left to the next call. Tasks are changed under the lock of their process, because SaveResult
--- finds a task under that lock and then deletes it by its ctid.
+-- was set back. A time more than a second in the future was stored before the clock was set back. A
+-- timeout or period with such a time starts again from now. Rows that another transaction has
+-- locked are left to the next call. Tasks are changed under the lock of their process, because
+-- SaveResult finds a task under that lock and then deletes it by its ctid.
 
 -- RestartGraces restarts the grace periods of cancels.
 -- name: RestartGraces :execrows

@@ -1,5 +1,5 @@
--- ReadUnkeyedStarts returns the jobs in messages to a process ID that have no fairness key yet. It
--- omits jobs of several workers and their members, which never have one.
+-- ReadUnkeyedStarts returns the jobs without a fairness key in the messages to a process ID. It
+-- omits jobs of several workers and their members, which never have a fairness key.
 -- name: ReadUnkeyedStarts :many
 SELECT m.message_id, (m.job->>'name')::text AS name,
        coalesce((m.job->>'priority')::int, 0)::int AS priority,

@@ -4,8 +4,8 @@
 //
 // Store has a method for each operation, in a file of the same name. Start with store.go, item.go
 // (the statements of a flush), lane.go (the group commit) and recover.go (lost responses to
-// commits). The statements are in sql/, from which sqlc generates internal/dbsqlc. Statements that
-// take lists of rows have a method Append for them, see internal/sqlrows.
+// commits). The statements are in sql/, from which sqlc generates internal/dbsqlc. The parameters
+// of a statement that takes a list of rows have a method Append: see internal/sqlrows.
 //
 // Package engine makes all decisions about processes. This package stores them.
 package storage

@@ -31,9 +31,9 @@ type Report struct {
 
 // CheckInvariants checks the rules that hold at any time, even while engines use the database: see
 // sql/invariants.sql, sql/job_invariants.sql and sql/change_invariants.sql. All statements must
-// read one snapshot. db can be a connection or a pool, on which CheckInvariants begins a
-// transaction, or a transaction with the isolation level REPEATABLE READ. Its search_path must be
-// progressor. CheckInvariants reads all tables completely, so db must not be the hot pool.
+// read one snapshot. db can be a connection, a pool, or a transaction with the isolation level
+// REPEATABLE READ. On a connection or a pool, CheckInvariants begins a transaction. Its search_path
+// must be progressor. CheckInvariants reads all tables completely, so db must not be the hot pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	return withSnapshot(ctx, db, "check invariants", checkInvariants)
 }

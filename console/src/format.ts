@@ -33,7 +33,7 @@ export function span(ms: number): string {
 
 /**
  * Formats a time relative to now, such as 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago, or in 3 min 2
- * s. Past times have no seconds after minutes.
+ * s. If a past time has minutes, its seconds are omitted.
  */
 export function ago(ms: number, now: number): string {
   const past = now - ms;
@@ -79,8 +79,9 @@ export function typedSpan(ms: number): string {
 /** Returns the error for the text of a whole number in a form, or "". An empty text is valid. */
 export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "must be a whole number, or empty");
 
-/** The same for a number that may be negative, and for one with a fraction. */
+/** Returns the error for the text of a whole number that may be negative, or "". */
 export const wrongWhole = (text: string): string => (/^\s*(-?\d+)?\s*$/.test(text) ? "" : "must be a whole number, or empty");
+/** Returns the error for the text of a number that may have a fraction, or "". */
 export const wrongNumber = (text: string): string => (/^\s*(\d+(\.\d+)?)?\s*$/.test(text) ? "" : "must be a number, or empty");
 
 /**

@@ -71,7 +71,7 @@ export function EngineText({ text }: { text: string }) {
   return <>{parts.map((part, n) => (n % 2 === 0 ? part : part.startsWith("since ") ? <Since key={n} at={Date.parse(part.slice(6))} /> : <When key={n} at={Date.parse(part.replace(/^at /, ""))} />))}</>;
 }
 
-/** The same as a tooltip. */
+/** Formats the UTC times in a text of the engine, for a tooltip. */
 export const engineTextTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
 // A command ends at the end of its sentence, or before a verb that describes it.

@@ -26,8 +26,8 @@ import (
 
 // The roles of a process of the bench. The engine and the processor of rpc, auth, idle and memory
 // run in their own processes, as in production. Such a process reads its order, one line of JSON,
-// from its standard input, writes its address to its standard output, and ends when its input is
-// closed, which also happens when the bench dies.
+// from its standard input, and writes its address to its standard output. It ends when its standard
+// input is closed, even if the bench has died.
 const (
 	roleBench     = "bench"
 	roleEngine    = "engine"

@@ -6,8 +6,8 @@
 // replacement. Building the tests takes much longer than running those that catch a bug. So one
 // test program contains many bugs: a function with bugs calls the function without a bug, or with
 // the bug that an environment variable selects. First, all selected tests run without a bug. A bug
-// that cannot be selected in this way (in a migration, in a type, in an SDK) is planted alone, and
-// so is a bug that no test caught.
+// that cannot be selected in this way, such as one in a migration, a type or an SDK, is planted
+// alone. So is a bug that no test has caught.
 //
 // A bug in a statement replaces words of sql/*.sql, and the program replaces the same words in the
 // code that sqlc has generated.

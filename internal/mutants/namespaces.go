@@ -38,7 +38,7 @@ var namespaceMutants = []mutant{
 		packages: "./storage", run: "TestDeleteRows",
 	},
 	{
-		name: "deletion-begins-again", breaks: "a batch of a deletion begins after the last key of the batch before",
+		name: "deletion-begins-again", breaks: "a batch of a deletion begins after the last key of the previous batch",
 		file:     "storage/delete_namespace.go",
 		old:      `strings.Join(key, ", ") + ") > ("`,
 		planted:  `strings.Join(key, ", ") + ") IS DISTINCT FROM ("`,

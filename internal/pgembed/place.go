@@ -82,17 +82,17 @@ func (p *place) makeDir(config *Config) (err error) {
 	return nil
 }
 
-// The path of a Unix socket may have 107 bytes on Linux and 103 on macOS.
-// "/.s.PGSQL.65535" takes 15 of them.
+// maxSocketDir is the maximum length of the directory of a Unix socket. The path of a socket may
+// have 107 bytes on Linux and 103 on macOS, and "/.s.PGSQL.65535" takes 15 of them.
 const maxSocketDir = 103 - 15
 
-// Some characters have a meaning in PostgreSQL's settings or in connection strings: such
-// directories get no socket.
+// plainPath matches the paths that can be used in PostgreSQL's settings and in connection strings
+// without quoting.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
 
-// makeSocketDir creates the directory of the Unix socket: run/ or, if that path is too long or
-// contains such characters, one in the temporary directory with a name that is derived from the
-// server's directory.
+// makeSocketDir creates the directory of the Unix socket. This is run/ or, if that path is too long
+// or does not match plainPath, a temporary directory whose name is derived from the server's
+// directory.
 func (p *place) makeSocketDir() error {
 	sum := sha256.Sum256([]byte(p.dir))
 	name := "pgembed-" + hex.EncodeToString(sum[:6])
@@ -104,7 +104,7 @@ func (p *place) makeSocketDir() error {
 		p.socketDir = dir
 		return p.ensureSocketDir()
 	}
-	return errors.New("every candidate has a path that is too long for a socket")
+	return errors.New("the path of every candidate is too long or contains special characters")
 }
 
 // ensureSocketDir creates the directory. It accepts an existing one only if no other user can have
@@ -140,8 +140,8 @@ func (p place) removeSocketDir() error {
 }
 
 // command returns a PostgreSQL program that runs as the user of the server, in a directory that
-// this user can enter. Of the environment, it gets only the variables that locate programs,
-// libraries and temporary files: PG* variables would change its behavior, and others may be secret.
+// this user can enter. It inherits only the environment variables that locate programs, libraries
+// and temporary files. PG* variables would change its behavior, and other variables may be secret.
 func (p place) command(program string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.binDir, program), arguments...)
 	cmd.Dir = p.dir
@@ -176,8 +176,8 @@ func (p place) rotateLog() (offset int64, err error) {
 	return 0, nil
 }
 
-// logTail returns the end of the log of the run that began at offset, for an error; "" if it is
-// empty.
+// logTail returns the text for an error that shows the end of the log, beginning at offset. It
+// returns "" if there is none.
 func (p place) logTail(offset int64) string {
 	log, err := os.Open(p.logPath())
 	if err != nil {

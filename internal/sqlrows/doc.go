@@ -4,7 +4,7 @@
 //	go run ./internal/sqlrows storage/internal/dbsqlc
 //
 // Many statements take a list of rows as one array per column, and unnest the arrays together. For
-// each such list, sqlrows writes to rows.go:
+// each such list, rows.go contains:
 //
 //   - A struct with the columns of a row, by the names that the statement gives them. namespace and
 //     process_id are one field Key, and other_namespace and other_process_id one field Other.

@@ -16,11 +16,11 @@ func Limit(n int) EachOption { return func(o *eachOptions) { o.limit = n } }
 
 // Each calls f for each item, in branches that run concurrently, and waits for all of them. It
 // returns the values in the order of the items, and the errors together. The names in a branch have
-// the scope of its item, such as "parcel[1]/label". Steps that several branches can run at the same
-// time run in parallel, in one task.
+// the scope of its item, such as "parcel[1]/label". Steps of several branches that are ready at the
+// same time run in parallel, in one task.
 //
-// A branch uses its own Ctx only. Branches must not share variables that one of them changes: their
-// order in a replay differs.
+// A branch must use only its own Ctx. Branches must not share variables that one of them changes,
+// because a replay can run the branches in another order.
 func Each[Item, Out any](
 	ctx Ctx, name string, items []Item, f func(ctx Ctx, item Item) (Out, error), opts ...EachOption,
 ) ([]Out, error) {
@@ -55,5 +55,6 @@ func Each[Item, Out any](
 	return values, errors.Join(errs...)
 }
 
-// kindEach counts the names of Each. It is not a kind of entry.
+// kindEach is the kind under which the names of Each are counted. The journal has no entries of
+// this kind.
 const kindEach = "each"

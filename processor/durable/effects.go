@@ -12,15 +12,15 @@ import (
 
 // Limits of this package. The engine has larger ones for a whole result.
 const (
-	maxNewEntries = 500                            // new entries after which a result is stored before more are added
-	maxNewBytes   = 2 << 20                        // the same in bytes
+	maxNewEntries = 500                            // new entries of a result, before the function must wait
+	maxNewBytes   = 2 << 20                        // bytes of these entries
 	maxValueBytes = process.MaxPayloadBytes - 4096 // one value, without the rest of its entry
 	maxSteps      = 100                            // steps that run in one task
-	maxTimers     = 80                             // timers of After at a time; the others are for retries
+	maxTimers     = 80                             // pending timers of After; the engine allows more, for retries
 	maxWaiting    = 500                            // calls that the function has not taken
-	maxStepBytes  = 4 << 20                        // their values together
+	maxStepBytes  = 4 << 20                        // values of the steps of one task together
 	maxNameBytes  = 100
-	maxFullName   = 200 // with scope and number
+	maxFullName   = 200 // a name with its scope and number
 )
 
 // effects contains what a run changes besides the journal.

@@ -14,10 +14,10 @@
 //     resolved or connected to, or is not allowed; the TLS handshake failed; a plain POST was
 //     answered with HTTP 408, 429 or 503; Connect or gRPC answered UNAVAILABLE or
 //     RESOURCE_EXHAUSTED.
-//   - processor.BadResponseError: the answer is invalid. It has any other HTTP status or code
-//     (including redirects, 404, 502 and 504), cannot be decoded, has an unknown field, or exceeds
-//     16 MiB. A proxy also answers 502 and 504 if a processor fails halfway, so they do not count
-//     as unreachable.
+//   - processor.BadResponseError: the answer is invalid. It has an HTTP status or code that is
+//     not listed above (including redirects, 404, 502 and 504), cannot be decoded, has an
+//     unknown field, or exceeds 16 MiB. A proxy also answers 502 and 504 if a processor fails
+//     halfway, so they do not count as unreachable.
 //   - processor.LostError: the connection broke after the request was sent. It is unknown whether
 //     user code ran.
 //   - The context's error: the attempt was cancelled or its deadline passed. Connect's

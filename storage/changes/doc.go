@@ -4,6 +4,6 @@
 // Triggers record changes in the table changes: see migrations/00117_change_triggers.sql. They run
 // in the transaction of every writer, and exist only while a namespace records.
 //
-// Start with recording.go, read.go (Read) and pacer.go (what wakes a reader). The commits of a node
-// wake its readers by storage/change_readers.go.
+// Start with recording.go, read.go (Read) and pacer.go (what wakes a reader).
+// storage/change_readers.go wakes the readers of a node when the node commits changes.
 package changes

@@ -10,10 +10,11 @@ type Class string
 
 // The classes.
 const (
-	// New is an operation that the process has passed, but not done: the next task does it.
+	// New is an operation that is not in the journal, although the process waits at a later one.
+	// The next task does it.
 	New Class = "new"
-	// Orphan is an entry of the journal for which the function does not ask, neither now nor later.
-	// The operation was removed or renamed.
+	// Orphan is an entry of the journal for which the function does not ask, now or later. The
+	// operation was removed or renamed.
 	Orphan Class = "orphan"
 	// Changed is an operation whose recorded input or value differs from that of the function.
 	Changed Class = "changed"

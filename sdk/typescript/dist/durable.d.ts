@@ -79,7 +79,7 @@ export declare class Run {
     misuse(message: string, at?: string, reason?: string): Failure;
     /** Records an error that reports a mistake in the program. Returns any other error. */
     caught(error: unknown): unknown;
-    /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
+    /** Runs the body of a step or undo, or an accept. Rejects if an operation was called in it. */
     body(what: string, run: () => unknown): Promise<Ended>;
 }
 /** The function, or an item of each. */

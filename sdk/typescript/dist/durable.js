@@ -3,11 +3,11 @@ import { randomInt, randomUUID } from "node:crypto";
 import { Failure, messageOf } from "./errors.js";
 import { copyOf, operationOf, StepError } from "./journal.js";
 import { Child, childOf, Queue, Timer } from "./sources.js";
-const maxTimers = 80; // of after at a time; the others are for retries
+const maxTimers = 80; // pending timers of after; the engine allows more, for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
-export const maxName = 200; // bytes, with scope and number
+export const maxName = 200; // bytes of a name with its scope and number
 export const maxCommands = 100; // of one result
-/** The body of a step or an undo, or an accept, that runs. */
+/** What runs now: the body of a step or an undo, or an accept. */
 const bodies = new AsyncLocalStorage();
 const never = new Promise(() => { });
 /**
@@ -113,7 +113,7 @@ export class Run {
             return error;
         return (this.failure ??= new Failure("panic", `the function threw ${error.stack}`, { cause: error }));
     }
-    /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
+    /** Runs the body of a step or undo, or an accept. Rejects if an operation was called in it. */
     body(what, run) {
         return new Promise((resolve, reject) => {
             const result = bodies.run({ what, misuse: () => reject(this.failure) }, async () => run());

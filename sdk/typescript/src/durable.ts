@@ -5,9 +5,9 @@ import { Failure, messageOf } from "./errors.js";
 import { copyOf, operationOf, StepError, type Entry, type Journal } from "./journal.js";
 import { Child, childOf, Queue, Timer, type ProcessKey, type Source } from "./sources.js";
 
-const maxTimers = 80; // of after at a time; the others are for retries
+const maxTimers = 80; // pending timers of after; the engine allows more, for retries
 const maxWait = 100 * 365 * 24 * 3600_000;
-export const maxName = 200; // bytes, with scope and number
+export const maxName = 200; // bytes of a name with its scope and number
 export const maxCommands = 100; // of one result
 
 /** The argument of the body of a step. */
@@ -36,7 +36,7 @@ type Wait = { ready: () => boolean; step?: StepRun; flush?: boolean; resolve: ()
 /** How a body ended. */
 export type Ended = { value?: unknown; error?: unknown };
 
-/** The body of a step or an undo, or an accept, that runs. */
+/** What runs now: the body of a step or an undo, or an accept. */
 const bodies = new AsyncLocalStorage<{ what: string; misuse: () => void }>();
 
 const never = new Promise<never>(() => {});
@@ -146,7 +146,7 @@ export class Run {
     return (this.failure ??= new Failure("panic", `the function threw ${(error as Error).stack}`, { cause: error }));
   }
 
-  /** Runs the body of a step or undo, or an accept. Rejects after misuse: an operation in it. */
+  /** Runs the body of a step or undo, or an accept. Rejects if an operation was called in it. */
   body(what: string, run: () => unknown): Promise<Ended> {
     return new Promise((resolve, reject) => {
       const result = bodies.run({ what, misuse: () => reject(this.failure) }, async () => run());

@@ -68,8 +68,8 @@ type ReadUnkeyedStartsRow struct {
 	Metadata  json.RawMessage
 }
 
-// ReadUnkeyedStarts returns the jobs in messages to a process ID that have no fairness key yet. It
-// omits jobs of several workers and their members, which never have one.
+// ReadUnkeyedStarts returns the jobs without a fairness key in the messages to a process ID. It
+// omits jobs of several workers and their members, which never have a fairness key.
 func (q *Queries) ReadUnkeyedStarts(ctx context.Context, db DBTX, arg ReadUnkeyedStartsParams) ([]ReadUnkeyedStartsRow, error) {
 	rows, err := db.Query(ctx, readUnkeyedStarts, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {

@@ -2,5 +2,5 @@
 // processes that are open.
 //
 // It imports cli and output. Start with checkCmd.Run in command.go; check.go reads the processes
-// and asks the build, and report.go prints what it found.
+// and sends their journals to the build, and report.go prints the findings.
 package deploy

@@ -210,7 +210,7 @@ func putSinks(ctx context.Context, all *sinks.Sinks, f *configfile.File, log *sl
 	return nil
 }
 
-// redactSink removes the secrets of a target. A put without them keeps those that are stored.
+// redactSink removes the secrets of a target. PutSink without secrets keeps the stored ones.
 func redactSink(m *progressorv1.Sink) *progressorv1.Sink {
 	m = proto.CloneOf(m)
 	if hook := m.GetWebhook(); hook != nil {

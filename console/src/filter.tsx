@@ -1,5 +1,6 @@
 // The filter bar: AIP-160 filters with completion. The engine checks the filter.
 import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { Button, typing, useKey } from "./ui";
 
 export interface FieldHelp {
@@ -153,10 +154,10 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder, search,
     const head = text.slice(0, offered.from);
     const space = head && !/[\s(-]$/.test(head) ? " " : "";
     const inserted = head + space + o.text + (text.charAt(caret) === " " ? "" : " ");
-    setText(inserted + text.slice(caret));
+    flushSync(() => setText(inserted + text.slice(caret)));
+    input.current?.setSelectionRange(inserted.length, inserted.length); // before the user types more
     setCaret(inserted.length);
     setAt(-1);
-    requestAnimationFrame(() => input.current?.setSelectionRange(inserted.length, inserted.length));
   };
   const apply = (filter: string) => {
     setOpen(false);

@@ -330,11 +330,14 @@ spec("The axis of a chart with one sample shows the last minutes", async (page, 
 
 spec("The values of a field are suggested, and Tab accepts the first one", async (page, go) => {
   await go("#/processes?ns=demo");
+  await page.evaluate(() => {
+    window.requestAnimationFrame = (draw) => setTimeout(draw, 100); // a caret that waits for a frame would move while the user types
+  });
   const filter = page.getByRole("combobox", { name: "filter" });
   await filter.pressSequentially("sta");
   await page.keyboard.press("Tab");
   assert.equal(await filter.inputValue(), "status ");
-  await filter.pressSequentially("= ");
+  await filter.pressSequentially("= ", { delay: 100 });
   for (const status of ["INIT", "RUNNING", "ERROR", "SUSPENDED", "COMPLETED", "CANCELLED"]) await page.getByRole("option", { name: status, exact: true }).waitFor();
   await filter.pressSequentially("ca");
   await page.keyboard.press("Tab");

@@ -124,27 +124,25 @@ func (p *parking) put(c *storage.Claim, t *toPark) bool {
 		first: c.FirstEventID, last: parked.LastEventID, created: c.CreatedTime, config: t.config,
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed || p.generation != t.generation || parked.Bytes > maxParkedBytes/16 {
-		p.mu.Unlock()
 		return false
 	}
-	var dropped []*parkedValue
 	if before, ok := p.parked[v.key]; ok {
-		dropped = append(dropped, p.remove(before))
+		p.drop(before)
 	}
 	p.parked[v.key] = p.order.PushBack(v)
 	p.bytes += parked.Bytes
 	for len(p.parked) > p.max || p.bytes > maxParkedBytes {
-		dropped = append(dropped, p.remove(p.order.Front()))
+		p.drop(p.order.Front())
 	}
-	p.mu.Unlock()
-	p.drop(dropped)
 	return true
 }
 
-// remove removes a value. The caller holds mu.
+// remove removes a value without dropping it. The caller holds mu.
 func (p *parking) remove(at *list.Element) *parkedValue {
-	v := p.order.Remove(at).(*parkedValue) //nolint:forcetypeassert // see order
+	v := valueAt(at)
+	p.order.Remove(at)
 	delete(p.parked, v.key)
 	p.bytes -= v.kept.Parked().Bytes
 	return v
@@ -164,14 +162,19 @@ func (p *parking) count() int {
 }
 
 // clear drops all values, because a failover may have lost the results on which they depend.
-func (p *parking) clear() { p.drop(p.empty()) }
+func (p *parking) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.generation++
+	p.dropAll()
+}
 
 // close drops all values, and those that are put later. It waits for them, but not for long.
 func (p *parking) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.dropAll()
 	p.mu.Unlock()
-	p.drop(p.empty())
 	dropped := make(chan struct{})
 	go func() {
 		p.dropping.Wait()
@@ -183,34 +186,26 @@ func (p *parking) close() {
 	}
 }
 
+func (p *parking) dropAll() {
+	for at := p.order.Front(); at != nil; at = p.order.Front() {
+		p.drop(at)
+	}
+}
+
 // expire drops the values that were parked before a time.
 func (p *parking) expire(before time.Time) {
 	p.mu.Lock()
-	var old []*parkedValue
-	for at := p.order.Front(); at != nil; at = p.order.Front() {
-		if v, ok := at.Value.(*parkedValue); !ok || !v.since.Before(before) {
-			break
-		}
-		old = append(old, p.remove(at))
-	}
-	p.mu.Unlock()
-	p.drop(old)
-}
-
-func (p *parking) empty() []*parkedValue {
-	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.generation++
-	var values []*parkedValue
-	for at := p.order.Front(); at != nil; at = p.order.Front() {
-		values = append(values, p.remove(at))
+	for at := p.order.Front(); at != nil && valueAt(at).since.Before(before); at = p.order.Front() {
+		p.drop(at)
 	}
-	return values
 }
 
-// drop drops values. It does not wait for them, because deferred functions of users may block.
-func (p *parking) drop(values []*parkedValue) {
-	for _, v := range values {
-		p.dropping.Go(v.kept.Drop)
-	}
+// drop drops a value. It does not wait for it, because deferred functions of users may block. The
+// caller holds mu.
+func (p *parking) drop(at *list.Element) { p.dropping.Go(p.remove(at).kept.Drop) }
+
+func valueAt(at *list.Element) *parkedValue {
+	v, _ := at.Value.(*parkedValue) // see order
+	return v
 }

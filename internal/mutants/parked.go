@@ -80,6 +80,11 @@ var parkedMutants = []mutant{
 		packages: "./processor/durable", run: "TestParked",
 	},
 	{
+		name: "parked-through-failover", breaks: "no function continues in memory after a failover",
+		file: "engine/engine.go", old: "\t\te.parking.clear()\n", planted: "",
+		packages: "./processor/durable", run: "TestParkedFailover",
+	},
+	{
 		name: "parked-never", breaks: "a parked function continues without a replay",
 		file: "engine/attempt.go", old: "d.park.settle(", planted: "(*toPark)(nil).settle(",
 		packages: "./processor/durable", run: "TestParked",
@@ -128,7 +133,7 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-effects", breaks: "a parked function does not repeat the effects of its last task",
-		file: durablePark, old: "idle(t.request), newEffects()", planted: "idle(t.request), t.run.effects",
+		file: durablePark, old: "idle(t.request), newEffects()", planted: "idle(t.request), t.effects",
 		packages: "./processor/durable", run: "TestParkedEffects",
 	},
 }

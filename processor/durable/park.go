@@ -59,10 +59,10 @@ func (t *task) end(response *progressorv1.ProcessResponse, err error) {
 		LastEventID: t.journal.last(),
 		Bytes:       t.journal.size() + branchBytes*len(t.branches),
 	}
-	t.run.ctx, t.run.request, t.run.effects = context.Background(), idle(t.request), newEffects()
+	t.ctx, t.request, t.effects = context.Background(), idle(t.request), newEffects()
 	clear(t.due)
-	t.run.parked.Store(true)
-	kept.Park(t.run, parked, t.run.close)
+	t.parked.Store(true)
+	kept.Park(t.run, parked, t.close)
 }
 
 // mayPark reports whether the run waits as after a replay of the journal with the result of this

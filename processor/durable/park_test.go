@@ -137,6 +137,26 @@ func TestParkedEffects(t *testing.T) {
 	check(t, "timers", fmt.Sprint(n.Count(t, `SELECT count(*) FROM schedule`)), "2")
 }
 
+// After a failover of the database, which may have lost events, no function continues in memory.
+// Sequences that move backwards look like a failover.
+func TestParkedFailover(t *testing.T) {
+	t.Parallel()
+	var c counter
+	n := node(t, storagetest.DSN(t), c.processor())
+	begin(t, n)
+	add(t, n, 1, 1)
+	enginetest.Eventually(t, 20*time.Second, "the function is parked", func() bool { return parked(t, n) == 1 })
+	n.Count(t, "SELECT setval('task_ids', 1) + setval('fencing_tokens', 1)")
+	n.Count(t, `SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+		WHERE application_name LIKE 'progressor %' AND datname = current_database()`)
+	enginetest.Eventually(t, time.Minute, "the function leaves the memory", func() bool { return c.ended.Load() > 0 })
+	enginetest.Eventually(t, time.Minute, "the database is available", func() bool {
+		_, err := n.Call(t.Context(), engine.CallParams{Key: key, Args: []byte(`{"add":1}`), IdempotencyKey: "2"})
+		return err == nil
+	})
+	add(t, n, 1, 3)
+}
+
 // A processor that discards the result of a parked function and runs it again gets the history. So
 // does one that fails.
 func TestParkedTwice(t *testing.T) {

@@ -5,11 +5,12 @@
 //	make bench-peers ARGS='-jobs 100000 -rounds 3'
 //	make bench-peers ARGS='-compare functions -duration 10s -rounds 3'
 //
-// Each queue has the settings of its own benchmark, and DBOS has its defaults. What they store
-// differs: Progressor keeps the history of each job, River keeps the job, and graphile-worker
-// deletes it. Functions run in the program that starts them: Progressor is the engine in the bench.
-// Both keep the runs and the results of their steps, except that the function of Progressor with
-// many steps restarts its history after 100 steps.
+// Each queue has the settings of its own benchmark, and DBOS has its defaults. The queues store
+// different data: Progressor keeps the history of each job, River keeps the job, and
+// graphile-worker deletes it. Functions run in the program that starts them. For Progressor, this
+// program is progressor bench, which contains the engine. Progressor and DBOS keep the runs and the
+// results of their steps, but the function with many steps of Progressor restarts its history after
+// 100 steps.
 package main
 
 import (

@@ -85,4 +85,9 @@ var pushedMutants = []mutant{
 		planted:  "	keys := v.file[:min(len(v.file), 1)]\n",
 		packages: "./engine/secrets", run: "TestMAC",
 	},
+	{
+		name: "checkpoint-not-sent-to-the-end", breaks: "a checkpoint is sent even if its context ends",
+		file: "internal/checkpoints/attempt.go", old: "a.Send(a.Context, ", planted: "a.Send(ctx, ",
+		packages: "./internal/checkpoints", run: "TestSendOutlivesItsContext",
+	},
 }

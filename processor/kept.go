@@ -14,7 +14,7 @@ type Kept struct {
 	drop      func()
 	parked    *Parked
 	noHistory bool // the request has no history
-	repeat    bool // the engine shall call the processor again, with the history
+	repeat    bool // the engine must call the processor again, with the history
 }
 
 // Parked describes a value that Park keeps.

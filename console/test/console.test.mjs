@@ -330,8 +330,9 @@ spec("The axis of a chart with one sample shows the last minutes", async (page, 
 
 spec("The values of a field are suggested, and Tab accepts the first one", async (page, go) => {
   await go("#/processes?ns=demo");
+  // If the caret waited for a frame, it would move while the user types.
   await page.evaluate(() => {
-    window.requestAnimationFrame = (draw) => setTimeout(draw, 100); // a caret that waits for a frame would move while the user types
+    window.requestAnimationFrame = (draw) => setTimeout(draw, 100);
   });
   const filter = page.getByRole("combobox", { name: "filter" });
   await filter.pressSequentially("sta");

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// collector runs once a second. It ends zombies, the attempts of dead nodes. It also adopts
-// attempts of this node that are in running but not in memory, reloads the namespaces, ends overdue
+// collector runs once a second. It reloads the namespaces and ends zombies, the attempts of dead
+// nodes. It also adopts attempts of this node that are in running but not in memory, ends overdue
 // cancels and continues removals.
 type collector struct {
 	engine  *Engine
@@ -82,12 +82,12 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if c.engine.cfg.RequestsOnly {
 		return c.readOnly(limit)
 	}
-	var errs []error
-	if c.due("zombies", 1) {
+	overdue, err := c.engine.reloadNamespaces(limit)
+	errs := []error{err}
+	if c.due("zombies", 1) { // after the reload, so that the newest zombie policy applies
 		errs = append(errs, c.collect(limit))
 	}
-	overdue, err := c.engine.reloadNamespaces(limit)
-	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
+	if (overdue || err != nil) && c.passes >= c.endNext {
 		if err := c.engine.endOverdueCancels(limit); err != nil {
 			errs = append(errs, err)
 			c.endNext = c.passes + 3 // another session has locked the process; each try delays its lane

@@ -93,8 +93,8 @@ measures the SQL of the reference on the same server.
 Neighbors sends calls to one namespace at 40% of the peak of the same run, with timers and SQL
 messages. Meanwhile a tenant (other namespaces) enters and leaves a state that must not disturb the
 first namespace. The ratio is the calls/s in the state divided by those while the tenant is quiet.
-The load is below the peak because the tenant may use its share of the CPU: two namespaces that both
-take all they can get cannot each keep 80% of what one gets alone. The peak is measured with the
+The load is below the peak because the tenant may use its share of the CPU: if both used all the CPU
+that they get, neither could keep 80% of the rate that it has alone. The peak is measured with the
 largest number of --clients.
 
 Attacks starts progressor serve on all addresses of this machine, with authentication and default

@@ -15,9 +15,9 @@ type healthCmd struct {
 
 func (healthCmd) Help() string {
 	return `Health asks an engine whether it accepts requests (/readyz), and prints "ok" or the
-reason why it does not. The exit code is 0 if it does, and 8 if it does not or cannot be reached.
-The command needs no token, so a container can use it as its health check. "namespace health" shows
-whether tasks run.
+reason why it does not. The exit code is 0 if the engine accepts requests. It is 8 if the engine
+does not accept requests or cannot be reached. The command needs no token, so a container can use it
+as its health check. "namespace health" shows whether tasks run.
 
     progressor health
     progressor health --live

@@ -16,10 +16,10 @@ type namespaceHealthCmd struct {
 }
 
 func (namespaceHealthCmd) Help() string {
-	return `Health shows whether the tasks of namespaces run, and if not, why and what to do. OK: they run.
-DEGRADED: they run, but wait for a long time, fail, or do not run on every node. DOWN: none starts.
-The exit code is 1 if a namespace is DOWN. For a single namespace, the engine also opens a
-connection to its processor.
+	return `Health shows whether the tasks of namespaces run, and if not, why and what to do. A namespace
+is OK if its tasks run. It is DEGRADED if they run, but wait for a long time, fail, or do not run on
+every node. It is DOWN if no task starts. The exit code is 1 if a namespace is DOWN. For a single
+namespace, the engine also opens a connection to its processor.
 
     progressor namespace health
     progressor namespace health demo

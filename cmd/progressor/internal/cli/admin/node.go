@@ -22,8 +22,8 @@ type nodeListCmd struct {
 
 func (nodeListCmd) Help() string {
 	return `List shows the engines that use the database, with the number of tasks that each runs. An engine
-without a heartbeat for ten seconds is silent: it is dead, and shown for an hour. One with the state
-"requests only" takes requests but runs no tasks (engine.requests_only).
+without a heartbeat for ten seconds has the state "silent": it counts as dead, and is shown for an
+hour. An engine with the state "requests only" accepts requests but runs no tasks (engine.requests_only).
 
     progressor node list
     progressor node list -o json`

@@ -207,8 +207,8 @@ engine ends the run. Then it undoes completed steps that have a compensation.
     progressor run cancel demo task-1 --reason 'the customer went away'
 
 With --force, any run that has not ended ends now, even if its template does not support cancelling.
-The run asks its open steps to end and does not wait for them. Nothing more is compensated. Use
---force for a run that cannot be ended otherwise.`
+The run asks its open steps to end and does not wait for them. No further steps are compensated.
+Use --force for a run that cannot be ended otherwise.`
 }
 
 func (c *flowCancelCmd) Run(a *cli.App) error {

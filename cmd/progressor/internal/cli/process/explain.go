@@ -19,7 +19,7 @@ import (
 )
 
 type explainCmd struct {
-	Process explainProcessCmd `cmd:"" default:"withargs" help:"Explain what a process waits for, what happens next, and where its time went."`
+	Process explainProcessCmd `cmd:"" default:"withargs" help:"Explain what a process waits for, what happens next, and how its time was spent."`
 	Sink    explainSinkCmd    `cmd:"" help:"Explain why a sink does not deliver, what happens next, and what would unblock it."`
 }
 
@@ -30,9 +30,9 @@ type explainProcessCmd struct {
 }
 
 func (explainProcessCmd) Help() string {
-	return `Explain shows what a process waits for, what happens next, what would unblock it, and where its time
-went: running, waiting for another task, for a slot or for a retry, or idle. It describes a durable function
-by its journal: the timers, children and failed steps, and how to repair it.
+	return `Explain shows what a process waits for, what happens next, what would unblock it, and how its time
+was spent: running, waiting for another task, for a slot or for a retry, or idle. A durable function is
+described by its journal: the timers, children and failed steps, and how to repair it.
 
     progressor explain demo order-1
     progressor explain demo order-1 --all

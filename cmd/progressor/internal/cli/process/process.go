@@ -16,7 +16,7 @@ import (
 type Commands struct {
 	Start          startCmd          `cmd:"" group:"process" help:"Start a process."`
 	Call           callCmd           `cmd:"" group:"process" help:"Call a process and print its response."`
-	Repair         repairCmd         `cmd:"" group:"process" help:"Take a process out of ERROR."`
+	Repair         repairCmd         `cmd:"" group:"process" help:"Repair a process in ERROR."`
 	Await          awaitCmd          `cmd:"" group:"process" help:"Wait for the end of a task."`
 	Get            getCmd            `cmd:"" group:"process" help:"Show a process, its timers and its history."`
 	List           listCmd           `cmd:"" group:"process" help:"List the processes of a namespace."`

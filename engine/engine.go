@@ -183,7 +183,7 @@ func (e *Engine) takers() []func(context.Context) error {
 	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, newNamespaceRemover(e).Run)
 }
 
-// RequestsOnly reports whether this node takes requests but runs no tasks.
+// RequestsOnly reports whether this node accepts requests but runs no tasks.
 func (e *Engine) RequestsOnly() bool { return e.cfg.RequestsOnly }
 
 func (e *Engine) nodeDescription() storage.NodeDescription {

@@ -164,7 +164,7 @@ func (e *Engine) gauges() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("progressor_node_requests_only",
-			"1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
+			"1 if this node accepts requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
 		gauge("progressor_requests_in_flight",
 			"Requests in flight on this node, including calls that wait for their result.", func() float64 {
 				return float64(e.inFlight.working.Load())

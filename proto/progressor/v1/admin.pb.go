@@ -568,8 +568,8 @@ type GetOverviewResponse struct {
 	// Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
 	// samples_age is more than that. They start when the node that serves this request started.
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
-	// How long processors took for a task, in the last minute, on the node that serves this request.
-	// Absent if there were no tasks.
+	// How long processors took to handle a task in the last minute, on the node that serves this
+	// request. Absent if there were no tasks.
 	ProcessingP50    *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
 	ProcessingP99    *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
 	FailingCrons     int64                `protobuf:"varint,11,opt,name=failing_crons,json=failingCrons,proto3" json:"failing_crons,omitempty"`                                                                                         // the sum of NamespaceOverview.failing_crons
@@ -1191,7 +1191,7 @@ type Node struct {
 	BeatTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=beat_time,json=beatTime,proto3" json:"beat_time,omitempty"`
 	Running       int32                  `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
 	Draining      bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
-	RequestsOnly  bool                   `protobuf:"varint,8,opt,name=requests_only,json=requestsOnly,proto3" json:"requests_only,omitempty"` // it takes requests but runs no tasks (engine.requests_only)
+	RequestsOnly  bool                   `protobuf:"varint,8,opt,name=requests_only,json=requestsOnly,proto3" json:"requests_only,omitempty"` // the node accepts requests but runs no tasks (engine.requests_only)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -174,7 +174,7 @@ type Needs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Permission    Permission             `protobuf:"varint,1,opt,name=permission,proto3,enum=progressor.v1.Permission" json:"permission,omitempty"`
 	Scope         Scope                  `protobuf:"varint,2,opt,name=scope,proto3,enum=progressor.v1.Scope" json:"scope,omitempty"`
-	Or            Permission             `protobuf:"varint,3,opt,name=or,proto3,enum=progressor.v1.Permission" json:"or,omitempty"` // another permission that is enough
+	Or            Permission             `protobuf:"varint,3,opt,name=or,proto3,enum=progressor.v1.Permission" json:"or,omitempty"` // another permission that is sufficient
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

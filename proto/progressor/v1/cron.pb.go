@@ -717,7 +717,7 @@ func (x *Cron) GetFailures() int32 {
 	return 0
 }
 
-// Backfill is a backfill whose fire times have not all been started or decided.
+// Backfill describes a backfill with fire times that have not been started or decided yet.
 type Backfill struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	FromTime       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"` // the backfill continues from this time

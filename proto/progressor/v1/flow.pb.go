@@ -89,7 +89,7 @@ type StepOrder int32
 const (
 	StepOrder_STEP_ORDER_UNSPECIFIED StepOrder = 0 // LINEAR
 	StepOrder_STEP_ORDER_LINEAR      StepOrder = 1 // one after the other, in the order of the list; without depends_on
-	StepOrder_STEP_ORDER_GRAPH       StepOrder = 2 // by depends_on; steps that depend on nothing start together
+	StepOrder_STEP_ORDER_GRAPH       StepOrder = 2 // in the order of depends_on; steps without dependencies start together
 )
 
 // Enum value maps for StepOrder.
@@ -726,7 +726,7 @@ type StepTemplate struct {
 	// If true, a failure of the step does not fail the run. Steps that depend on it treat it as
 	// SKIPPED.
 	IgnoreFailure bool  `protobuf:"varint,16,opt,name=ignore_failure,json=ignoreFailure,proto3" json:"ignore_failure,omitempty"`
-	Weight        int32 `protobuf:"varint,17,opt,name=weight,proto3" json:"weight,omitempty"` // for the percent of the run; default: 1
+	Weight        int32 `protobuf:"varint,17,opt,name=weight,proto3" json:"weight,omitempty"` // in the progress of the run; default: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

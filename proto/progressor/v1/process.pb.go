@@ -1276,7 +1276,7 @@ type StartRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The INIT task does not run before this time.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // among the waiting processes of a namespace; smaller numbers run first
+	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // order of the waiting processes of a namespace; smaller numbers run first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1459,7 +1459,7 @@ type CallRequest struct {
 	// With WAIT_ACCEPTED, the task is of type NOTIFY.
 	Wait          Wait                 `protobuf:"varint,7,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
 	Timeout       *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Priority      int32                `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // among processes; calls to one process keep their order
+	Priority      int32                `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // order among processes; calls to one process keep their order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1290,8 +1290,8 @@ type EnqueueCommand struct {
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Args      *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
-	// Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
-	// and the processor of the namespace is not pull, the job fails with the reason no_workers.
+	// unique must not be set, because the job_id is unique. run_time delays the job. If workers is
+	// set and the processor of the namespace is not pull, the job fails with the reason no_workers.
 	Options *JobOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	// When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
 	// contains the result of the job if options.keep_result is set and one worker ran the job.

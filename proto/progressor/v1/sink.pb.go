@@ -85,11 +85,12 @@ const (
 	SinkState_SINK_STATE_ACTIVE      SinkState = 1
 	SinkState_SINK_STATE_PAUSED      SinkState = 2 // by PauseSink, until ResumeSink
 	SinkState_SINK_STATE_FAILING     SinkState = 3 // the last delivery failed and will be repeated
-	// The engine has given up: a change became older than max_lag, or changes were deleted before
+	// The engine has stopped: a change became older than max_lag, or changes were deleted before
 	// they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
 	// time.
-	SinkState_SINK_STATE_BROKEN   SinkState = 4
-	SinkState_SINK_STATE_DISABLED SinkState = 5 // the target wants no changes (HTTP status 410), until ResumeSink
+	SinkState_SINK_STATE_BROKEN SinkState = 4
+	// The target accepts no changes (HTTP status 410). The sink delivers nothing until ResumeSink.
+	SinkState_SINK_STATE_DISABLED SinkState = 5
 )
 
 // Enum value maps for SinkState.

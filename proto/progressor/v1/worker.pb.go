@@ -31,9 +31,9 @@ type WorkerDirective int32
 const (
 	WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED WorkerDirective = 0 // CONTINUE
 	WorkerDirective_WORKER_DIRECTIVE_CONTINUE    WorkerDirective = 1
-	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take no new leases, finish the ones you have
-	// Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
-	// grace period are lost.
+	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take no new leases, and finish the tasks that you have
+	// Take no new leases, finish the tasks that you have, and exit. Leases that have not ended after
+	// the grace period are lost.
 	WorkerDirective_WORKER_DIRECTIVE_STOP WorkerDirective = 3
 )
 
@@ -776,7 +776,7 @@ func (x *LeaseDirective) GetHeartbeatInterval() *durationpb.Duration {
 
 type CheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the lease, or the checkpoint_token of a pushed task.
+	// The token of the lease, or the checkpoint_token of a pushed task.
 	LeaseToken string `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	// The last event of the process that the worker knows: last_event_id of the process in the
 	// ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.

@@ -69,7 +69,7 @@ export declare class ProcessService {
     start(request: StartRequest, options?: CallOptions): Promise<StartResponse>;
     /** Call runs a CALL task on a process and returns the processor's response. */
     call(request: CallRequest, options?: CallOptions): Promise<CallResponse>;
-    /** Repair takes a process out of PROCESS_STATUS_ERROR. */
+    /** Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING. */
     repair(request: RepairRequest, options?: CallOptions): Promise<RepairResponse>;
     /**
      * AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
@@ -111,7 +111,7 @@ export declare class InsightService {
     private readonly send;
     constructor(send: Send);
     /**
-     * ExplainProcess returns where the time of a process went, what it waits for, and what comes
+     * ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
      * next. It describes a durable function by its journal, if the client has payload.read.
      */
     explainProcess(request: ExplainProcessRequest, options?: CallOptions): Promise<ExplainProcessResponse>;
@@ -380,7 +380,7 @@ export declare class JobService {
     private readonly send;
     constructor(send: Send);
     enqueue(request: EnqueueRequest, options?: CallOptions): Promise<EnqueueResponse>;
-    /** EnqueueBatch enqueues all jobs or none. */
+    /** EnqueueBatch enqueues either all jobs or none of them. */
     enqueueBatch(request: EnqueueBatchRequest, options?: CallOptions): Promise<EnqueueBatchResponse>;
     getJob(request: GetJobRequest, options?: CallOptions): Promise<GetJobResponse>;
     listJobs(request: ListJobsRequest, options?: CallOptions): Promise<ListJobsResponse>;
@@ -680,12 +680,12 @@ export type SinkState = "SINK_STATE_UNSPECIFIED" | "SINK_STATE_ACTIVE"
 /** the last delivery failed and will be repeated */
  | "SINK_STATE_FAILING"
 /**
- * The engine has given up: a change became older than max_lag, or changes were deleted before
+ * The engine has stopped: a change became older than max_lag, or changes were deleted before
  * they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
  * time.
  */
  | "SINK_STATE_BROKEN"
-/** the target wants no changes (HTTP status 410), until ResumeSink */
+/** The target accepts no changes (HTTP status 410). The sink delivers nothing until ResumeSink. */
  | "SINK_STATE_DISABLED";
 export type UniqueScope = 
 /** ACTIVE */
@@ -714,11 +714,11 @@ export type WaitActionDueAction =
 export type WorkerDirective = 
 /** CONTINUE */
 "WORKER_DIRECTIVE_UNSPECIFIED" | "WORKER_DIRECTIVE_CONTINUE"
-/** take no new leases, finish the ones you have */
+/** take no new leases, and finish the tasks that you have */
  | "WORKER_DIRECTIVE_QUIET"
 /**
- * Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
- * grace period are lost.
+ * Take no new leases, finish the tasks that you have, and exit. Leases that have not ended after
+ * the grace period are lost.
  */
  | "WORKER_DIRECTIVE_STOP";
 export type JobState = "JOB_STATE_UNSPECIFIED"
@@ -750,7 +750,7 @@ export type StepOrder =
 "STEP_ORDER_UNSPECIFIED"
 /** one after the other, in the order of the list; without depends_on */
  | "STEP_ORDER_LINEAR"
-/** by depends_on; steps that depend on nothing start together */
+/** in the order of depends_on; steps without dependencies start together */
  | "STEP_ORDER_GRAPH";
 /** JoinRule defines when a step with depends_on may start. */
 export type JoinRule = 
@@ -884,7 +884,7 @@ export type StartProcessTargetRunEnd =
 export interface Needs {
     permission?: Permission;
     scope?: Scope;
-    /** another permission that is enough */
+    /** another permission that is sufficient */
     or?: Permission;
 }
 /** Role is a role in the namespaces that match a pattern. */
@@ -1195,7 +1195,7 @@ export interface StartRequest {
     timeout?: Duration;
     /** The INIT task does not run before this time. */
     startTime?: Timestamp;
-    /** among the waiting processes of a namespace; smaller numbers run first */
+    /** order of the waiting processes of a namespace; smaller numbers run first */
     priority?: number;
 }
 export interface StartResponse {
@@ -1213,7 +1213,7 @@ export interface CallRequest {
     /** With WAIT_ACCEPTED, the task is of type NOTIFY. */
     wait?: Wait;
     timeout?: Duration;
-    /** among processes; calls to one process keep their order */
+    /** order among processes; calls to one process keep their order */
     priority?: number;
 }
 export interface CallResponse {
@@ -1503,8 +1503,8 @@ export interface GetOverviewResponse {
      */
     samples?: OverviewSample[];
     /**
-     * How long processors took for a task, in the last minute, on the node that serves this request.
-     * Absent if there were no tasks.
+     * How long processors took to handle a task in the last minute, on the node that serves this
+     * request. Absent if there were no tasks.
      */
     processingP50?: Duration;
     processingP99?: Duration;
@@ -1616,7 +1616,7 @@ export interface Node {
     beatTime?: Timestamp;
     running?: number;
     draining?: boolean;
-    /** it takes requests but runs no tasks (engine.requests_only) */
+    /** the node accepts requests but runs no tasks (engine.requests_only) */
     requestsOnly?: boolean;
 }
 export interface ListNodesRequest {
@@ -2607,8 +2607,8 @@ export interface EnqueueCommand {
     name?: string;
     args?: Json;
     /**
-     * Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
-     * and the processor of the namespace is not pull, the job fails with the reason no_workers.
+     * unique must not be set, because the job_id is unique. run_time delays the job. If workers is
+     * set and the processor of the namespace is not pull, the job fails with the reason no_workers.
      */
     options?: JobOptions;
     /**
@@ -2720,7 +2720,7 @@ export interface LeaseDirective {
     heartbeatInterval?: Duration;
 }
 export interface CheckpointRequest {
-    /** Of the lease, or the checkpoint_token of a pushed task. */
+    /** The token of the lease, or the checkpoint_token of a pushed task. */
     leaseToken?: string;
     /**
      * The last event of the process that the worker knows: last_event_id of the process in the
@@ -3046,7 +3046,7 @@ export interface StepTemplate {
      * SKIPPED.
      */
     ignoreFailure?: boolean;
-    /** for the percent of the run; default: 1 */
+    /** in the progress of the run; default: 1 */
     weight?: number;
 }
 export interface ForEach {
@@ -3540,7 +3540,7 @@ export interface Cron {
     /** The number of consecutive failed runs, set by the engine. If it is not 0, the cron is failing. */
     failures?: number;
 }
-/** Backfill is a backfill whose fire times have not all been started or decided. */
+/** Backfill describes a backfill with fire times that have not been started or decided yet. */
 export interface Backfill {
     /** the backfill continues from this time */
     fromTime?: Timestamp;

@@ -68,7 +68,7 @@ export class ProcessService {
     call(request, options) {
         return this.send({ path: "ProcessService/Call", request: "CallRequest", response: "CallResponse", repeat: "key" }, request, options);
     }
-    /** Repair takes a process out of PROCESS_STATUS_ERROR. */
+    /** Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING. */
     repair(request, options) {
         return this.send({ path: "ProcessService/Repair", request: "RepairRequest", response: "RepairResponse", repeat: "key" }, request, options);
     }
@@ -136,7 +136,7 @@ export class InsightService {
         this.send = send;
     }
     /**
-     * ExplainProcess returns where the time of a process went, what it waits for, and what comes
+     * ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
      * next. It describes a durable function by its journal, if the client has payload.read.
      */
     explainProcess(request, options) {
@@ -563,7 +563,7 @@ export class JobService {
     enqueue(request, options) {
         return this.send({ path: "JobService/Enqueue", request: "EnqueueRequest", response: "EnqueueResponse", repeat: "key" }, request, options);
     }
-    /** EnqueueBatch enqueues all jobs or none. */
+    /** EnqueueBatch enqueues either all jobs or none of them. */
     enqueueBatch(request, options) {
         return this.send({ path: "JobService/EnqueueBatch", request: "EnqueueBatchRequest", response: "EnqueueBatchResponse", repeat: "once" }, request, options);
     }

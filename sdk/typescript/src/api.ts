@@ -110,7 +110,7 @@ export class ProcessService {
     return this.send({ path: "ProcessService/Call", request: "CallRequest", response: "CallResponse", repeat: "key" }, request, options);
   }
 
-  /** Repair takes a process out of PROCESS_STATUS_ERROR. */
+  /** Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING. */
   repair(request: RepairRequest, options?: CallOptions): Promise<RepairResponse> {
     return this.send({ path: "ProcessService/Repair", request: "RepairRequest", response: "RepairResponse", repeat: "key" }, request, options);
   }
@@ -188,7 +188,7 @@ export class InsightService {
   constructor(private readonly send: Send) {}
 
   /**
-   * ExplainProcess returns where the time of a process went, what it waits for, and what comes
+   * ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
    * next. It describes a durable function by its journal, if the client has payload.read.
    */
   explainProcess(request: ExplainProcessRequest, options?: CallOptions): Promise<ExplainProcessResponse> {
@@ -670,7 +670,7 @@ export class JobService {
     return this.send({ path: "JobService/Enqueue", request: "EnqueueRequest", response: "EnqueueResponse", repeat: "key" }, request, options);
   }
 
-  /** EnqueueBatch enqueues all jobs or none. */
+  /** EnqueueBatch enqueues either all jobs or none of them. */
   enqueueBatch(request: EnqueueBatchRequest, options?: CallOptions): Promise<EnqueueBatchResponse> {
     return this.send({ path: "JobService/EnqueueBatch", request: "EnqueueBatchRequest", response: "EnqueueBatchResponse", repeat: "once" }, request, options);
   }
@@ -1079,12 +1079,12 @@ export type SinkState =
   /** the last delivery failed and will be repeated */
   | "SINK_STATE_FAILING"
   /**
-   * The engine has given up: a change became older than max_lag, or changes were deleted before
+   * The engine has stopped: a change became older than max_lag, or changes were deleted before
    * they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
    * time.
    */
   | "SINK_STATE_BROKEN"
-  /** the target wants no changes (HTTP status 410), until ResumeSink */
+  /** The target accepts no changes (HTTP status 410). The sink delivers nothing until ResumeSink. */
   | "SINK_STATE_DISABLED";
 
 export type UniqueScope =
@@ -1118,11 +1118,11 @@ export type WorkerDirective =
   /** CONTINUE */
   | "WORKER_DIRECTIVE_UNSPECIFIED"
   | "WORKER_DIRECTIVE_CONTINUE"
-  /** take no new leases, finish the ones you have */
+  /** take no new leases, and finish the tasks that you have */
   | "WORKER_DIRECTIVE_QUIET"
   /**
-   * Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
-   * grace period are lost.
+   * Take no new leases, finish the tasks that you have, and exit. Leases that have not ended after
+   * the grace period are lost.
    */
   | "WORKER_DIRECTIVE_STOP";
 
@@ -1167,7 +1167,7 @@ export type StepOrder =
   | "STEP_ORDER_UNSPECIFIED"
   /** one after the other, in the order of the list; without depends_on */
   | "STEP_ORDER_LINEAR"
-  /** by depends_on; steps that depend on nothing start together */
+  /** in the order of depends_on; steps without dependencies start together */
   | "STEP_ORDER_GRAPH";
 
 /** JoinRule defines when a step with depends_on may start. */
@@ -1339,7 +1339,7 @@ export type StartProcessTargetRunEnd =
 export interface Needs {
   permission?: Permission;
   scope?: Scope;
-  /** another permission that is enough */
+  /** another permission that is sufficient */
   or?: Permission;
 }
 
@@ -1680,7 +1680,7 @@ export interface StartRequest {
   timeout?: Duration;
   /** The INIT task does not run before this time. */
   startTime?: Timestamp;
-  /** among the waiting processes of a namespace; smaller numbers run first */
+  /** order of the waiting processes of a namespace; smaller numbers run first */
   priority?: number;
 }
 
@@ -1700,7 +1700,7 @@ export interface CallRequest {
   /** With WAIT_ACCEPTED, the task is of type NOTIFY. */
   wait?: Wait;
   timeout?: Duration;
-  /** among processes; calls to one process keep their order */
+  /** order among processes; calls to one process keep their order */
   priority?: number;
 }
 
@@ -2015,8 +2015,8 @@ export interface GetOverviewResponse {
    */
   samples?: OverviewSample[];
   /**
-   * How long processors took for a task, in the last minute, on the node that serves this request.
-   * Absent if there were no tasks.
+   * How long processors took to handle a task in the last minute, on the node that serves this
+   * request. Absent if there were no tasks.
    */
   processingP50?: Duration;
   processingP99?: Duration;
@@ -2124,7 +2124,7 @@ export interface Node {
   beatTime?: Timestamp;
   running?: number;
   draining?: boolean;
-  /** it takes requests but runs no tasks (engine.requests_only) */
+  /** the node accepts requests but runs no tasks (engine.requests_only) */
   requestsOnly?: boolean;
 }
 
@@ -3204,8 +3204,8 @@ export interface EnqueueCommand {
   name?: string;
   args?: Json;
   /**
-   * Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
-   * and the processor of the namespace is not pull, the job fails with the reason no_workers.
+   * unique must not be set, because the job_id is unique. run_time delays the job. If workers is
+   * set and the processor of the namespace is not pull, the job fails with the reason no_workers.
    */
   options?: JobOptions;
   /**
@@ -3327,7 +3327,7 @@ export interface LeaseDirective {
 }
 
 export interface CheckpointRequest {
-  /** Of the lease, or the checkpoint_token of a pushed task. */
+  /** The token of the lease, or the checkpoint_token of a pushed task. */
   leaseToken?: string;
   /**
    * The last event of the process that the worker knows: last_event_id of the process in the
@@ -3679,7 +3679,7 @@ export interface StepTemplate {
    * SKIPPED.
    */
   ignoreFailure?: boolean;
-  /** for the percent of the run; default: 1 */
+  /** in the progress of the run; default: 1 */
   weight?: number;
 }
 
@@ -4222,7 +4222,7 @@ export interface Cron {
   failures?: number;
 }
 
-/** Backfill is a backfill whose fire times have not all been started or decided. */
+/** Backfill describes a backfill with fire times that have not been started or decided yet. */
 export interface Backfill {
   /** the backfill continues from this time */
   fromTime?: Timestamp;

@@ -68,7 +68,7 @@ const (
 
 // InsightServiceClient is a client for the progressor.v1.InsightService service.
 type InsightServiceClient interface {
-	// ExplainProcess returns where the time of a process went, what it waits for, and what comes
+	// ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
 	// next. It describes a durable function by its journal, if the client has payload.read.
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
@@ -214,7 +214,7 @@ func (c *insightServiceClient) ListAudit(ctx context.Context, req *v1.ListAuditR
 
 // InsightServiceHandler is an implementation of the progressor.v1.InsightService service.
 type InsightServiceHandler interface {
-	// ExplainProcess returns where the time of a process went, what it waits for, and what comes
+	// ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
 	// next. It describes a durable function by its journal, if the client has payload.read.
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)

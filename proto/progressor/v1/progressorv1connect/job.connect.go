@@ -75,7 +75,7 @@ const (
 // JobServiceClient is a client for the progressor.v1.JobService service.
 type JobServiceClient interface {
 	Enqueue(context.Context, *v1.EnqueueRequest) (*v1.EnqueueResponse, error)
-	// EnqueueBatch enqueues all jobs or none.
+	// EnqueueBatch enqueues either all jobs or none of them.
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
@@ -388,7 +388,7 @@ func (c *jobServiceClient) DeleteConstraint(ctx context.Context, req *v1.DeleteC
 // JobServiceHandler is an implementation of the progressor.v1.JobService service.
 type JobServiceHandler interface {
 	Enqueue(context.Context, *v1.EnqueueRequest) (*v1.EnqueueResponse, error)
-	// EnqueueBatch enqueues all jobs or none.
+	// EnqueueBatch enqueues either all jobs or none of them.
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)

@@ -83,7 +83,7 @@ type ProcessServiceClient interface {
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
 	// Call runs a CALL task on a process and returns the processor's response.
 	Call(context.Context, *v1.CallRequest) (*v1.CallResponse, error)
-	// Repair takes a process out of PROCESS_STATUS_ERROR.
+	// Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING.
 	Repair(context.Context, *v1.RepairRequest) (*v1.RepairResponse, error)
 	// AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
 	// that timed out.
@@ -374,7 +374,7 @@ type ProcessServiceHandler interface {
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
 	// Call runs a CALL task on a process and returns the processor's response.
 	Call(context.Context, *v1.CallRequest) (*v1.CallResponse, error)
-	// Repair takes a process out of PROCESS_STATUS_ERROR.
+	// Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING.
 	Repair(context.Context, *v1.RepairRequest) (*v1.RepairResponse, error)
 	// AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
 	// that timed out.

@@ -349,11 +349,11 @@ SinkState = Literal[
     "SINK_STATE_PAUSED",
     # the last delivery failed and will be repeated
     "SINK_STATE_FAILING",
-    # The engine has given up: a change became older than max_lag, or changes were deleted before
+    # The engine has stopped: a change became older than max_lag, or changes were deleted before
     # they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
     # time.
     "SINK_STATE_BROKEN",
-    # the target wants no changes (HTTP status 410), until ResumeSink
+    # The target accepts no changes (HTTP status 410). The sink delivers nothing until ResumeSink.
     "SINK_STATE_DISABLED",
 ]
 
@@ -391,10 +391,10 @@ WorkerDirective = Literal[
     # CONTINUE
     "WORKER_DIRECTIVE_UNSPECIFIED",
     "WORKER_DIRECTIVE_CONTINUE",
-    # take no new leases, finish the ones you have
+    # take no new leases, and finish the tasks that you have
     "WORKER_DIRECTIVE_QUIET",
-    # Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
-    # grace period are lost.
+    # Take no new leases, finish the tasks that you have, and exit. Leases that have not ended after
+    # the grace period are lost.
     "WORKER_DIRECTIVE_STOP",
 ]
 
@@ -442,7 +442,7 @@ StepOrder = Literal[
     "STEP_ORDER_UNSPECIFIED",
     # one after the other, in the order of the list; without depends_on
     "STEP_ORDER_LINEAR",
-    # by depends_on; steps that depend on nothing start together
+    # in the order of depends_on; steps without dependencies start together
     "STEP_ORDER_GRAPH",
 ]
 
@@ -619,7 +619,7 @@ StartProcessTargetRunEnd = Literal[
 Needs = TypedDict("Needs", {
     "permission": "Permission",
     "scope": "Scope",
-    # another permission that is enough
+    # another permission that is sufficient
     "or": "Permission",
 }, total=False)
 
@@ -936,7 +936,7 @@ class StartRequest(TypedDict, total=False):
     timeout: Duration
     # The INIT task does not run before this time.
     start_time: Timestamp
-    # among the waiting processes of a namespace; smaller numbers run first
+    # order of the waiting processes of a namespace; smaller numbers run first
     priority: int
 
 
@@ -956,7 +956,7 @@ class CallRequest(TypedDict, total=False):
     # With WAIT_ACCEPTED, the task is of type NOTIFY.
     wait: Wait
     timeout: Duration
-    # among processes; calls to one process keep their order
+    # order among processes; calls to one process keep their order
     priority: int
 
 
@@ -1250,8 +1250,8 @@ class GetOverviewResponse(TypedDict, total=False):
     # Samples, oldest first: one per ten seconds of the last hour, or one per five minutes if
     # samples_age is more than that. They start when the node that serves this request started.
     samples: List[OverviewSample]
-    # How long processors took for a task, in the last minute, on the node that serves this request.
-    # Absent if there were no tasks.
+    # How long processors took to handle a task in the last minute, on the node that serves this
+    # request. Absent if there were no tasks.
     processing_p50: Duration
     processing_p99: Duration
     # the sum of NamespaceOverview.failing_crons
@@ -1348,7 +1348,7 @@ class Node(TypedDict, total=False):
     beat_time: Timestamp
     running: int
     draining: bool
-    # it takes requests but runs no tasks (engine.requests_only)
+    # the node accepts requests but runs no tasks (engine.requests_only)
     requests_only: bool
 
 
@@ -2321,8 +2321,8 @@ class EnqueueCommand(TypedDict, total=False):
     job_id: str
     name: str
     args: Json
-    # Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
-    # and the processor of the namespace is not pull, the job fails with the reason no_workers.
+    # unique must not be set, because the job_id is unique. run_time delays the job. If workers is
+    # set and the processor of the namespace is not pull, the job fails with the reason no_workers.
     options: JobOptions
     # When the job ends in any way, the parent gets one NOTIFY task with these args. Its child
     # contains the result of the job if options.keep_result is set and one worker ran the job.
@@ -2430,7 +2430,7 @@ class LeaseDirective(TypedDict, total=False):
 
 
 class CheckpointRequest(TypedDict, total=False):
-    # Of the lease, or the checkpoint_token of a pushed task.
+    # The token of the lease, or the checkpoint_token of a pushed task.
     lease_token: str
     # The last event of the process that the worker knows: last_event_id of the process in the
     # ProcessRequest, or of the last CheckpointResponse. The events of the checkpoint follow it.
@@ -2746,7 +2746,7 @@ class StepTemplate(TypedDict, total=False):
     # If true, a failure of the step does not fail the run. Steps that depend on it treat it as
     # SKIPPED.
     ignore_failure: bool
-    # for the percent of the run; default: 1
+    # in the progress of the run; default: 1
     weight: int
 
 
@@ -3259,7 +3259,7 @@ class Cron(TypedDict, total=False):
 
 
 class Backfill(TypedDict, total=False):
-    """Backfill is a backfill whose fire times have not all been started or decided."""
+    """Backfill describes a backfill with fire times that have not been started or decided yet."""
     # the backfill continues from this time
     from_time: Timestamp
     to_time: Timestamp
@@ -3923,7 +3923,7 @@ class ProcessService:
     def repair(
         self, request: RepairRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> RepairResponse:
-        """Repair takes a process out of PROCESS_STATUS_ERROR."""
+        """Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING."""
         method = Method("ProcessService/Repair", "RepairRequest", "RepairResponse", "key")
         return self._send(method, request, timeout, max_attempts)
 
@@ -4022,7 +4022,7 @@ class InsightService:
     def explain_process(
         self, request: ExplainProcessRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> ExplainProcessResponse:
-        """ExplainProcess returns where the time of a process went, what it waits for, and what comes
+        """ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
         next. It describes a durable function by its journal, if the client has payload.read.
         """
         method = Method("InsightService/ExplainProcess", "ExplainProcessRequest", "ExplainProcessResponse", "always")
@@ -4630,7 +4630,7 @@ class JobService:
     def enqueue_batch(
         self, request: EnqueueBatchRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> EnqueueBatchResponse:
-        """EnqueueBatch enqueues all jobs or none."""
+        """EnqueueBatch enqueues either all jobs or none of them."""
         method = Method("JobService/EnqueueBatch", "EnqueueBatchRequest", "EnqueueBatchResponse", "once")
         return self._send(method, request, timeout, max_attempts)
 

@@ -287,8 +287,8 @@ export type GetOverviewResponse = Message<"progressor.v1.GetOverviewResponse"> &
   samples: OverviewSample[];
 
   /**
-   * How long processors took for a task, in the last minute, on the node that serves this request.
-   * Absent if there were no tasks.
+   * How long processors took to handle a task in the last minute, on the node that serves this
+   * request. Absent if there were no tasks.
    *
    * @generated from field: google.protobuf.Duration processing_p50 = 9;
    */
@@ -655,7 +655,7 @@ export type Node = Message<"progressor.v1.Node"> & {
   draining: boolean;
 
   /**
-   * it takes requests but runs no tasks (engine.requests_only)
+   * the node accepts requests but runs no tasks (engine.requests_only)
    *
    * @generated from field: bool requests_only = 8;
    */
@@ -1362,7 +1362,7 @@ export const BulkVerbSchema: GenEnum<BulkVerb> = /*@__PURE__*/
  */
 export const InsightService: GenService<{
   /**
-   * ExplainProcess returns where the time of a process went, what it waits for, and what comes
+   * ExplainProcess returns how the time of a process was spent, what it waits for, and what comes
    * next. It describes a durable function by its journal, if the client has payload.read.
    *
    * @generated from rpc progressor.v1.InsightService.ExplainProcess

@@ -31,7 +31,7 @@ export type Needs = Message<"progressor.v1.Needs"> & {
   scope: Scope;
 
   /**
-   * another permission that is enough
+   * another permission that is sufficient
    *
    * @generated from field: progressor.v1.Permission or = 3;
    */

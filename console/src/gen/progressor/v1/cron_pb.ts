@@ -136,7 +136,7 @@ export const CronSchema: GenMessage<Cron> = /*@__PURE__*/
   messageDesc(file_progressor_v1_cron, 0);
 
 /**
- * Backfill is a backfill whose fire times have not all been started or decided.
+ * Backfill describes a backfill with fire times that have not been started or decided yet.
  *
  * @generated from message progressor.v1.Backfill
  */

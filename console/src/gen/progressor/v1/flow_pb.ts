@@ -372,7 +372,7 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   ignoreFailure: boolean;
 
   /**
-   * for the percent of the run; default: 1
+   * in the progress of the run; default: 1
    *
    * @generated from field: int32 weight = 17;
    */
@@ -2351,7 +2351,7 @@ export enum StepOrder {
   LINEAR = 1,
 
   /**
-   * by depends_on; steps that depend on nothing start together
+   * in the order of depends_on; steps without dependencies start together
    *
    * @generated from enum value: STEP_ORDER_GRAPH = 2;
    */

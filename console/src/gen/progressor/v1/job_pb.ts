@@ -995,7 +995,7 @@ export const JobService: GenService<{
     output: typeof EnqueueResponseSchema;
   },
   /**
-   * EnqueueBatch enqueues all jobs or none.
+   * EnqueueBatch enqueues either all jobs or none of them.
    *
    * @generated from rpc progressor.v1.JobService.EnqueueBatch
    */

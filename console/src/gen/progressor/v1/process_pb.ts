@@ -595,7 +595,7 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   startTime?: Timestamp | undefined;
 
   /**
-   * among the waiting processes of a namespace; smaller numbers run first
+   * order of the waiting processes of a namespace; smaller numbers run first
    *
    * @generated from field: int32 priority = 11;
    */
@@ -683,7 +683,7 @@ export type CallRequest = Message<"progressor.v1.CallRequest"> & {
   timeout?: Duration | undefined;
 
   /**
-   * among processes; calls to one process keep their order
+   * order among processes; calls to one process keep their order
    *
    * @generated from field: int32 priority = 9;
    */
@@ -2047,7 +2047,7 @@ export const ProcessService: GenService<{
     output: typeof CallResponseSchema;
   },
   /**
-   * Repair takes a process out of PROCESS_STATUS_ERROR.
+   * Repair returns a process in PROCESS_STATUS_ERROR to PROCESS_STATUS_RUNNING.
    *
    * @generated from rpc progressor.v1.ProcessService.Repair
    */

@@ -681,8 +681,8 @@ export type EnqueueCommand = Message<"progressor.v1.EnqueueCommand"> & {
   args?: Value | undefined;
 
   /**
-   * Must not have unique, because the job_id is unique. run_time delays the job. If workers is set
-   * and the processor of the namespace is not pull, the job fails with the reason no_workers.
+   * unique must not be set, because the job_id is unique. run_time delays the job. If workers is
+   * set and the processor of the namespace is not pull, the job fails with the reason no_workers.
    *
    * @generated from field: progressor.v1.JobOptions options = 5;
    */

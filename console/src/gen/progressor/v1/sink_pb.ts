@@ -1019,7 +1019,7 @@ export enum SinkState {
   FAILING = 3,
 
   /**
-   * The engine has given up: a change became older than max_lag, or changes were deleted before
+   * The engine has stopped: a change became older than max_lag, or changes were deleted before
    * they were delivered. ResumeSink tries again. RewindSink lets the sink continue from another
    * time.
    *
@@ -1028,7 +1028,7 @@ export enum SinkState {
   BROKEN = 4,
 
   /**
-   * the target wants no changes (HTTP status 410), until ResumeSink
+   * The target accepts no changes (HTTP status 410). The sink delivers nothing until ResumeSink.
    *
    * @generated from enum value: SINK_STATE_DISABLED = 5;
    */

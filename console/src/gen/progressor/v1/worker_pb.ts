@@ -358,7 +358,7 @@ export const LeaseDirective_DirectiveSchema: GenEnum<LeaseDirective_Directive> =
  */
 export type CheckpointRequest = Message<"progressor.v1.CheckpointRequest"> & {
   /**
-   * Of the lease, or the checkpoint_token of a pushed task.
+   * The token of the lease, or the checkpoint_token of a pushed task.
    *
    * @generated from field: string lease_token = 1;
    */
@@ -1248,15 +1248,15 @@ export enum WorkerDirective {
   CONTINUE = 1,
 
   /**
-   * take no new leases, finish the ones you have
+   * take no new leases, and finish the tasks that you have
    *
    * @generated from enum value: WORKER_DIRECTIVE_QUIET = 2;
    */
   QUIET = 2,
 
   /**
-   * Take no new leases, finish the ones you have, and exit. Leases that have not ended after the
-   * grace period are lost.
+   * Take no new leases, finish the tasks that you have, and exit. Leases that have not ended after
+   * the grace period are lost.
    *
    * @generated from enum value: WORKER_DIRECTIVE_STOP = 3;
    */

@@ -32,6 +32,10 @@ SELECT 1 FROM (
 -- unique key, the request is stored without a task, because it has no task of its own, and the task
 -- of the other job may be deleted before the idempotency key. outcome is enqueued, duplicate
 -- (another job has the unique key; process_id is that job), again, replayed, mismatch or exists.
+--
+-- A job for which this node has a slot (capture) runs at once, without a row in schedule. It must
+-- not have a start time, a fairness key or keys of constraints, and not be grouped. If the
+-- namespace has got constraints, it waits to be evaluated.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
@@ -43,6 +47,7 @@ WITH input AS MATERIALIZED (
            AND row_number() OVER (PARTITION BY item.namespace, item.unique_key ORDER BY item.ord)
                  > 1 AS again,
          nextval('task_ids') AS task_id,
+         CASE WHEN item.capture THEN nextval('fencing_tokens') END AS fencing_token,
          greatest(item.run_time, statement_timestamp()) AS scheduled_time,
          NOT item.grouped
            AND coalesce((
@@ -66,11 +71,12 @@ WITH input AS MATERIALIZED (
                unnest(@unique_waitings::bool[]), unnest(@constraints_versions::bigint[]),
                unnest(@constraint_keys::text[]), unnest(@lines::text[]),
                unnest(@actors::text[]), unnest(@modes::int[]), unnest(@groupeds::bool[]),
-               unnest(@delays_us::bigint[]), unnest(@fairness_keys::text[]))
+               unnest(@delays_us::bigint[]), unnest(@fairness_keys::text[]),
+               unnest(@captures::bool[]))
              AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
                     idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
                     unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                    line, actor, mode, grouped, delay_us, fairness_key)) item
+                    line, actor, mode, grouped, delay_us, fairness_key, capture)) item
     LEFT JOIN LATERAL (
       SELECT q.* FROM requests q
        WHERE item.idempotency_key <> ''
@@ -112,21 +118,24 @@ WITH input AS MATERIALIZED (
              END
        LIMIT 1) holder ON true),
 decided AS MATERIALIZED (
-  SELECT input.*,
-         input.earlier_task_id IS NULL
-           AND input.holder IS NULL
-           AND NOT input.again
-           AND input.process_status IS NULL AS created,
-         CASE
-           WHEN input.run_time > statement_timestamp() THEN 'scheduled'
-           ELSE 'available'
-         END AS state,
-         CASE
-           WHEN input.run_time > statement_timestamp() THEN 'time'
-           WHEN input.stale OR input.line <> '' THEN 'constraint'
-           ELSE 'place'
-         END::waits_for AS waits_for
-    FROM input),
+  SELECT checked.*,
+         checked.created AND checked.capture AND checked.waits_for = 'place' AS captured
+    FROM (
+      SELECT input.*,
+             input.earlier_task_id IS NULL
+               AND input.holder IS NULL
+               AND NOT input.again
+               AND input.process_status IS NULL AS created,
+             CASE
+               WHEN input.run_time > statement_timestamp() THEN 'scheduled'
+               ELSE 'available'
+             END AS state,
+             CASE
+               WHEN input.run_time > statement_timestamp() THEN 'time'
+               WHEN input.stale OR input.line <> '' THEN 'constraint'
+               ELSE 'place'
+             END::waits_for AS waits_for
+        FROM input) checked),
 inserted_processes AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
                          status_changed_time)
@@ -148,14 +157,21 @@ updated_job_counts AS (
    ORDER BY decided.namespace, decided.name, decided.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 inserted_job_events AS (
-  INSERT INTO job_events (namespace, xid, job_id, type, to_status, actor, message)
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, actor,
+                          message)
   SELECT decided.namespace,
          (SELECT job_event_xid()),
-         decided.process_id, 'enqueued', decided.state, NULLIF(decided.actor, ''),
+         decided.process_id, change.type, change.from_status, change.to_status, change.attempt,
+         CASE WHEN change.attempt = 0 THEN NULLIF(decided.actor, '') END,
          CASE WHEN decided.line <> '' AND NOT decided.stale THEN 'needs ' || decided.line END
     FROM decided
+   CROSS JOIN LATERAL (
+     VALUES ('enqueued', NULL, decided.state, 0), ('started', decided.state, 'running', 1))
+                        AS change(type, from_status, to_status, attempt)
    WHERE decided.created
-     AND decided.mode = 2),
+     AND decided.mode = 2
+     AND (decided.captured OR change.attempt = 0)
+   ORDER BY decided.ord, change.attempt),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
                     constraint_keys, unique_key, fairness_key)
@@ -165,6 +181,14 @@ inserted_jobs AS (
          CASE WHEN unique_ttl_us > 0 THEN unique_key END,
          CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END
     FROM decided WHERE created),
+inserted_running AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, idempotency_key, args,
+                       context)
+  SELECT namespace, process_id, task_id, 'INIT', 1, priority, fencing_token, @node_id::bigint,
+         statement_timestamp() + timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), NULLIF(idempotency_key, ''), args, context
+    FROM decided WHERE captured),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, idempotency_key, args, context, job_name, line, taker,
@@ -180,7 +204,9 @@ inserted_schedule AS (
            ELSE next_round(namespace, waits_for, name, CASE WHEN stale THEN '' ELSE line END,
                            priority, substr(fairness_key, 2))
          END
-    FROM decided WHERE created),
+    FROM decided
+   WHERE created
+     AND NOT captured),
 updated_job_keys AS (
   UPDATE job_keys k
      SET process_id = decided.process_id, ttl = decided.unique_ttl_us * interval '1 microsecond',
@@ -211,7 +237,10 @@ SELECT decided.ord::int AS ord,
           ELSE 'exists'
         END)::text AS outcome,
        coalesce(decided.earlier_process_id, decided.holder, decided.process_id)::text AS process_id,
-       (decided.run_time > statement_timestamp())::bool AS later
+       (decided.run_time > statement_timestamp())::bool AS later,
+       decided.captured::bool AS captured, decided.task_id::bigint AS task_id,
+       coalesce(decided.fencing_token, 0)::bigint AS fencing_token,
+       statement_timestamp()::timestamptz AS now
   FROM decided;
 
 -- ReadKeyHolder returns the job that has a unique key, and the current time of the database.

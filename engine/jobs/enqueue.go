@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
@@ -31,6 +32,21 @@ func (q *Jobs) enqueueBy(
 	}
 	q.wakeFor([]*jobs.NewJob{j}, []jobs.Enqueued{done})
 	return done, nil
+}
+
+// enqueueOne stores a job, which runs at once if this node has an idle slot.
+func (q *Jobs) enqueueOne(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, err error) {
+	if !j.MayCapture() {
+		return jobs.Enqueue(q.store, j)
+	}
+	captured, err := q.engine.CaptureNew(ctx, j.Key.Namespace, func() (*storage.Claim, error) {
+		done, err = jobs.EnqueueCaptured(q.store, j)
+		return done.Claim, err
+	})
+	if !captured {
+		return jobs.Enqueue(q.store, j)
+	}
+	return done, err
 }
 
 // enqueueAll stores either all jobs or none.
@@ -80,7 +96,7 @@ func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 	for n, j := range all {
 		name := j.Key.Namespace
 		switch {
-		case done[n].Outcome != jobs.JobEnqueued || len(j.Constraints.Keys) > 0:
+		case done[n].Outcome != jobs.JobEnqueued || done[n].Claim != nil || len(j.Constraints.Keys) > 0:
 		case done[n].Later:
 			later[name] = true
 		default:

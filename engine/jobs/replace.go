@@ -25,7 +25,7 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 // time instead.
 func (q *Jobs) storeJob(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
-		done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) { return jobs.Enqueue(q.store, j) })
+		done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) { return q.enqueueOne(ctx, j) })
 		return done, false, err
 	}
 	done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) {

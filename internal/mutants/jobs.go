@@ -335,7 +335,7 @@ var jobMutants = []mutant{
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key has not ended",
 		file:     "sql/enqueue.sql",
-		old:      "AND input.holder IS NULL\n           AND NOT input.again",
+		old:      "AND input.holder IS NULL\n               AND NOT input.again",
 		planted:  "AND NOT input.again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},

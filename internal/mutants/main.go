@@ -179,7 +179,8 @@ func all() []mutant {
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
 		commandMutants, accessMutants, durableMutants, earlyMutants, parkedMutants, txMutants, replyMutants, runMutants,
-		sdkMutants, cliMutants, errorMutants, userMutants, idMutants, pushedMutants)
+		sdkMutants, cliMutants, errorMutants, userMutants, idMutants, pushedMutants,
+		capturedMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -52,8 +52,9 @@ type Unique struct {
 // Enqueued is the result of enqueuing a job.
 type Enqueued struct {
 	Outcome   EnqueueOutcome
-	ProcessID string // ID of the job, or of the existing one
-	Later     bool   // its run time is in the future
+	ProcessID string         // ID of the job, or of the existing one
+	Later     bool           // its run time is in the future
+	Claim     *storage.Claim // only for a captured job, which runs on this node now; see EnqueueCaptured
 }
 
 // EnqueueOutcome is the outcome of an Enqueue.
@@ -72,6 +73,7 @@ const (
 type enqueueItem struct {
 	storage.InsertItem
 	job      *NewJob
+	capture  bool // the job runs at once if it is created
 	enqueued Enqueued
 	reread   bool // it has already been retried to find its duplicate
 }
@@ -90,10 +92,24 @@ func (j *NewJob) bytes() int {
 }
 
 // Enqueue creates a job. It returns when the job is durable.
-func Enqueue(s *storage.Store, j *NewJob) (Enqueued, error) {
-	it := &enqueueItem{
-		InsertItem: storage.NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j,
-	}
+func Enqueue(s *storage.Store, j *NewJob) (Enqueued, error) { return enqueue(s, j, &enqueueItem{}) }
+
+// MayCapture reports whether EnqueueCaptured may create the job.
+func (j *NewJob) MayCapture() bool {
+	return j.RunTime.IsZero() && j.Delay == 0 && j.Constraints.Version == 0 && j.FairnessKey == nil && !j.Grouped
+}
+
+// EnqueueCaptured is like Enqueue, but claims the job in the same transaction: the caller has a
+// slot for it. A row of schedule, which the claim would delete, is not written. The result has no
+// claim if the job was not created, if the namespace has got constraints, or if the response of the
+// commit was lost. In the last case, the engine adopts the job.
+func EnqueueCaptured(s *storage.Store, j *NewJob) (Enqueued, error) {
+	return enqueue(s, j, &enqueueItem{capture: true})
+}
+
+func enqueue(s *storage.Store, j *NewJob, it *enqueueItem) (Enqueued, error) {
+	it.InsertItem = storage.NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen)
+	it.job = j
 	err := s.Insert(it)
 	if it.Repeated() && j.Chosen && it.enqueued.Outcome == JobExists {
 		it.enqueued.Outcome = JobEnqueued // created by the first try, whose response was lost
@@ -109,6 +125,7 @@ type enqueueParams struct {
 
 func newEnqueueParams(s *storage.Store, n int) *enqueueParams {
 	p := &enqueueParams{store: s}
+	p.jobs.NodeID = s.NodeID()
 	p.jobs.Grow(n)
 	return p
 }
@@ -152,12 +169,24 @@ func (p *enqueueParams) keyStages() []func(context.Context, storage.DB) error {
 	}
 }
 
-func (p *enqueueParams) run(ctx context.Context, db storage.DB, take func(ord int32, e Enqueued)) error {
+func (p *enqueueParams) run(ctx context.Context, db storage.DB, take func(r *dbsqlc.EnqueueJobsRow, e Enqueued)) error {
 	rows, err := dbsqlc.New().EnqueueJobs(ctx, db, p.jobs)
-	for _, r := range rows {
-		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
+	for n := range rows {
+		r := &rows[n]
+		take(r, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
 	}
 	return err
+}
+
+// claim returns the claim of a captured job.
+func (j *NewJob) claim(r *dbsqlc.EnqueueJobsRow) *storage.Claim {
+	return &storage.Claim{
+		Namespace: j.Key.Namespace, ProcessID: j.Key.ProcessID, TaskID: r.TaskID, TaskType: process.TaskInit,
+		Attempt: 1, Priority: j.Priority, FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now,
+		IdempotencyKey: j.IdempotencyKey, Args: j.Args, Context: j.Context, Status: process.StatusInit,
+		StatusChangedTime: r.Now, Metadata: j.Metadata, FirstEventID: 1, Kind: process.JobKind, CreatedTime: r.Now,
+		KindName: j.Name, KindOptions: j.Options, KindTimeoutUs: j.Timeout.Microseconds(), KindTags: j.Tags,
+	}
 }
 
 // enqueueIn enqueues a job in a transaction that has already locked its process, such as one of
@@ -170,17 +199,23 @@ func enqueueIn(ctx context.Context, s *storage.Store, db storage.DB, j *NewJob) 
 			return done, err
 		}
 	}
-	return done, p.run(ctx, db, func(_ int32, e Enqueued) { done = e })
+	return done, p.run(ctx, db, func(_ *dbsqlc.EnqueueJobsRow, e Enqueued) { done = e })
 }
 
 // Stages implements storage.Insertion.
 func (*enqueueItem) Stages(s *storage.Store, all []storage.Insertion) []func(context.Context, storage.DB) error {
 	p := newEnqueueParams(s, len(all))
-	for _, it := range all {
+	for n, it := range all {
 		p.add(it.(*enqueueItem).job)
+		p.jobs.Captures[n] = it.(*enqueueItem).capture
 	}
 	return append(p.keyStages(), func(ctx context.Context, db storage.DB) error {
-		return p.run(ctx, db, func(ord int32, e Enqueued) { all[ord].(*enqueueItem).enqueued = e })
+		return p.run(ctx, db, func(r *dbsqlc.EnqueueJobsRow, e Enqueued) {
+			it := all[r.Ord].(*enqueueItem)
+			if it.enqueued = e; r.Captured {
+				it.enqueued.Claim = it.job.claim(r)
+			}
+		})
 	})
 }
 
@@ -282,7 +317,7 @@ func enqueueSome(
 			return nil, err
 		}
 	}
-	err = p.run(ctx, db, func(ord int32, e Enqueued) { all[some[ord]] = e })
+	err = p.run(ctx, db, func(r *dbsqlc.EnqueueJobsRow, e Enqueued) { all[some[r.Ord]] = e })
 	if err != nil {
 		return nil, err
 	}

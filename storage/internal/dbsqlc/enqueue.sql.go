@@ -14,7 +14,7 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.fairness_key, item.run_time, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
+  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.fairness_key, item.capture, item.run_time, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,
          request.fingerprint AS earlier_fingerprint, process.status AS process_status,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
@@ -23,13 +23,14 @@ WITH input AS MATERIALIZED (
            AND row_number() OVER (PARTITION BY item.namespace, item.unique_key ORDER BY item.ord)
                  > 1 AS again,
          nextval('task_ids') AS task_id,
+         CASE WHEN item.capture THEN nextval('fencing_tokens') END AS fencing_token,
          greatest(item.run_time, statement_timestamp()) AS scheduled_time,
          NOT item.grouped
            AND coalesce((
              SELECT s.version FROM constraint_sets s WHERE s.namespace = item.namespace),
                         0) <> item.constraints_version AS stale
     FROM (
-      SELECT job.ord, job.namespace, job.process_id, job.name, job.args, job.context, job.metadata, job.tags, job.options, job.idempotency_key, job.request_id, job.fingerprint, job.priority, job.start_time, job.timeout_us, job.unique_key, job.unique_ttl_us, job.unique_waiting, job.constraints_version, job.constraint_keys, job.line, job.actor, job.mode, job.grouped, job.delay_us, job.fairness_key,
+      SELECT job.ord, job.namespace, job.process_id, job.name, job.args, job.context, job.metadata, job.tags, job.options, job.idempotency_key, job.request_id, job.fingerprint, job.priority, job.start_time, job.timeout_us, job.unique_key, job.unique_ttl_us, job.unique_waiting, job.constraints_version, job.constraint_keys, job.line, job.actor, job.mode, job.grouped, job.delay_us, job.fairness_key, job.capture,
              CASE
                WHEN job.delay_us > 0
                  THEN statement_timestamp() + job.delay_us * interval '1 microsecond'
@@ -46,11 +47,12 @@ WITH input AS MATERIALIZED (
                unnest($18::bool[]), unnest($19::bigint[]),
                unnest($20::text[]), unnest($21::text[]),
                unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]),
-               unnest($25::bigint[]), unnest($26::text[]))
+               unnest($25::bigint[]), unnest($26::text[]),
+               unnest($27::bool[]))
              AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
                     idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
                     unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                    line, actor, mode, grouped, delay_us, fairness_key)) item
+                    line, actor, mode, grouped, delay_us, fairness_key, capture)) item
     LEFT JOIN LATERAL (
       SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
        WHERE item.idempotency_key <> ''
@@ -92,21 +94,24 @@ WITH input AS MATERIALIZED (
              END
        LIMIT 1) holder ON true),
 decided AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.fairness_key, input.run_time, input.earlier_process_id, input.earlier_task_id, input.earlier_fingerprint, input.process_status, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
-         input.earlier_task_id IS NULL
-           AND input.holder IS NULL
-           AND NOT input.again
-           AND input.process_status IS NULL AS created,
-         CASE
-           WHEN input.run_time > statement_timestamp() THEN 'scheduled'
-           ELSE 'available'
-         END AS state,
-         CASE
-           WHEN input.run_time > statement_timestamp() THEN 'time'
-           WHEN input.stale OR input.line <> '' THEN 'constraint'
-           ELSE 'place'
-         END::waits_for AS waits_for
-    FROM input),
+  SELECT checked.ord, checked.namespace, checked.process_id, checked.name, checked.args, checked.context, checked.metadata, checked.tags, checked.options, checked.idempotency_key, checked.request_id, checked.fingerprint, checked.priority, checked.start_time, checked.timeout_us, checked.unique_key, checked.unique_ttl_us, checked.unique_waiting, checked.constraints_version, checked.constraint_keys, checked.line, checked.actor, checked.mode, checked.grouped, checked.delay_us, checked.fairness_key, checked.capture, checked.run_time, checked.earlier_process_id, checked.earlier_task_id, checked.earlier_fingerprint, checked.process_status, checked.holder, checked.again, checked.task_id, checked.fencing_token, checked.scheduled_time, checked.stale, checked.created, checked.state, checked.waits_for,
+         checked.created AND checked.capture AND checked.waits_for = 'place' AS captured
+    FROM (
+      SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.fairness_key, input.capture, input.run_time, input.earlier_process_id, input.earlier_task_id, input.earlier_fingerprint, input.process_status, input.holder, input.again, input.task_id, input.fencing_token, input.scheduled_time, input.stale,
+             input.earlier_task_id IS NULL
+               AND input.holder IS NULL
+               AND NOT input.again
+               AND input.process_status IS NULL AS created,
+             CASE
+               WHEN input.run_time > statement_timestamp() THEN 'scheduled'
+               ELSE 'available'
+             END AS state,
+             CASE
+               WHEN input.run_time > statement_timestamp() THEN 'time'
+               WHEN input.stale OR input.line <> '' THEN 'constraint'
+               ELSE 'place'
+             END::waits_for AS waits_for
+        FROM input) checked),
 inserted_processes AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
                          status_changed_time)
@@ -128,14 +133,21 @@ updated_job_counts AS (
    ORDER BY decided.namespace, decided.name, decided.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 inserted_job_events AS (
-  INSERT INTO job_events (namespace, xid, job_id, type, to_status, actor, message)
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, actor,
+                          message)
   SELECT decided.namespace,
          (SELECT job_event_xid()),
-         decided.process_id, 'enqueued', decided.state, NULLIF(decided.actor, ''),
+         decided.process_id, change.type, change.from_status, change.to_status, change.attempt,
+         CASE WHEN change.attempt = 0 THEN NULLIF(decided.actor, '') END,
          CASE WHEN decided.line <> '' AND NOT decided.stale THEN 'needs ' || decided.line END
     FROM decided
+   CROSS JOIN LATERAL (
+     VALUES ('enqueued', NULL, decided.state, 0), ('started', decided.state, 'running', 1))
+                        AS change(type, from_status, to_status, attempt)
    WHERE decided.created
-     AND decided.mode = 2),
+     AND decided.mode = 2
+     AND (decided.captured OR change.attempt = 0)
+   ORDER BY decided.ord, change.attempt),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
                     constraint_keys, unique_key, fairness_key)
@@ -145,6 +157,14 @@ inserted_jobs AS (
          CASE WHEN unique_ttl_us > 0 THEN unique_key END,
          CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END
     FROM decided WHERE created),
+inserted_running AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, idempotency_key, args,
+                       context)
+  SELECT namespace, process_id, task_id, 'INIT', 1, priority, fencing_token, $28::bigint,
+         statement_timestamp() + timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), NULLIF(idempotency_key, ''), args, context
+    FROM decided WHERE captured),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, idempotency_key, args, context, job_name, line, taker,
@@ -160,7 +180,9 @@ inserted_schedule AS (
            ELSE next_round(namespace, waits_for, name, CASE WHEN stale THEN '' ELSE line END,
                            priority, substr(fairness_key, 2))
          END
-    FROM decided WHERE created),
+    FROM decided
+   WHERE created
+     AND NOT captured),
 updated_job_keys AS (
   UPDATE job_keys k
      SET process_id = decided.process_id, ttl = decided.unique_ttl_us * interval '1 microsecond',
@@ -191,7 +213,10 @@ SELECT decided.ord::int AS ord,
           ELSE 'exists'
         END)::text AS outcome,
        coalesce(decided.earlier_process_id, decided.holder, decided.process_id)::text AS process_id,
-       (decided.run_time > statement_timestamp())::bool AS later
+       (decided.run_time > statement_timestamp())::bool AS later,
+       decided.captured::bool AS captured, decided.task_id::bigint AS task_id,
+       coalesce(decided.fencing_token, 0)::bigint AS fencing_token,
+       statement_timestamp()::timestamptz AS now
   FROM decided
 `
 
@@ -222,13 +247,19 @@ type EnqueueJobsParams struct {
 	Groupeds            []bool
 	DelaysUs            []int64
 	FairnessKeys        []string
+	Captures            []bool
+	NodeID              int64
 }
 
 type EnqueueJobsRow struct {
-	Ord       int32
-	Outcome   string
-	ProcessID string
-	Later     bool
+	Ord          int32
+	Outcome      string
+	ProcessID    string
+	Later        bool
+	Captured     bool
+	TaskID       int64
+	FencingToken int64
+	Now          time.Time
 }
 
 // EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
@@ -244,6 +275,10 @@ type EnqueueJobsRow struct {
 // unique key, the request is stored without a task, because it has no task of its own, and the task
 // of the other job may be deleted before the idempotency key. outcome is enqueued, duplicate
 // (another job has the unique key; process_id is that job), again, replayed, mismatch or exists.
+//
+// A job for which this node has a slot (capture) runs at once, without a row in schedule. It must
+// not have a start time, a fairness key or keys of constraints, and not be grouped. If the
+// namespace has got constraints, it waits to be evaluated.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
 	rows, err := db.Query(ctx, enqueueJobs,
 		arg.Ords,
@@ -272,6 +307,8 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.Groupeds,
 		arg.DelaysUs,
 		arg.FairnessKeys,
+		arg.Captures,
+		arg.NodeID,
 	)
 	if err != nil {
 		return nil, err
@@ -285,6 +322,10 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 			&i.Outcome,
 			&i.ProcessID,
 			&i.Later,
+			&i.Captured,
+			&i.TaskID,
+			&i.FencingToken,
+			&i.Now,
 		); err != nil {
 			return nil, err
 		}

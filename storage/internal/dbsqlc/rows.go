@@ -632,6 +632,7 @@ type EnqueueJobsItem struct {
 	Grouped            bool
 	DelayUs            int64
 	FairnessKey        string
+	Capture            bool
 }
 
 // Append appends a row.
@@ -662,6 +663,7 @@ func (p *EnqueueJobsParams) Append(r EnqueueJobsItem) {
 	p.Groupeds = append(p.Groupeds, r.Grouped)
 	p.DelaysUs = append(p.DelaysUs, r.DelayUs)
 	p.FairnessKeys = append(p.FairnessKeys, r.FairnessKey)
+	p.Captures = append(p.Captures, r.Capture)
 }
 
 // Grow reserves space for n more rows.
@@ -692,6 +694,7 @@ func (p *EnqueueJobsParams) Grow(n int) {
 	p.Groupeds = slices.Grow(p.Groupeds, n)
 	p.DelaysUs = slices.Grow(p.DelaysUs, n)
 	p.FairnessKeys = slices.Grow(p.FairnessKeys, n)
+	p.Captures = slices.Grow(p.Captures, n)
 }
 
 // EnsureJobKeysItem is a row of EnsureJobKeysParams.

@@ -1,7 +1,7 @@
 -- FindViolations returns rows that violate the invariants of processes and tasks. The invariants
 -- hold at any time, even while engines work. CheckInvariants runs FindViolations and
--- FindKindViolations on one snapshot. Every part has the name of its invariant. CountLooked returns
--- how many rows each invariant checks.
+-- FindKindViolations on one snapshot. Every part has the name of its invariant. CountInvariantRows
+-- returns how many rows each invariant checks.
 -- name: FindViolations :many
 WITH
 -- Every table that can contain a task. Tasks of removed processes are ignored, because batches

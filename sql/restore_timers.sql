@@ -1,7 +1,7 @@
 -- RestoreTimers restores the timers that an error has cancelled, before the results of repairs are
--- saved. The timer that failed gets the smallest task ID, because it has been due longest. The
--- timers are new tasks with attempt 1. keep_default is false if the result of the repair sets its
--- own default timer. The timers get the context of the repair, if it has one.
+-- saved. If the failed task was a timer, that timer gets the smallest task ID, because it has been
+-- due longest. The timers are new tasks with attempt 1. keep_default is false if the result of the
+-- repair sets its own default timer. If the repair has a context, the timers get this context.
 -- name: RestoreTimers :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                       scheduled_time, timer_name, context)

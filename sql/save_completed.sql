@@ -1,8 +1,8 @@
 -- SaveCompleted replaces SaveResult for a process that ends with its only task, like most jobs and
--- runs. No other task waits, and SaveCompleted notifies no parent. If awaited is true, EndSteps
--- follows and notifies the parent. See SaveFinished for what SaveCompleted omits. For a job
--- (job_name) it stores the counts and events that EndJobs stores for other results. It also frees
--- the keys of the job (frees).
+-- runs. It omits a process that has waiting tasks, or a parent that must be notified. If awaited is
+-- true, EndSteps notifies the parent later, so the process is not omitted. See SaveFinished for
+-- what else SaveCompleted omits. For a job (job_name is set), it stores the counts and events that
+-- EndJobs stores for other results. If frees is true, it also frees the keys of the job.
 -- name: SaveCompleted :many
 WITH results AS MATERIALIZED (
   SELECT item.*, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,

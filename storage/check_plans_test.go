@@ -24,7 +24,7 @@ func TestPlansOfChecks(t *testing.T) {
 		"FindViolations":       querySQL(q.FindViolations),
 		"FindKindViolations":   querySQL(q.FindKindViolations),
 		"FindChangeViolations": querySQL(q.FindChangeViolations),
-		"CountLooked":          queryAllSQL(q.CountLooked),
+		"CountInvariantRows":   queryAllSQL(q.CountInvariantRows),
 		"FindStuck":            querySQL(q.FindStuck),
 	}
 	look := func(when string) {

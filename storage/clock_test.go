@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// After a backward step of the clock, periods whose times are in the future start again from now.
+// After the clock was set back, RepairTimes restarts each period whose start is now in the future.
 func TestRepairTimes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

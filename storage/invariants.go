@@ -25,8 +25,8 @@ func (v Violation) String() string {
 type Report struct {
 	// Violations has at most 1,000 violations. It is empty if all invariants hold.
 	Violations []Violation
-	// Looked is the number of rows that each invariant has checked.
-	Looked map[string]int64
+	// Checked is the number of rows that were checked, by invariant.
+	Checked map[string]int64
 }
 
 // CheckInvariants checks the rules that hold at any time, even while engines use the database: see
@@ -75,11 +75,11 @@ func checkInvariants(ctx context.Context, db DB) (Report, error) {
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
-	counts, err := q.CountLooked(ctx, db)
+	counts, err := q.CountInvariantRows(ctx, db)
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
-	report := Report{Looked: make(map[string]int64, len(counts))}
+	report := Report{Checked: make(map[string]int64, len(counts))}
 	for _, r := range rows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
@@ -90,7 +90,7 @@ func checkInvariants(ctx context.Context, db DB) (Report, error) {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, c := range counts {
-		report.Looked[c.Invariant] = c.N
+		report.Checked[c.Invariant] = c.N
 	}
 	return report, nil
 }
@@ -117,12 +117,12 @@ func checkQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration)
 	if err != nil {
 		return Report{}, mapped("check quiescence", err)
 	}
-	report := Report{Looked: make(map[string]int64, len(counts))}
+	report := Report{Checked: make(map[string]int64, len(counts))}
 	for _, r := range rows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, c := range counts {
-		report.Looked[c.Invariant] = c.N
+		report.Checked[c.Invariant] = c.N
 	}
 	return report, nil
 }

@@ -256,7 +256,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 	if len(must(t, sound, err).Violations) > 0 {
 		t.Fatalf("a sound database violates %v", sound.Violations)
 	}
-	unplanted := maps.Clone(sound.Looked)
+	unplanted := maps.Clone(sound.Checked)
 	for _, p := range planted {
 		delete(unplanted, p.invariant)
 		// A rolled-back transaction leaves the database sound for the next entry.
@@ -276,7 +276,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 			if !caught {
 				t.Errorf("%s is not reported after %s\nreported: %v", p.invariant, p.sql, report.Violations)
 			}
-			if report.Looked[p.invariant] == 0 {
+			if report.Checked[p.invariant] == 0 {
 				t.Errorf("%s reports a violation, but its count of checked rows is 0", p.invariant)
 			}
 			return errRolledBack
@@ -288,7 +288,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 	if len(unplanted) > 0 {
 		t.Errorf("no entry violates %v", slices.Sorted(maps.Keys(unplanted)))
 	}
-	for invariant, n := range sound.Looked {
+	for invariant, n := range sound.Checked {
 		if n == 0 {
 			t.Errorf("%s checks no rows in a database with one process of each kind", invariant)
 		}

@@ -19,11 +19,11 @@ const (
 	listenRetry = 5 * time.Second
 )
 
-// Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel with
-// their payload. It uses its own connection and reconnects when this connection breaks. It calls
-// the function up with true when it starts to listen, and with false when the connection is lost.
-// Notifications that are sent in between are lost. On a portable database, it does not listen, and
-// calls up(false) once.
+// Listen receives notifications (NOTIFY) until ctx is cancelled. For each one, it calls the
+// function in heard for its channel, with its payload. It uses its own connection and reconnects
+// when this connection breaks. It calls up(true) when it starts to listen, and up(false) when the
+// connection is lost. Notifications that are sent in between are lost. On a portable database, it
+// does not listen, and calls up(false) once.
 func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string), up func(bool)) {
 	if s.portable {
 		up(false)

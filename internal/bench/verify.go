@@ -70,7 +70,7 @@ func verifyOn(ctx context.Context, conn *pgx.Conn, row *Row, done acknowledged) 
 	if err != nil {
 		return err
 	}
-	row.Checked = report.Looked
+	row.Checked = report.Checked
 	for i, v := range report.Violations {
 		if i == 5 {
 			wrong = append(wrong, fmt.Errorf("and %d more", len(report.Violations)-i))

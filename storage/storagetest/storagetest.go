@@ -186,7 +186,7 @@ func Invariants(t testing.TB, dsn string) {
 	if err != nil {
 		t.Errorf("storagetest: check invariants: %v", err)
 	}
-	allChecked.add(report.Looked)
+	allChecked.add(report.Checked)
 	for _, violation := range report.Violations {
 		t.Errorf("invariant broken: %v", violation)
 	}

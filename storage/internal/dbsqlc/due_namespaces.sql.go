@@ -34,10 +34,11 @@ type DueTimersRow struct {
 	Tasks     int32
 }
 
-// DueTimers returns the namespaces with tasks that are due within a period, the time until the
-// first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
-// tasks, earliest first. If there are more, some namespaces are missing. Namespaces with later
-// tasks cost nothing.
+// DueTimers returns the namespaces with tasks that are due within a period. Each row contains the
+// time until the first task of the namespace is due (µs, 0 if one is due), and the number of its
+// tasks that were read. DueTimers reads at most lim tasks of all namespaces together, earliest
+// first. If more tasks are due, some namespaces may be missing. Namespaces with later tasks cost
+// nothing.
 func (q *Queries) DueTimers(ctx context.Context, db DBTX, arg DueTimersParams) ([]DueTimersRow, error) {
 	rows, err := db.Query(ctx, dueTimers, arg.WithinUs, arg.Lim)
 	if err != nil {
@@ -86,9 +87,9 @@ type NamespacesWaitingRow struct {
 	Own       bool
 }
 
-// NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true for a pull
-// namespace with tasks that the engine itself runs. A namespace with waiting tasks costs one index
-// probe, and all others cost nothing.
+// NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true if some of
+// these tasks are run by the engine itself, even in a pull namespace: those of crons, runs and
+// bulks. A namespace with waiting tasks costs one index probe, and all others cost nothing.
 func (q *Queries) NamespacesWaiting(ctx context.Context, db DBTX) ([]NamespacesWaitingRow, error) {
 	rows, err := db.Query(ctx, namespacesWaiting)
 	if err != nil {

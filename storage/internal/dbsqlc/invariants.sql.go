@@ -509,8 +509,8 @@ type FindViolationsRow struct {
 
 // FindViolations returns rows that violate the invariants of processes and tasks. The invariants
 // hold at any time, even while engines work. CheckInvariants runs FindViolations and
-// FindKindViolations on one snapshot. Every part has the name of its invariant. CountLooked returns
-// how many rows each invariant checks.
+// FindKindViolations on one snapshot. Every part has the name of its invariant. CountInvariantRows
+// returns how many rows each invariant checks.
 // Every table that can contain a task. Tasks of removed processes are ignored, because batches
 // delete them.
 // Waiting tasks that continue without an operator when their process is idle.

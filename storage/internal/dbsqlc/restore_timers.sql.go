@@ -57,9 +57,9 @@ type RestoreTimersParams struct {
 }
 
 // RestoreTimers restores the timers that an error has cancelled, before the results of repairs are
-// saved. The timer that failed gets the smallest task ID, because it has been due longest. The
-// timers are new tasks with attempt 1. keep_default is false if the result of the repair sets its
-// own default timer. The timers get the context of the repair, if it has one.
+// saved. If the failed task was a timer, that timer gets the smallest task ID, because it has been
+// due longest. The timers are new tasks with attempt 1. keep_default is false if the result of the
+// repair sets its own default timer. If the repair has a context, the timers get this context.
 func (q *Queries) RestoreTimers(ctx context.Context, db DBTX, arg RestoreTimersParams) error {
 	_, err := db.Exec(ctx, restoreTimers,
 		arg.Namespaces,

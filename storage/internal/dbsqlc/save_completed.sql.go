@@ -167,10 +167,10 @@ type SaveCompletedRow struct {
 }
 
 // SaveCompleted replaces SaveResult for a process that ends with its only task, like most jobs and
-// runs. No other task waits, and SaveCompleted notifies no parent. If awaited is true, EndSteps
-// follows and notifies the parent. See SaveFinished for what SaveCompleted omits. For a job
-// (job_name) it stores the counts and events that EndJobs stores for other results. It also frees
-// the keys of the job (frees).
+// runs. It omits a process that has waiting tasks, or a parent that must be notified. If awaited is
+// true, EndSteps notifies the parent later, so the process is not omitted. See SaveFinished for
+// what else SaveCompleted omits. For a job (job_name is set), it stores the counts and events that
+// EndJobs stores for other results. If frees is true, it also frees the keys of the job.
 func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedParams) ([]SaveCompletedRow, error) {
 	rows, err := db.Query(ctx, saveCompleted,
 		arg.Ords,

@@ -146,11 +146,11 @@ type SaveContinuedRow struct {
 	LastEventID  int64
 }
 
-// SaveContinued replaces SaveResult for an attempt that has finished and whose process continues at
-// once: the new default timer is due now and runs next, and no other task of the process waits. It
-// omits all other items from its result, also if the process already has a default timer, and items
-// whose token has changed. SaveResult handles them. As in SaveFinished, most of this statement is a
-// part of SaveResult.
+// SaveContinued replaces SaveResult for an attempt that has finished and has set a default timer
+// that is due now. This timer is the next task of the process, and it begins to run at once.
+// SaveContinued omits all other items from its result: for example, if the token has changed, or if
+// the process already has a default timer or another task that could run next. SaveResult handles
+// them. Like SaveFinished, this statement repeats most of SaveResult.
 func (q *Queries) SaveContinued(ctx context.Context, db DBTX, arg SaveContinuedParams) ([]SaveContinuedRow, error) {
 	rows, err := db.Query(ctx, saveContinued,
 		arg.Ords,

@@ -230,9 +230,9 @@ func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error
 		broken[v.Invariant]++
 		e.violate("keep a copy of the database, and report a bug", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
 	}
-	for _, name := range slices.Sorted(maps.Keys(report.Looked)) {
+	for _, name := range slices.Sorted(maps.Keys(report.Checked)) {
 		e.Invariants = append(e.Invariants,
-			invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
+			invariant{Name: name, Looked: report.Checked[name], Violations: broken[name]})
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
--- CountLooked returns the number of rows that each invariant of FindViolations checks. An invariant
--- that has checked no rows proves nothing.
--- name: CountLooked :many
+-- CountInvariantRows returns the number of rows that each invariant of FindViolations checks. An
+-- invariant without rows has checked nothing.
+-- name: CountInvariantRows :many
 WITH waiting AS MATERIALIZED (
   SELECT task_type, waits_for, attempt, timer_name, start_deadline FROM schedule),
 attempts AS MATERIALIZED (
   SELECT 1 FROM running),
-living AS MATERIALIZED (
+kept_processes AS MATERIALIZED (
   SELECT status, last_event_id, cancel_deadline FROM processes WHERE removed_time IS NULL),
 ended AS MATERIALIZED (
   SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
@@ -46,16 +46,16 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
                 AND r.attempt = 1)
     UNION ALL
     SELECT 'events_numbered',
-           (SELECT count(*) FROM living WHERE last_event_id > 0)
+           (SELECT count(*) FROM kept_processes WHERE last_event_id > 0)
     UNION ALL
     SELECT 'events_of_attempt',
            (SELECT count(*) FROM events WHERE task_id <> 0)
     UNION ALL
     SELECT 'error_names_task',
-           (SELECT count(*) FROM living WHERE status = 'ERROR')
+           (SELECT count(*) FROM kept_processes WHERE status = 'ERROR')
     UNION ALL
     SELECT 'error_holds_all',
-           (SELECT count(*) FROM living WHERE status = 'ERROR')
+           (SELECT count(*) FROM kept_processes WHERE status = 'ERROR')
     UNION ALL
     SELECT 'ended_has_no_tasks',
            (
@@ -65,23 +65,23 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     UNION ALL
     SELECT 'held_by_operator',
            (SELECT count(*) FROM waiting WHERE waits_for = 'operator')
-             + (SELECT count(*) FROM living WHERE status = 'SUSPENDED')
+             + (SELECT count(*) FROM kept_processes WHERE status = 'SUSPENDED')
     UNION ALL
     SELECT 'cancel_has_task',
-           (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
+           (SELECT count(*) FROM kept_processes WHERE cancel_deadline IS NOT NULL)
              + (SELECT count(*) FROM waiting WHERE task_type = 'CANCEL')
     UNION ALL
     SELECT 'cancel_goes_first',
-           (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
+           (SELECT count(*) FROM kept_processes WHERE cancel_deadline IS NOT NULL)
     UNION ALL
     SELECT 'init_has_task',
-           (SELECT count(*) FROM living WHERE status = 'INIT')
+           (SELECT count(*) FROM kept_processes WHERE status = 'INIT')
     UNION ALL
     SELECT 'attention_is_status',
-           (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
+           (SELECT count(*) FROM kept_processes WHERE status NOT IN ('INIT', 'RUNNING'))
     UNION ALL
     SELECT 'status_is_sound',
-           (SELECT count(*) FROM living)
+           (SELECT count(*) FROM kept_processes)
     UNION ALL
     SELECT 'token_grows',
            (SELECT count(*) FROM attempts)

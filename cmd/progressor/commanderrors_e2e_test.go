@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Errors of the engine about fires, deletions, bulks and jobs name the flag or the argument of the
-// command, and suggest the next command.
+// Errors of the engine name the flag, argument or field that is wrong. If another command helps,
+// they suggest it.
 func TestErrorsNameFlags(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
@@ -42,7 +42,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		{"job enqueue play mail --workers 2 --start-deadline 1m",
 			"--start-deadline: must not be set together with --workers: ", cli.ExitUsage},
 		{"namespace put play --pull --fairness-key tenant",
-			"fairness_key: line 1, column 1: there is no tenant: use job.name, job.args,", cli.ExitUsage},
+			"fairness_key: line 1, column 1: unknown name tenant: use job.name, job.args,", cli.ExitUsage},
 	} {
 		r := p.Run(t, strings.Fields(c.args)...)
 		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) {
@@ -59,7 +59,7 @@ func TestErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// job remove and run remove reject a job or a run that has not ended, and suggest to cancel it
+// job remove and run remove reject a job or a run that has not ended, and suggest cancelling it
 // first.
 func TestRemoveCommands(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func TestConstraints(t *testing.T) {
 		{"put mail c --max-running 1 --match job.nmae=='x'",
 			"--match: line 1, column 4: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
 		{"put mail c --max-running 1 --match job.foo==1",
-			"--match: line 1, column 1: there is no job.foo: use job.name, "},
+			"--match: line 1, column 1: unknown name job.foo: use job.name, "},
 		{"put mail c --max-running 1 --match job.name='x'",
 			"--match: line 1, column 9: = is not an operator: use == to compare"},
 		{"put mail c --rate 10", `--rate "10": must be a number of jobs and a period, such as 10/s or 100/1m`},

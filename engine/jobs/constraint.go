@@ -140,14 +140,14 @@ func issueText(text string, issue *cel.Error) string {
 	}
 	switch {
 	case strings.HasPrefix(issue.Message, "undeclared reference to 'job'"):
-		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata",
+		return fmt.Sprintf("unknown name %s: use job.name, job.args, job.priority, job.tags or job.metadata",
 			ofJob.FindString(at))
 	case strings.HasPrefix(issue.Message, "Syntax error: token recognition error at: '=") && strings.HasPrefix(at, "="):
 		return "= is not an operator: use == to compare"
 	case strings.HasPrefix(issue.Message, "undeclared reference to '") &&
 		!strings.Contains(issue.Message, "did you mean"):
 		name, _, _ := strings.Cut(strings.TrimPrefix(issue.Message, "undeclared reference to '"), "'")
-		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata", name)
+		return fmt.Sprintf("unknown name %s: use job.name, job.args, job.priority, job.tags or job.metadata", name)
 	}
 	return issue.Message
 }

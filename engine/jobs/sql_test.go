@@ -155,7 +155,7 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 		}
 	}
 	if k := n.Count(t, "SELECT count(*) FROM messages") + n.Count(t, "SELECT count(*) FROM jobs"); k != 0 {
-		t.Errorf("%d are stored", k)
+		t.Errorf("%d messages and jobs are stored", k)
 	}
 	// Values at their limits are accepted and can be read.
 	id := n.fromSQL(t, "'pull', 'work', '9007199254740992', timeout => '1 microsecond', result_ttl => '100 years', "+

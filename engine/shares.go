@@ -39,9 +39,9 @@ func (s *shares) take(c class) {
 	s.latest[c] = s.count
 }
 
-// next returns the class that gets the next slot. If classes have equal parts, the class that got
-// its last slot earlier goes first, so that the classes share even a single slot. ok is false if no
-// class wants a slot.
+// next returns the class that gets the next slot. If two classes have taken equally many slots for
+// their weights, the class that got its last slot earlier goes first, so that the classes share
+// even a single slot. ok is false if no class wants a slot.
 func (s *shares) next(wanted [classes]int) (next class, ok bool) {
 	for c := range classes {
 		if wanted[c] > 0 && (!ok || s.before(c, next)) {

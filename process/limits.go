@@ -47,6 +47,6 @@ const (
 // DefaultCancelGrace is the default grace period of a cancel.
 const DefaultCancelGrace = 30 * time.Second
 
-// MaxLease is the maximum lease duration of a namespace, a poll, a heartbeat or a job. The task of
-// a worker that dies waits that long.
+// MaxLease is the maximum lease duration of a namespace, a poll, a heartbeat or a job. If a worker
+// dies, no other worker gets its task before the lease has expired.
 const MaxLease = time.Hour

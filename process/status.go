@@ -52,8 +52,8 @@ func (t TaskType) RetriedOnFailure() bool {
 // TaskStatus is the status of a task. Its values are the labels of the SQL type task_status.
 type TaskStatus string
 
-// The statuses of a task. BLOCKED is derived: a timer that waits while its process handles another
-// task.
+// The statuses of a task. BLOCKED is derived, not stored: the task is a timer, and another task of
+// its process waits or runs.
 const (
 	TaskStatusWaiting   TaskStatus = "WAITING"
 	TaskStatusRunning   TaskStatus = "RUNNING"
@@ -87,7 +87,7 @@ const (
 	WaitsForProcess    WaitsFor = "process"    // behind another task of its process
 	WaitsForOperator   WaitsFor = "operator"   // its process is suspended
 	WaitsForConstraint WaitsFor = "constraint" // a constraint has reached its limit
-	WaitsForMembers    WaitsFor = "members"    // a job of several workers: until a member ends
+	WaitsForMembers    WaitsFor = "members"    // until a member of this job ends; several workers run it
 	WaitsForReply      WaitsFor = "reply"      // for the response of a later task of its process
 )
 
@@ -104,7 +104,7 @@ type ZombiePolicy string
 
 // The zombie policies.
 const (
-	ZombieRetry ZombiePolicy = "RETRY" // retried up to max_attempts, then as ERROR
+	ZombieRetry ZombiePolicy = "RETRY" // the task is retried up to max_attempts; after that, as ZombieError
 	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR with "zombie detected"
 )
 

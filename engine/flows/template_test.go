@@ -39,8 +39,8 @@ func TestListTemplates(t *testing.T) {
 	refusedField(t, err, "page_token", "must be the next_page_token")
 }
 
-// TestRunsOfDeletedTemplates checks that a run that has ended is shown without its template if that
-// was deleted or put again.
+// TestRunsOfDeletedTemplates checks that an ended run can still be read after its template was
+// deleted, and after another template was stored under the same type.
 func TestRunsOfDeletedTemplates(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -69,8 +69,8 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreAudited checks that the audit records who has changed a template, or whether its
-// runs may start, and that it does not record requests without a change.
+// TestTemplatesAreAudited checks that the audit records who stored, disabled, enabled or deleted a
+// template. It must not record requests that change nothing.
 func TestTemplatesAreAudited(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -21,10 +21,10 @@ const certificateTime = 10 * time.Second
 
 // CertificateFiles are paths of files in PEM format.
 type CertificateFiles struct {
-	Certificate string // certificate of the server, followed by those of its authorities
+	Certificate string // certificate of the server, followed by its intermediate CA certificates
 	Key         string // private key of the certificate
-	ClientCA    string // authorities of the certificates of clients; "" if clients have none
-	// RequireClient rejects clients without a certificate. Otherwise they may use a token.
+	ClientCA    string // CA certificates that verify client certificates; "" to request none
+	// RequireClient rejects clients without a certificate. If it is false, they may use a token.
 	RequireClient bool
 }
 
@@ -126,4 +126,4 @@ func (c *Certificates) load() error {
 	return nil
 }
 
-var errNoCertificates = errors.New("must contain certificates in PEM: -----BEGIN CERTIFICATE-----")
+var errNoCertificates = errors.New("must contain certificates in PEM (-----BEGIN CERTIFICATE-----)")

@@ -28,7 +28,7 @@ type run struct {
 	current  *branch   // the last one that the driver let run
 	returned *outcome  // nil until the function has returned
 	undos    map[string]undo
-	order    beginOrder // nil before a repair by step
+	order    beginOrder // nil if the journal contains no repair by step
 	queues   map[string]*queue
 	due      map[string]bool // steps whose wait before the next try has ended
 	effects  effects
@@ -45,7 +45,7 @@ type run struct {
 
 // signals are the channels of the driver and the branches.
 type signals struct {
-	yield  chan struct{} // the branch that ran waits or has ended
+	yield  chan struct{} // a branch sends when it begins to wait or ends
 	over   chan struct{} // closed when the driver ends the run
 	failed chan struct{} // closed when err is set
 	parked atomic.Bool   // no task runs, and the next one may continue the run
@@ -188,7 +188,8 @@ func (r *run) misuse(format string, args ...any) {
 	r.stop(ReasonMisuse, format, args...)
 }
 
-// mismatch is misuse for a journal that does not fit the function.
+// mismatch fails the task because the journal does not match the function. It ends the calling
+// goroutine.
 func (r *run) mismatch(format string, args ...any) {
 	r.stop(ReasonJournal, format, args...)
 }
@@ -209,8 +210,9 @@ func (r *run) recovered(v any) {
 	r.fail(processor.Fail(process.ReasonPanic, "function %s panicked: %v", r.program.name, v))
 }
 
-// body runs user code in its own goroutine, in which operations are misuse. done is called when it
-// ends, even after misuse or a panic.
+// body runs user code, such as the body of a step, in its own goroutine. User code in this
+// goroutine must not call operations of the function. done is called when the goroutine ends, even
+// after misuse or a panic.
 func (r *run) body(what string, f func(), done func()) {
 	go func() {
 		defer done()

@@ -20,14 +20,14 @@
 //     halfway, so they do not count as unreachable.
 //   - processor.LostError: the connection broke after the request was sent. It is unknown whether
 //     user code ran.
-//   - The context's error: the attempt was cancelled or its deadline passed. Connect's
-//     DEADLINE_EXCEEDED counts as a deadline that has passed.
+//   - The context's error: the attempt was cancelled or its deadline passed. If Connect or gRPC
+//     answered DEADLINE_EXCEEDED, the error is context.DeadlineExceeded.
 //
 // Addresses are checked after resolution, for every connection: link-local, multicast and cloud
-// metadata addresses are refused; loopback and private ones are allowed. Redirects are not
-// followed, proxies of the environment and cookies are not used, and answers are not decompressed.
-// Errors contain neither payloads nor header values.
+// metadata addresses are refused; loopback and private ones are allowed. Process does not follow
+// redirects, use cookies or decompress answers. It ignores the variables HTTP_PROXY and
+// HTTPS_PROXY. Errors contain neither payloads nor header values.
 //
-// The package imports processor, process and internal encodings, but nothing of the engine or
+// The package imports processor, process and internal encodings, but nothing from the engine or
 // storage. Start with dial.go, then endpoints.go, rpc.go and plain.go.
 package remote

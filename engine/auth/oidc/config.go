@@ -177,7 +177,7 @@ func (c Config) authorities() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s must contain certificates in PEM: -----BEGIN CERTIFICATE-----", c.CAFile)
+		return nil, fmt.Errorf("%s must contain certificates in PEM (-----BEGIN CERTIFICATE-----)", c.CAFile)
 	}
 	return pool, nil
 }

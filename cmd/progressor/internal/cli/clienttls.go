@@ -50,7 +50,7 @@ func (f clientTLS) authorities() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s must contain certificates in PEM: -----BEGIN CERTIFICATE-----", f.CAFile)
+		return nil, fmt.Errorf("%s must contain certificates in PEM (-----BEGIN CERTIFICATE-----)", f.CAFile)
 	}
 	return pool, nil
 }

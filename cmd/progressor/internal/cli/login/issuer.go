@@ -62,7 +62,7 @@ func (i Issuer) client() (*http.Client, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s must contain certificates in PEM: -----BEGIN CERTIFICATE-----", i.CAFile)
+			return nil, fmt.Errorf("%s must contain certificates in PEM (-----BEGIN CERTIFICATE-----)", i.CAFile)
 		}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented

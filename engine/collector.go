@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/changes"
@@ -76,7 +77,7 @@ func (c *collector) Run(ctx context.Context) error {
 
 func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
-	c.engine.parking.expire(time.Now().Add(-maxParkedTime))
+	c.engine.parking.Expire(time.Now().Add(-parked.MaxTime))
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if c.engine.cfg.RequestsOnly {

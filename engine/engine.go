@@ -13,6 +13,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/secrets"
 	"github.com/progressor-engine/progressor/internal/budget"
+	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -98,7 +99,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		responses: budget.New(responseBudget),
 	}
 	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
-	e.parking = newParking(maxParked)
+	e.parking = newParking(parked.MaxValues)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces, kinds)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
@@ -107,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnNewGeneration(func() {
-		e.parking.clear()
+		e.parking.Clear()
 		signal(e.generations)
 	})
 	e.store.OnEventMode(e.eventMode)
@@ -159,7 +160,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.beginDrain()
 	err := takers.Wait()
 	e.drain()
-	e.parking.close()
+	e.parking.Close(drainGrace)
 	e.messages.finish()
 	stopKeeping()
 	err = errors.Join(err, keepers.Wait())

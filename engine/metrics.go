@@ -177,7 +177,8 @@ func (e *Engine) gauges() []prometheus.Collector {
 			return float64(e.attempts.count())
 		}),
 		gauge("progressor_functions_parked", "Durable functions that wait in memory on this node.", func() float64 {
-			return float64(e.parking.count())
+			functions, _ := e.parking.Usage()
+			return float64(functions)
 		}),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 {
 			return float64(e.waiters.count())

@@ -2,62 +2,37 @@ package engine
 
 import (
 	"bytes"
-	"container/list"
-	"sync"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/storage"
 )
 
-const (
-	// maxParked is the maximum number of the parked values of a node.
-	maxParked = 10_000
-	// maxParkedBytes is their maximum total size. One value may have a sixteenth of it.
-	maxParkedBytes = 128 << 20
-	// maxParkedTime is how long a value may stay parked. The collector drops older ones.
-	maxParkedTime = 15 * time.Minute
-)
-
-// parking contains the values that processors in this program keep for the next task of their
-// processes, such as durable functions that wait. Those that were parked first are dropped first.
-type parking struct {
-	mu         sync.Mutex
-	max        int // maximum number of values
-	parked     map[process.Key]*list.Element
-	order      *list.List // of *parkedValue
-	bytes      int
-	generation int  // number of calls of clear
-	closed     bool // the node stops
-	dropping   sync.WaitGroup
-}
+// parking contains the values that processors keep for the next task of their processes, such as
+// durable functions that wait.
+type parking struct{ *parked.Values[*parkedValue] }
 
 // parkedValue is a parked value, with the state of the process on which it depends.
 type parkedValue struct {
-	key     process.Key
 	kept    *processor.Kept
-	since   time.Time
 	first   int64     // FirstEventID
 	last    int64     // LastEventID
 	created time.Time // a removed process may be created again
 	config  []byte    // configuration of the namespace: another one may have another processor
 }
 
-func newParking(maximum int) *parking {
-	return &parking{max: maximum, parked: map[process.Key]*list.Element{}, order: list.New()}
-}
+func (v *parkedValue) Size() int { return v.kept.Parked().Bytes }
+
+func (v *parkedValue) Drop() { v.kept.Drop() }
+
+func newParking(maximum int) *parking { return &parking{parked.New[*parkedValue](maximum)} }
 
 // take returns what the processor keeps for a claim. It is empty if nothing is parked, or if what
 // is parked does not fit the state of the process.
 func (p *parking) take(ns *namespace, c *storage.Claim) *processor.Kept {
-	p.mu.Lock()
-	at, ok := p.parked[process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}]
-	var v *parkedValue
-	if ok {
-		v = p.remove(at)
-	}
-	p.mu.Unlock()
+	v, ok := p.Take(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	switch {
 	case !ok:
 		return &processor.Kept{}
@@ -84,19 +59,19 @@ type toPark struct {
 
 // begin sets what the processor keeps for the task of a turn.
 func (p *parking) begin(ns *namespace, t *turn) *toPark {
-	parked := t.kept.Parked()
+	before := t.kept.Parked()
 	switch {
 	case !keepsFor(ns, t.claim):
 		t.kept.Drop()
 		t.kept = nil
 	case t.kept == nil:
 		t.kept = p.take(ns, t.claim)
-	case parked != nil && (!usesParked(t.claim) || parked.LastEventID != t.claim.LastEventID ||
+	case before != nil && (!usesParked(t.claim) || before.LastEventID != t.claim.LastEventID ||
 		!bytes.Equal(t.config, ns.config)):
 		t.kept.Drop()
 	}
 	t.config = ns.config
-	return &toPark{t.kept, p.current(), ns.config}
+	return &toPark{t.kept, p.Generation(), ns.config}
 }
 
 // settle parks the value after the result done of the attempt c is stored. If a task of the process
@@ -118,94 +93,9 @@ func (t *toPark) settle(p *parking, c *storage.Claim, done *storage.Completion, 
 
 // put parks a value. It returns false if it did not.
 func (p *parking) put(c *storage.Claim, t *toPark) bool {
-	parked := t.kept.Parked()
 	v := &parkedValue{
-		key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, kept: t.kept, since: time.Now(),
-		first: c.FirstEventID, last: parked.LastEventID, created: c.CreatedTime, config: t.config,
+		kept: t.kept, first: c.FirstEventID, last: t.kept.Parked().LastEventID, created: c.CreatedTime,
+		config: t.config,
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.generation != t.generation || parked.Bytes > maxParkedBytes/16 {
-		return false
-	}
-	if before, ok := p.parked[v.key]; ok {
-		p.drop(before)
-	}
-	p.parked[v.key] = p.order.PushBack(v)
-	p.bytes += parked.Bytes
-	for len(p.parked) > p.max || p.bytes > maxParkedBytes {
-		p.drop(p.order.Front())
-	}
-	return true
-}
-
-// remove removes a value without dropping it. The caller holds mu.
-func (p *parking) remove(at *list.Element) *parkedValue {
-	v := valueAt(at)
-	p.order.Remove(at)
-	delete(p.parked, v.key)
-	p.bytes -= v.kept.Parked().Bytes
-	return v
-}
-
-// current returns the generation.
-func (p *parking) current() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.generation
-}
-
-func (p *parking) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.parked)
-}
-
-// clear drops all values, because a failover may have lost the results on which they depend.
-func (p *parking) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.generation++
-	p.dropAll()
-}
-
-// close drops all values, and those that are put later. It waits for them, but not for long.
-func (p *parking) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.dropAll()
-	p.mu.Unlock()
-	dropped := make(chan struct{})
-	go func() {
-		p.dropping.Wait()
-		close(dropped)
-	}()
-	select {
-	case <-dropped:
-	case <-time.After(drainGrace):
-	}
-}
-
-func (p *parking) dropAll() {
-	for at := p.order.Front(); at != nil; at = p.order.Front() {
-		p.drop(at)
-	}
-}
-
-// expire drops the values that were parked before a time.
-func (p *parking) expire(before time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for at := p.order.Front(); at != nil && valueAt(at).since.Before(before); at = p.order.Front() {
-		p.drop(at)
-	}
-}
-
-// drop drops a value. It does not wait for it, because deferred functions of users may block. The
-// caller holds mu.
-func (p *parking) drop(at *list.Element) { p.dropping.Go(p.remove(at).kept.Drop) }
-
-func valueAt(at *list.Element) *parkedValue {
-	v, _ := at.Value.(*parkedValue) // see order
-	return v
+	return p.Put(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, v, t.generation)
 }

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -42,16 +44,22 @@ func (p *parkingTest) kept(id string, bytes int) *processor.Kept {
 	return k
 }
 
+// usage describes the number and the size of the parked values.
+func (p *parkingTest) usage() string {
+	values, bytes := p.Usage()
+	return fmt.Sprintf("%d with %d bytes", values, bytes)
+}
+
 // drops returns how often a value was dropped.
 func (p *parkingTest) drops(id string) int {
-	p.dropping.Wait()
+	p.AwaitDrops()
 	return p.dropped[id]
 }
 
 // settles stores a result of a claim without events, and reports whether the value was parked.
 func (p *parkingTest) settles(id string, bytes int, change func(*toPark, *storage.Completion, *storage.Saved)) bool {
 	done := &storage.Completion{Result: storage.Result{Outcome: storage.Finished}}
-	saved, park := &storage.Saved{}, &toPark{kept: p.kept(id, bytes), generation: p.current(), config: p.ns.config}
+	saved, park := &storage.Saved{}, &toPark{kept: p.kept(id, bytes), generation: p.Generation(), config: p.ns.config}
 	if change != nil {
 		change(park, done, saved)
 	}
@@ -88,13 +96,13 @@ func TestParkedValueDependsOnStoredResult(t *testing.T) {
 			s.Next = claimOfParked("p")
 		}},
 		"too large": {change: func(p *toPark, _ *storage.Completion, _ *storage.Saved) {
-			p.kept.Parked().Bytes = maxParkedBytes/16 + 1
+			p.kept.Parked().Bytes = parked.MaxBytes/16 + 1
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParkingTest(10)
-			if parked := p.settles("p", 100, test.change); parked != test.parked {
-				t.Errorf("parked is %t, want %t", parked, test.parked)
+			if got := p.settles("p", 100, test.change); got != test.parked {
+				t.Errorf("parked is %t, want %t", got, test.parked)
 			}
 			if taken := p.take(p.ns, claimOfParked("p")).Value() != nil; taken != test.parked {
 				t.Errorf("taken is %t, want %t", taken, test.parked)
@@ -138,8 +146,8 @@ func TestParkedValueFitsClaim(t *testing.T) {
 			if dropped := p.drops("p") == 1; dropped == test.taken {
 				t.Errorf("dropped %d times", p.drops("p"))
 			}
-			if p.take(p.ns, claimOfParked("p")).Value() != nil || p.count() != 0 || p.bytes != 0 {
-				t.Errorf("the value is still parked, %d bytes", p.bytes)
+			if p.take(p.ns, claimOfParked("p")).Value() != nil || p.usage() != "0 with 0 bytes" {
+				t.Errorf("the value is still parked: %s", p.usage())
 			}
 		})
 	}
@@ -181,26 +189,27 @@ func TestParkingIsBounded(t *testing.T) {
 	for _, id := range []string{"a", "b", "a", "c"} {
 		p.settles(id, 100, nil)
 	}
-	if p.drops("a") != 1 || p.drops("b") != 1 || p.count() != 2 || p.bytes != 200 {
-		t.Errorf("dropped %v, %d are parked with %d bytes", p.dropped, p.count(), p.bytes)
+	if p.drops("a") != 1 || p.drops("b") != 1 || p.usage() != "2 with 200 bytes" {
+		t.Errorf("dropped %v, parked are %s", p.dropped, p.usage())
 	}
 	p = newParkingTest(100)
+	full := fmt.Sprintf("16 with %d bytes", parked.MaxBytes)
 	for id := range 18 {
-		p.settles(string(rune('a'+id)), maxParkedBytes/16, nil)
+		p.settles(string(rune('a'+id)), parked.MaxBytes/16, nil)
 	}
-	if p.drops("a") != 1 || p.drops("b") != 1 || p.count() != 16 {
-		t.Errorf("dropped %v, %d are parked", p.dropped, p.count())
+	if p.drops("a") != 1 || p.drops("b") != 1 || p.usage() != full {
+		t.Errorf("dropped %v, parked are %s", p.dropped, p.usage())
 	}
-	p.expire(time.Now().Add(-time.Hour))
-	if p.count() != 16 {
+	p.Expire(time.Now().Add(-time.Hour))
+	if p.usage() != full {
 		t.Error("values expire too early")
 	}
-	p.expire(time.Now().Add(time.Second))
-	if p.count() != 0 || p.bytes != 0 || p.drops("c") != 1 {
-		t.Errorf("%d are parked after they have expired", p.count())
+	p.Expire(time.Now().Add(time.Second))
+	if p.usage() != "0 with 0 bytes" || p.drops("c") != 1 {
+		t.Errorf("parked are %s after they have expired", p.usage())
 	}
 	p = newParkingTest(0)
-	if p.settles("a", 1, nil); p.count() != 0 || p.drops("a") != 1 {
+	if p.settles("a", 1, nil); p.usage() != "0 with 0 bytes" || p.drops("a") != 1 {
 		t.Error("a value is parked, although none may be")
 	}
 }
@@ -209,14 +218,14 @@ func TestParkingIsBounded(t *testing.T) {
 func TestParkingIsCleared(t *testing.T) {
 	p := newParkingTest(10)
 	p.settles("a", 100, nil)
-	before := p.current()
-	p.clear()
+	before := p.Generation()
+	p.Clear()
 	if p.settles("b", 100, func(park *toPark, _ *storage.Completion, _ *storage.Saved) { park.generation = before }) {
 		t.Error("a value from before the failover is parked")
 	}
 	p.settles("c", 100, nil)
-	p.close()
-	if p.settles("d", 100, nil) || p.count() != 0 {
+	p.Close(time.Minute)
+	if p.settles("d", 100, nil) || p.usage() != "0 with 0 bytes" {
 		t.Error("a value is parked after close")
 	}
 	for _, id := range []string{"a", "b", "c", "d"} {

@@ -1,8 +1,9 @@
 package main
 
 const (
-	engineParked = "engine/parked.go"
-	durablePark  = "processor/durable/park.go"
+	engineParked   = "engine/parked.go"
+	internalParked = "internal/parked/parked.go"
+	durablePark    = "processor/durable/park.go"
 )
 
 // parkedMutants continue durable functions in memory that differ from their stored journals, or
@@ -31,22 +32,22 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-before-failover", breaks: "a value from before a failover is not parked",
-		file: engineParked, old: "p.generation != t.generation ||", planted: "",
+		file: internalParked, old: "p.generation != generation ||", planted: "",
 		packages: "./engine", run: "TestParkingIsCleared",
 	},
 	{
 		name: "parked-after-close", breaks: "a node that has stopped parks nothing",
-		file: engineParked, old: "p.closed ||", planted: "",
+		file: internalParked, old: "p.closed ||", planted: "",
 		packages: "./engine", run: "TestParkingIsCleared",
 	},
 	{
 		name: "parked-too-many", breaks: "the number of parked values is limited",
-		file: engineParked, old: "len(p.parked) > p.max ||", planted: "",
+		file: internalParked, old: "len(p.parked) > p.max ||", planted: "",
 		packages: "./engine", run: "TestParkingIsBounded",
 	},
 	{
 		name: "parked-too-large", breaks: "the size of the parked values is limited",
-		file: engineParked, old: "|| p.bytes > maxParkedBytes {", planted: "{",
+		file: internalParked, old: "|| p.bytes > MaxBytes {", planted: "{",
 		packages: "./engine", run: "TestParkingIsBounded",
 	},
 	{
@@ -76,12 +77,12 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-not-cleared", breaks: "parked functions end with their node",
-		file: "engine/engine.go", old: "\te.parking.close()\n", planted: "",
+		file: "engine/engine.go", old: "\te.parking.Close(drainGrace)\n", planted: "",
 		packages: "./processor/durable", run: "TestParked",
 	},
 	{
 		name: "parked-through-failover", breaks: "no function continues in memory after a failover",
-		file: "engine/engine.go", old: "\t\te.parking.clear()\n", planted: "",
+		file: "engine/engine.go", old: "\t\te.parking.Clear()\n", planted: "",
 		packages: "./processor/durable", run: "TestParkedFailover",
 	},
 	{
@@ -123,7 +124,7 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-for-repair-at-once", breaks: "a cancel or a repair that follows at once gets the history",
-		file: engineParked, old: "(!usesParked(t.claim) || parked", planted: "(parked",
+		file: engineParked, old: "(!usesParked(t.claim) || before", planted: "(before",
 		packages: "./engine", run: "TestParkedValueFitsNextTask",
 	},
 	{

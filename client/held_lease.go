@@ -171,7 +171,7 @@ func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressor
 			err := r.decode(ctx, h)
 			var resp *progressorv1.ProcessResponse
 			if err == nil {
-				resp, err = r.processorOf(l).Process(ctx, h.shown().GetRequest())
+				resp, err = r.process(ctx, h)
 			}
 			released, _ = errors.AsType[*ReleaseError](err)
 			if r.client.payloads != nil {
@@ -190,6 +190,20 @@ func (r *workerRun) attempt(ctx context.Context, h *heldLease) (resp *progressor
 		return nil, processor.Fail(processor.ReasonError, "encode the response: %w", err)
 	}
 	return encoded.(*progressorv1.ProcessResponse), nil
+}
+
+// process calls the handler of a lease. It releases the lease if the request has no history because
+// the process was in memory and no longer is.
+func (r *workerRun) process(ctx context.Context, h *heldLease) (*progressorv1.ProcessResponse, error) {
+	p, req := r.processorOf(h.lease), h.shown().GetRequest()
+	if r.parking == nil {
+		return p.Process(ctx, req)
+	}
+	resp, err := r.parking.Process(ctx, p, req)
+	if errors.Is(err, processor.ErrHistoryNeeded) {
+		return nil, Release(0) // the engine leases the task again, with the history
+	}
+	return resp, err
 }
 
 // answerOf returns the answer for a handler that has returned resp and err. cause is the cause of

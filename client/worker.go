@@ -43,6 +43,7 @@ type workerOptions struct {
 	lease       time.Duration
 	logger      *slog.Logger
 	ended       func(Attempt)
+	forgets     bool // see WithoutParking
 }
 
 const (
@@ -75,6 +76,10 @@ func WithWorkerLogger(l *slog.Logger) WorkerOption { return func(o *workerOption
 // WithAttemptEnded sets a function that is called after every attempt. Several goroutines may call
 // it at the same time.
 func WithAttemptEnded(f func(Attempt)) WorkerOption { return func(o *workerOptions) { o.ended = f } }
+
+// WithoutParking lets the worker forget durable functions that wait. By default, it keeps up to
+// 10,000 of them in memory for at most 15 minutes, so that their next task needs no replay.
+func WithoutParking() WorkerOption { return func(o *workerOptions) { o.forgets = true } }
 
 // Outcome is how an attempt of a worker ended.
 type Outcome string

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -27,6 +28,7 @@ type workerRun struct {
 	requests     context.Context // parent of the contexts of other requests; ends last
 	stopRequests context.CancelFunc
 
+	parking *processor.Parking // the processes that the worker has in memory; nil with WithoutParking
 	answers chan *heldLease
 	sending chan struct{} // bounds the requests with answers
 	changed chan struct{} // wakes beat
@@ -50,6 +52,9 @@ func newWorkerRun(ctx context.Context, w *Worker) *workerRun {
 		changed: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		held: map[string]*heldLease{}, free: w.options.concurrency,
 	}
+	if !w.options.forgets {
+		r.parking = processor.NewParking()
+	}
 	r.polling, r.stopPolling = context.WithCancel(ctx)
 	r.requests, r.stopRequests = context.WithCancel(context.WithoutCancel(ctx))
 	r.handling, r.stopHandlers = context.WithCancelCause(r.requests)
@@ -69,6 +74,9 @@ func (r *workerRun) work() error {
 	err := r.poll()
 	r.stopPolling()
 	r.drain()
+	if r.parking != nil {
+		r.parking.Close()
+	}
 	r.stopRequests()
 	loops.Wait()
 	r.options.logger.Info("worker stopped", "worker_id", r.options.id)
@@ -169,7 +177,7 @@ func (r *workerRun) setMoreTasks(more bool) {
 func (r *workerRun) pollRequest(n int, wait time.Duration) *progressorv1.PollRequest {
 	req := &progressorv1.PollRequest{
 		Namespaces: r.namespaces, WorkerId: r.options.id, JobNames: r.names(), JobsOnly: r.rest == nil,
-		MaxLeases: int32(n),
+		MaxLeases: int32(n), ContinuesParked: r.parking != nil,
 	}
 	if wait > 0 {
 		req.Wait = durationpb.New(wait)

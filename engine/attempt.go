@@ -326,25 +326,20 @@ func (e *Engine) attempt(
 	deadline := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	request, history, err := e.requestOf(ctx, ns, t, deadline)
-	if err != nil {
-		return nil, history, err
+	sent := &sentRequest{deadline: deadline}
+	if err := e.requestOf(ctx, ns, t, sent); err != nil {
+		return nil, sent.history, err
 	}
 	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {
 		AttemptOf(ctx).reset()
-		response, err := e.callProcessor(ctx, ns, c, request, history)
-		if t.kept.Repeats() {
-			if request, history, err = e.requestOf(ctx, ns, t, deadline); err != nil {
-				return nil, history, err
-			}
-			response, err = e.callProcessor(ctx, ns, c, request, history)
-		}
+		response, err := e.callWithHistory(ctx, ns, t, sent)
+		history := sent.history
 		e.logReach(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver
 		}
-		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() || t.kept.OmitsHistory() {
+		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
 			return response, history, err
 		}
 		if pause := e.kinds[c.Kind].Pause; pause != nil {
@@ -377,22 +372,45 @@ func (e *Engine) attempt(
 	}
 }
 
-// requestOf returns the request of an attempt, and the history in it. If the database is
-// unavailable, it waits a moment before it returns an error.
-func (e *Engine) requestOf(
-	ctx context.Context, ns *namespace, t *turn, deadline time.Time,
-) (request *progressorv1.ProcessRequest, history *knownHistory, err error) {
-	if t.kept.Repeats() {
-		t.kept.Drop()
+// sentRequest is the request of an attempt.
+type sentRequest struct {
+	request  *progressorv1.ProcessRequest
+	history  *knownHistory // the history in it
+	deadline time.Time
+}
+
+// callWithHistory calls the processor. If the request has no history, and the processor does not
+// have the process in memory, it calls the processor again, with the history. If the processor is
+// unreachable, only the next call has the history.
+func (e *Engine) callWithHistory(
+	ctx context.Context, ns *namespace, t *turn, sent *sentRequest,
+) (*progressorv1.ProcessResponse, error) {
+	response, err := e.callProcessor(ctx, ns, t.claim, sent.request, sent.history)
+	again, unreached := t.kept.Repeats(), processor.Unreachable(err)
+	if !again && (!unreached || !t.kept.OmitsHistory()) {
+		return response, err
 	}
-	history, err = e.historyOf(ns, t)
+	t.kept.Drop()
+	if readErr := e.requestOf(ctx, ns, t, sent); readErr != nil {
+		return nil, readErr
+	}
+	if !again {
+		return response, err
+	}
+	return e.callProcessor(ctx, ns, t.claim, sent.request, sent.history)
+}
+
+// requestOf sets the request of an attempt, and the history in it. If the database is unavailable,
+// it waits a moment before it returns an error.
+func (e *Engine) requestOf(ctx context.Context, ns *namespace, t *turn, sent *sentRequest) (err error) {
+	sent.history, err = e.historyOf(ns, t)
 	if err == nil {
-		request, err = e.request(t.claim, history.events, history.asked, deadline)
+		sent.request, err = e.request(t.claim, sent.history.events, sent.history.asked, sent.deadline)
 	}
 	if errors.Is(err, errReleased) {
 		e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
 	}
-	return request, history, err
+	return err
 }
 
 // pausedError reports that a processor was not reached, and that the task waits without a slot.

@@ -37,7 +37,7 @@ type decision struct {
 	workerID   string         // worker that held the lease; "" if a node ran the attempt
 	claim      *storage.Claim // claim of a zombie, whose kind decides what happens
 	stored     []func()       // called after the decision is stored
-	park       *toPark        // nil unless the processor runs in this program
+	park       *toPark        // nil unless the processor may keep a value
 }
 
 // decide turns the end of an attempt into a Completion. It is pure: it reads no clock, no database

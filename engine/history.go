@@ -55,7 +55,7 @@ func (e *Engine) historyOf(ns *namespace, t *turn) (*knownHistory, error) {
 	}
 	length := c.LastEventID - c.FirstEventID + 1
 	h := &knownHistory{first: c.FirstEventID, asked: asked, whole: rng == storage.HistoryRange{Limit: -1}}
-	if t.kept.Parked() != nil && !h.whole {
+	if t.kept.Parked() != nil && (!h.whole || length == 0) {
 		t.kept.Drop()
 	}
 	t.kept.SetOmitsHistory()

@@ -28,6 +28,9 @@ type Workers interface {
 	Wake()
 	// Offer wakes polls for n tasks of a namespace whose processes have a name, or "".
 	Offer(namespace, name string, n int)
+	// Prefer lets the worker get the next task of a process that is not a job, if it polls soon,
+	// because it has the process in its memory.
+	Prefer(namespace, workerID string)
 	// ExpectGroups records that namespaces may have slots of job groups.
 	ExpectGroups(namespaces ...string)
 	// NamespacesChanged wakes the polls of namespaces whose configuration has changed.
@@ -48,6 +51,7 @@ type noWorkers struct{}
 func (noWorkers) Run(context.Context) error             { return nil }
 func (noWorkers) Wake()                                 {}
 func (noWorkers) Offer(string, string, int)             {}
+func (noWorkers) Prefer(string, string)                 {}
 func (noWorkers) ExpectGroups(...string)                {}
 func (noWorkers) NamespacesChanged(map[string]struct{}) {}
 func (noWorkers) Forget()                               {}
@@ -78,20 +82,25 @@ type Handout struct {
 	Trace                   []byte // the part of the context that the end of the attempt needs
 }
 
-// HandOut returns the task of a lease in the form that a worker receives.
-func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
+// HandOut returns the task of a lease in the form that a worker receives. The request omits the
+// history if the worker has the process in memory and can continue it.
+func (e *Engine) HandOut(l *storage.Lease, continuesParked bool) (Handout, error) {
 	c := &l.Claim
 	ns, ok := e.registry.all()[c.Namespace]
 	if !ok {
 		return Handout{}, errReleased
 	}
-	read, err := e.historyOf(ns, &turn{claim: c})
+	t := &turn{claim: c, kept: e.parking.atWorker(ns, l, continuesParked)}
+	read, err := e.historyOf(ns, t)
 	if err != nil {
 		return Handout{}, err
 	}
 	request, err := e.request(c, read.events, read.asked, c.RunningTime.Add(l.Timeout))
 	if err != nil {
 		return Handout{}, err
+	}
+	if at, ok := t.kept.Value().(*parkedAtWorker); ok && t.kept.OmitsHistory() {
+		request.ParkedId = at.id
 	}
 	h := Handout{Request: request, HistoryBytes: read.bytes, Trace: e.traces.leaseContext(c.Context)}
 	h.Traceparent, h.Tracestate = e.traces.handOut(c)
@@ -172,5 +181,8 @@ func (e *Engine) EndLease(ctx context.Context, l *storage.Lease, a LeaseAnswer) 
 	a.into(&end)
 	d := decide(end)
 	d.completion.AnsweredBy = l.WorkerID
+	if d.park = e.parking.parkedBy(ns, l, a.Response); d.park != nil {
+		e.workers.Prefer(l.Claim.Namespace, l.WorkerID) // the next task may follow at once
+	}
 	return e.endLease(ns, l, d)
 }

@@ -176,10 +176,11 @@ func (e *Engine) gauges() []prometheus.Collector {
 		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 {
 			return float64(e.attempts.count())
 		}),
-		gauge("progressor_functions_parked", "Durable functions that wait in memory on this node.", func() float64 {
-			functions, _ := e.parking.Usage()
-			return float64(functions)
-		}),
+		gauge("progressor_functions_parked",
+			"Processes that wait in memory, on this node or at workers and processors that it knows.", func() float64 {
+				functions, _ := e.parking.Usage()
+				return float64(functions)
+			}),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 {
 			return float64(e.waiters.count())
 		}),

@@ -7,6 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -21,6 +22,7 @@ type parkedValue struct {
 	last    int64     // LastEventID
 	created time.Time // a removed process may be created again
 	config  []byte    // configuration of the namespace: another one may have another processor
+	worker  string    // ID of the worker that has the process in its memory, or ""
 }
 
 func (v *parkedValue) Size() int { return v.kept.Parked().Bytes }
@@ -38,7 +40,8 @@ func (p *parking) take(ns *namespace, c *storage.Claim) *processor.Kept {
 		return &processor.Kept{}
 	case !usesParked(c) || v.first != c.FirstEventID || v.last != c.LastEventID || !v.created.Equal(c.CreatedTime) ||
 		!bytes.Equal(v.config, ns.config):
-		v.kept.Drop()
+		p.Drop(v)
+		return &processor.Kept{}
 	}
 	return v.kept
 }
@@ -97,5 +100,48 @@ func (p *parking) put(c *storage.Claim, t *toPark) bool {
 		kept: t.kept, first: c.FirstEventID, last: t.kept.Parked().LastEventID, created: c.CreatedTime,
 		config: t.config,
 	}
+	if at, ok := t.kept.Value().(*parkedAtWorker); ok {
+		v.worker = at.workerID
+	}
 	return p.Put(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, v, t.generation)
+}
+
+// parkedAtWorker describes a process that a worker has in its memory.
+type parkedAtWorker struct {
+	workerID string
+	id       string // see ProcessResponse.parked_id
+}
+
+// parkedAtWorkerBytes is the approximate size of a parkedAtWorker and what is needed to keep it.
+const parkedAtWorkerBytes = 1 << 10
+
+// parkedBy returns what is to be parked when the response to a lease is stored. It is nil if the
+// worker does not keep the process in its memory.
+func (p *parking) parkedBy(ns *namespace, l *storage.Lease, response *progressorv1.ProcessResponse) *toPark {
+	if response.GetParkedId() == "" || l.Claim.Kind != "" {
+		return nil
+	}
+	kept := &processor.Kept{}
+	kept.Park(&parkedAtWorker{l.WorkerID, response.GetParkedId()}, processor.Parked{
+		LastEventID: l.Claim.LastEventID + int64(len(response.GetResult().GetEvents())), Bytes: parkedAtWorkerBytes,
+	}, func() {})
+	return &toPark{kept, p.Generation(), ns.config}
+}
+
+// atWorker returns the parked value for a lease. It is empty unless the worker of the lease has the
+// process in its memory and can continue it.
+func (p *parking) atWorker(ns *namespace, l *storage.Lease, continues bool) *processor.Kept {
+	kept := p.take(ns, &l.Claim)
+	if at, ok := kept.Value().(*parkedAtWorker); !ok || at.workerID != l.WorkerID || !continues {
+		kept.Drop()
+	}
+	return kept
+}
+
+// workerOf returns the worker that has a process in its memory, or "" if this node knows none.
+func (p *parking) workerOf(key process.Key) string {
+	if v, ok := p.Peek(key); ok {
+		return v.worker
+	}
+	return ""
 }

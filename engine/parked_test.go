@@ -9,7 +9,6 @@ import (
 	"github.com/progressor-engine/progressor/internal/parked"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -52,7 +51,7 @@ func (p *parkingTest) usage() string {
 
 // drops returns how often a value was dropped.
 func (p *parkingTest) drops(id string) int {
-	p.AwaitDrops()
+	p.AwaitDrops(time.Minute)
 	return p.dropped[id]
 }
 
@@ -165,9 +164,7 @@ func TestParkedValueFitsNextTask(t *testing.T) {
 		"a changed namespace": {change: func(ns *namespace, _ *storage.Claim) {
 			ns.config = []byte("b")
 		}},
-		"a pushed processor": {change: func(ns *namespace, _ *storage.Claim) {
-			ns.connect = &progressorv1.ConnectProcessor{}
-		}},
+		"a process of a kind": {change: func(_ *namespace, c *storage.Claim) { c.Kind = "kind" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParkingTest(10)

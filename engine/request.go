@@ -180,6 +180,9 @@ func (e *Engine) respond(ctx context.Context, r *request, p storage.Prepared) (A
 		}
 		return e.await(ctx, r, ans, wt)
 	case storage.AwaitsSlot:
+		if worker := e.parking.workerOf(key); worker != "" {
+			e.workers.Prefer(key.Namespace, worker)
+		}
 		e.calls.wake()
 	case storage.Postponed, storage.Replayed:
 	case storage.Repaired:

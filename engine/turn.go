@@ -17,10 +17,8 @@ type turn struct {
 	config []byte          // configuration of the namespace when kept was set
 }
 
-// keepsFor reports whether the processor of a claim runs in this program.
-func keepsFor(ns *namespace, c *storage.Claim) bool {
-	return c.Kind == "" && ns.processor != nil && ns.connect == nil
-}
+// keepsFor reports whether the processor of a claim may keep a value.
+func keepsFor(ns *namespace, c *storage.Claim) bool { return c.Kind == "" && ns.processor != nil }
 
 // followingClaim returns the next claim of the process: the task that storage promoted, with the
 // state of the process after the completion. If the process has other events than c and done, the

@@ -11,6 +11,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+// maxParkedID is the maximum size of ProcessResponse.parked_id in bytes.
+const maxParkedID = 256
+
 // Check reports whether an answer to a task of this type can be stored: it has an outcome that the
 // type allows, its timers have a time, and nothing exceeds the limits. The error is a
 // BadResponseError that wraps a process.InvalidError with the field's name. Check does not modify
@@ -27,6 +30,9 @@ func CheckOwn(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) er
 
 // check is Check with a limit for the state and the response, in bytes.
 func check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse, limit int) error {
+	if n := len(resp.GetParkedId()); n > maxParkedID {
+		return &BadResponseError{Err: tooLarge("parked_id", n, maxParkedID)}
+	}
 	var err *process.InvalidError
 	switch outcome := resp.GetOutcome().(type) {
 	case *progressorv1.ProcessResponse_Result:

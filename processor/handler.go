@@ -41,6 +41,7 @@ type options struct {
 	tls         *tls.Config
 	payloads    *codec.Payloads  // nil without WithCodec
 	checkpoints CheckpointSender // nil without WithCheckpoints
+	parking     *Parking         // nil without WithParking
 }
 
 func newOptions(opts []Option) options {
@@ -93,7 +94,7 @@ func Handler(p Processor, opts ...Option) http.Handler {
 	if o.checkpoints != nil {
 		p = &pushed{p, o.checkpoints, o.payloads}
 	}
-	p = Guard(p, o.logger)
+	p = &parks{Guard(p, o.logger), o.parking}
 	served := &service{processor: p}
 	mux := http.NewServeMux()
 	path, rpc := progressorv1connect.NewProcessorServiceHandler(served,

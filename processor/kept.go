@@ -7,14 +7,15 @@ import (
 
 var errNoHistory = errors.New("the processor cannot use the value that it has parked")
 
-// Kept keeps a value in memory between the tasks of a process that run in the engine's program.
-// Only the attempt that runs may use it.
+// Kept keeps a value in memory between the tasks of a process. Only the attempt that runs may use
+// it.
 type Kept struct {
 	value     any
 	drop      func()
 	parked    *Parked
 	noHistory bool // the request has no history
 	repeat    bool // the engine must call the processor again, with the history
+	parksOnly bool // the value is not kept for a task that follows at once
 }
 
 // Parked describes a value that Park keeps.
@@ -23,13 +24,16 @@ type Parked struct {
 	Bytes       int   // approximate size of the value
 }
 
+// Keeps reports whether Keep can keep a value, because the processor runs in the engine's program.
+func (k *Kept) Keeps() bool { return k != nil && !k.parksOnly }
+
 // Keep sets the value for the next task, which must follow here at once. Otherwise the engine calls
 // drop: the process has no next task yet, has ended, is suspended, or another node may continue it.
 func (k *Kept) Keep(value any, drop func()) { k.value, k.drop, k.parked = value, drop, nil }
 
 // Park sets the value for the next CALL, NOTIFY or TIMEOUT, even if it comes much later. The
 // request of that task may have no history (see OmitsHistory). The engine calls drop instead if the
-// process then has other events, if the task runs on another node, or if too many values are
+// process then has other events, if the task runs in another program, or if too many values are
 // parked.
 func (k *Kept) Park(value any, p Parked, drop func()) { k.value, k.drop, k.parked = value, drop, &p }
 
@@ -97,8 +101,8 @@ func WithKept(ctx context.Context, k *Kept) context.Context {
 	return context.WithValue(ctx, keptKey{}, k)
 }
 
-// KeptOf returns the Kept of the attempt whose context is ctx. It is nil unless the attempt runs in
-// the engine's program.
+// KeptOf returns the Kept of the attempt whose context is ctx, or nil. An attempt has one if it
+// runs in the engine's program, in a worker, or in a Handler with WithParking.
 func KeptOf(ctx context.Context) *Kept {
 	k, _ := ctx.Value(keptKey{}).(*Kept)
 	return k

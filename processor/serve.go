@@ -39,6 +39,9 @@ func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error 
 // ServeOn is like Serve, but uses an open listener. It closes the listener.
 func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Option) error {
 	o := newOptions(opts)
+	if o.parking != nil {
+		defer o.parking.Close()
+	}
 	// Running attempts may outlive ctx, until the stop timeout.
 	running, cancelRunning := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelRunning()

@@ -26,6 +26,8 @@ type PollParams struct {
 	Max        int
 	Wait       time.Duration
 	Lease      time.Duration // 0 means the lease duration of the namespace
+	// ContinuesParked reports that the worker can continue processes that it has in memory.
+	ContinuesParked bool
 }
 
 // Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
@@ -179,7 +181,7 @@ func (s *Server) lease(
 			s.engine.ReleaseLease(&held[n], 0)
 			continue
 		}
-		lease, history, err := s.handOut(&held[n])
+		lease, history, err := s.handOut(&held[n], p.ContinuesParked)
 		histories += history
 		if err != nil {
 			s.engine.RefuseLease(&held[n], err)
@@ -245,11 +247,12 @@ func lockable(subscriptions []pull.Subscription, offers int) (first storage.Firs
 	return of[offers%len(of)], true
 }
 
-// handOut returns the message of a lease and caches the lease. It also returns the size of the
-// events in the message, in bytes.
-func (s *Server) handOut(l *storage.Lease) (lease *progressorv1.Lease, history int, err error) {
+// handOut returns the message of a lease and caches the lease. The message omits the history if the
+// worker can continue the process in memory. handOut also returns the size of the events in the
+// message, in bytes.
+func (s *Server) handOut(l *storage.Lease, continuesParked bool) (lease *progressorv1.Lease, history int, err error) {
 	c := &l.Claim
-	h, err := s.engine.HandOut(l)
+	h, err := s.engine.HandOut(l, continuesParked)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -2,6 +2,7 @@ package pull
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ type pulls struct {
 	waiting map[*waitingPoll]struct{}
 	changes int                  // number of changes of namespaces
 	groups  map[string]time.Time // namespaces that are assumed to have group slots, and until when
+	// preferred contains, by namespace, the workers that get the next task first, and until when.
+	preferred map[string]map[string]time.Time
 }
 
 // waitingPoll is a poll that waits for tasks.
@@ -39,6 +42,7 @@ func newPulls(s *Server) *pulls {
 	return &pulls{
 		server: s, woken: make(chan struct{}, 1), active: map[*activePoll]struct{}{},
 		waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{},
+		preferred: map[string]map[string]time.Time{},
 	}
 }
 
@@ -286,10 +290,61 @@ func (w *waitingPoll) hasSubscription(l pull.Subscription) bool {
 	})
 }
 
-// offerSubscription wakes n polls that have the subscription.
+// preferTime is how long a worker is preferred.
+const preferTime = 2 * time.Second
+
+// maxPreferred is the maximum number of namespaces with preferred workers, and of such workers in a
+// namespace.
+const maxPreferred = 10_000
+
+// prefer makes the next offer of a namespace wake a poll of this worker first.
+func (p *pulls) prefer(namespace, workerID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	workers, ok := p.preferred[namespace]
+	if !ok {
+		if len(p.preferred) >= maxPreferred {
+			clear(p.preferred) // most of them are out of date
+		}
+		workers = map[string]time.Time{}
+		p.preferred[namespace] = workers
+	}
+	if len(workers) >= maxPreferred {
+		clear(workers)
+	}
+	workers[workerID] = time.Now().Add(preferTime)
+}
+
+// offerPreferred wakes at most n polls of preferred workers, and returns how many it woke. The
+// caller holds the lock.
+func (p *pulls) offerPreferred(l pull.Subscription, n int) (woken int) {
+	workers := p.preferred[l.Namespace]
+	if n <= 0 || len(workers) == 0 || l.JobName != "" || l.JobsOnly {
+		return 0
+	}
+	now := time.Now()
+	maps.DeleteFunc(workers, func(_ string, until time.Time) bool { return now.After(until) })
+	for w := range p.waiting {
+		if woken == n || len(workers) == 0 {
+			break
+		}
+		if _, ok := workers[w.workerID]; ok && w.hasSubscription(l) {
+			delete(workers, w.workerID)
+			p.end(w)
+			woken++
+		}
+	}
+	if len(workers) == 0 {
+		delete(p.preferred, l.Namespace)
+	}
+	return woken
+}
+
+// offerSubscription wakes n polls that have the subscription, first those of preferred workers.
 func (p *pulls) offerSubscription(l pull.Subscription, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	n -= p.offerPreferred(l, n)
 	for w := range p.waiting {
 		if n <= 0 {
 			return

@@ -56,6 +56,9 @@ func (s *Server) Wake() { s.pulls.wake() }
 // Offer implements engine.Workers.
 func (s *Server) Offer(namespace, jobName string, n int) { s.pulls.offer(namespace, jobName, n) }
 
+// Prefer implements engine.Workers.
+func (s *Server) Prefer(namespace, workerID string) { s.pulls.prefer(namespace, workerID) }
+
 // ExpectGroups implements engine.Workers.
 func (s *Server) ExpectGroups(namespaces ...string) { s.pulls.expectMembers(namespaces...) }
 

@@ -74,8 +74,9 @@ func (s *workerService) releaseUndelivered(ctx context.Context, leases []*progre
 func pollParams(r *progressorv1.PollRequest) pull.PollParams {
 	return pull.PollParams{
 		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(),
-		Max:  int(max(r.GetMaxLeases(), 1)),
-		Wait: r.GetWait().AsDuration(), Lease: r.GetLeaseDuration().AsDuration(),
+		ContinuesParked: r.GetContinuesParked(),
+		Max:             int(max(r.GetMaxLeases(), 1)),
+		Wait:            r.GetWait().AsDuration(), Lease: r.GetLeaseDuration().AsDuration(),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,10 +20,11 @@ import (
 
 // The states of the workload durable.
 const (
-	oneStep   = "one step" // each run has one step; the latency is the time until it has run
-	manySteps = "steps"    // each client has a run that does one step after the other
-	manyCalls = "calls"    // each client calls a run that does nothing but take calls
-	inMemory  = "memory"   // runs that wait for their first call
+	oneStep     = "one step"     // each run has one step; the latency is the time until it has run
+	manySteps   = "steps"        // each client has a run that does one step after the other
+	manyCalls   = "calls"        // each client calls a run that does nothing but take calls
+	pushedCalls = "pushed calls" // the same, and the engine calls the function over Connect
+	inMemory    = "memory"       // runs that wait for their first call
 )
 
 // restartAfter is the number of steps after which a run begins a new history, because a replay
@@ -35,7 +37,7 @@ const restartCalls = 1000
 // durableVariants returns one case for each number of clients and each state.
 func durableVariants(c *Command, name string) []variant {
 	var variants []variant
-	for _, state := range []string{oneStep, manySteps, manyCalls} {
+	for _, state := range []string{oneStep, manySteps, manyCalls, pushedCalls} {
 		for _, clients := range c.Clients {
 			variants = append(variants, variant{workload: name, clients: clients, history: historyFull, state: state})
 		}
@@ -47,7 +49,8 @@ func durableVariants(c *Command, name string) []variant {
 func (r *runner) durable(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	measure := map[string]func(context.Context, variant, *Row) error{
-		oneStep: r.oneStepRuns, manySteps: r.steps, manyCalls: r.callRuns, inMemory: r.runsInMemory,
+		oneStep: r.oneStepRuns, manySteps: r.steps, manyCalls: r.callRuns, pushedCalls: r.callRuns,
+		inMemory: r.runsInMemory,
 	}
 	err := measure[v.state](ctx, v, row)
 	if err == nil {
@@ -243,10 +246,42 @@ func gaugeOf(gatherer prometheus.Gatherer, name string) (float64, error) {
 	return 0, fmt.Errorf("the metric %s is missing", name)
 }
 
+// pushTo makes the engine call p over Connect, until stop is called.
+func pushTo(ctx context.Context, s *site, v variant, p processor.Processor) (stop func(), err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	serving, cancel := context.WithCancel(ctx)
+	var server sync.WaitGroup
+	server.Go(func() { // it returns an error only if it has to cut off tasks
+		_ = processor.ServeOn(serving, listener, p, processor.WithParking())
+	})
+	stop = func() {
+		cancel()
+		server.Wait()
+	}
+	ns := builtinNamespace(namespaceName, v.history)
+	ns.Processor.Transport = &progressorv1.ProcessorConfig_Connect{
+		Connect: &progressorv1.ConnectProcessor{Url: "http://" + listener.Addr().String()},
+	}
+	if _, err = s.engine.PutNamespace(ctx, ns); err != nil {
+		stop()
+	}
+	return stop, err
+}
+
 // callRuns measures calls of runs that wait for them.
 func (r *runner) callRuns(ctx context.Context, v variant, row *Row) error {
 	waiting := durable.Func("calls", takeCalls)
 	return r.onEngine(ctx, v.history, waiting, row, func(d *scratch, s *site) (acknowledged, error) {
+		if v.state == pushedCalls {
+			stop, err := pushTo(ctx, s, v, waiting)
+			if err != nil {
+				return nil, err
+			}
+			defer stop()
+		}
 		if err := startRuns(ctx, s, 0, v.clients); err != nil {
 			return nil, err
 		}

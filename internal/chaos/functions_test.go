@@ -103,12 +103,13 @@ func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 	storagetest.Exec(f.t, w.db, "CREATE TABLE trip_payments (trip text, what text)")
 	function := functions.Func("trip", w.travel)
 	w.put(n, pushedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
-		Connect: &progressorv1.ConnectProcessor{Url: serve(f.t, function)},
+		Connect: &progressorv1.ConnectProcessor{Url: serve(f.t, function, processor.WithParking())},
 	}})
 	w.checkpoints.Client = client.New("http://engines", client.WithHTTPClient(&anyEngine{fleet: f}))
 	w.put(n, checkedTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
 		Connect: &progressorv1.ConnectProcessor{
-			Url: serve(f.t, function, processor.WithCheckpoints(&w.checkpoints)), Checkpoints: true,
+			Url:         serve(f.t, function, processor.WithCheckpoints(&w.checkpoints), processor.WithParking()),
+			Checkpoints: true,
 		},
 	}})
 	w.put(n, pulledTrips, &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{

@@ -16,7 +16,7 @@ var earlyMutants = []mutant{
 	},
 	{
 		name: "early-step-elsewhere", breaks: "an early step runs only where the next task runs",
-		file: durableEarly, old: "processor.KeptOf(t.ctx) == nil", planted: "false",
+		file: durableEarly, old: "!processor.KeptOf(t.ctx).Keeps()", planted: "false",
 		packages: "./processor/durable", run: "TestNoEarlyStep",
 	},
 	{

@@ -4,6 +4,8 @@ const (
 	engineParked   = "engine/parked.go"
 	internalParked = "internal/parked/parked.go"
 	durablePark    = "processor/durable/park.go"
+	parkingOutside = "processor/parking.go"
+	remoteParked   = "processor/remote/parked.go"
 )
 
 // parkedMutants continue durable functions in memory that differ from their stored journals, or
@@ -92,7 +94,7 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-without-history", breaks: "a processor that cannot use its value gets the history",
-		file: "engine/attempt.go", old: "if t.kept.Repeats() {\n\t\t\t", planted: "if false {\n\t\t\t",
+		file: "engine/attempt.go", old: "again, unreached := t.kept.Repeats()", planted: "again, unreached := false",
 		packages: "./processor/durable", run: "TestParkedTwice",
 	},
 	{
@@ -118,7 +120,7 @@ var parkedMutants = []mutant{
 		packages: "./engine", run: "TestParkedValueFitsNextTask",
 	},
 	{
-		name: "parked-for-pushed-processor", breaks: "a processor that is pushed gets no value",
+		name: "parked-for-kind", breaks: "a process of a kind gets no value",
 		file: engineParked, old: "case !keepsFor(ns, t.claim):", planted: "case ns == nil:",
 		packages: "./engine", run: "TestParkedValueFitsNextTask",
 	},
@@ -129,12 +131,68 @@ var parkedMutants = []mutant{
 	},
 	{
 		name: "parked-range", breaks: "a request for a range of the history gets this range",
-		file: "engine/history.go", old: "!h.whole {\n\t\tt.kept", planted: "false {\n\t\tt.kept",
+		file: "engine/history.go", old: "(!h.whole || length == 0) {", planted: "length == 0 {",
 		packages: "./processor/durable", run: "TestParkedRange",
 	},
 	{
 		name: "parked-effects", breaks: "a parked function does not repeat the effects of its last task",
 		file: durablePark, old: "idle(t.request), newEffects()", planted: "idle(t.request), t.effects",
 		packages: "./processor/durable", run: "TestParkedEffects",
+	},
+	{
+		name: "parked-id-of-another", breaks: "a processor gets only the value with the ID of the request",
+		file: parkingOutside, old: "v.id == req.GetParkedId()", planted: "v != nil",
+		packages: "./processor", run: "TestParking",
+	},
+	{
+		name: "parked-id-unknown", breaks: "a program that lost the value asks for the history",
+		file: parkingOutside, old: "req.GetParkedId() != \"\" && !continued {", planted: "false {",
+		packages: "./processor", run: "TestParking",
+	},
+	{
+		name: "parked-unusable-outside", breaks: "a processor that cannot use its value asks for the history",
+		file: parkingOutside, old: "if kept.Repeats() {", planted: "if false {",
+		packages: "./processor", run: "TestParkingWithoutHistory",
+	},
+	{
+		name: "parked-failure-outside", breaks: "a value is parked only with a result",
+		file: parkingOutside, old: "err == nil && resp.GetResult() != nil)", planted: "err == nil)",
+		packages: "./processor", run: "TestParkingDrops",
+	},
+	{
+		name: "parked-pushed-history", breaks: "the engine sends the history if the program asks for it",
+		file: remoteParked, old: "err == nil && !resp.GetContinued(),", planted: "false,",
+		packages: "./engine/rpc", run: "TestPushedFunctionInMemoryIsLost",
+	},
+	{
+		name: "parked-pushed-unreachable", breaks: "another program gets the history if the first is unreachable",
+		file: remoteParked, old: "processor.Unreachable(err) && len(p.endpoints.all) > 1:", planted: "false:",
+		packages: "./engine/rpc", run: "TestPushedFunctionInMemoryOfOneProgram",
+	},
+	{
+		name: "parked-pushed-elsewhere", breaks: "a task goes to the program that has the function in memory",
+		file: remoteParked, planted: "p.endpoints.callAt(ctx, p.endpoints.all[len(p.endpoints.all)-1],",
+		old:      "p.endpoints.callAt(ctx, last.at,",
+		packages: "./engine/rpc", run: "TestPushedFunctionInMemoryOfOneProgram",
+	},
+	{
+		name: "parked-pushed-events", breaks: "a pushed function in memory has the events of its last result",
+		file: remoteParked, old: "last + int64(len(resp.GetResult().GetEvents()))", planted: "last",
+		packages: "./engine/rpc", run: "TestPushedFunctionInMemory",
+	},
+	{
+		name: "parked-at-another-worker", breaks: "a worker gets no parked_id of another worker",
+		file: engineParked, old: "at.workerID != l.WorkerID ||", planted: "at.workerID == `` ||",
+		packages: "./client", run: "TestWorkerTakesFunctionOfAnother",
+	},
+	{
+		name: "parked-worker-history", breaks: "a worker that lost the function gets the history",
+		file: "client/held_lease.go", old: "if errors.Is(err, processor.ErrHistoryNeeded) {", planted: "if false {",
+		packages: "./client", run: "TestWorkerHasLostFunction",
+	},
+	{
+		name: "parked-worker-not-preferred", breaks: "the worker that has the function in memory gets its tasks",
+		file: "engine/pull/pulls.go", old: "n -= p.offerPreferred(l, n)", planted: "_ = p.offerPreferred",
+		packages: "./client", run: "TestWorkerWithFunctionIsPreferred",
 	},
 }

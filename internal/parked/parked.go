@@ -62,6 +62,17 @@ func (p *Values[V]) Take(key process.Key) (v V, ok bool) {
 	return v, false
 }
 
+// Peek returns the value of a process without removing it, if there is one. Another goroutine may
+// take it.
+func (p *Values[V]) Peek(key process.Key) (v V, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, ok := p.parked[key]; ok {
+		return itemAt[V](at).value, true
+	}
+	return v, false
+}
+
 // Put parks a value for the next task of its process. It reports whether it did. It does not if
 // Clear was called since generation, or after Close, or if the value is too large.
 func (p *Values[V]) Put(key process.Key, v V, generation int) bool {
@@ -119,6 +130,11 @@ func (p *Values[V]) Close(grace time.Duration) {
 	p.closed = true
 	p.dropAll()
 	p.mu.Unlock()
+	p.AwaitDrops(grace)
+}
+
+// AwaitDrops waits until all removed values are dropped, but not longer than grace.
+func (p *Values[V]) AwaitDrops(grace time.Duration) {
 	dropped := make(chan struct{})
 	go func() {
 		p.dropping.Wait()
@@ -145,11 +161,11 @@ func (p *Values[V]) Expire(before time.Time) {
 	}
 }
 
-// AwaitDrops waits until all removed values are dropped.
-func (p *Values[V]) AwaitDrops() { p.dropping.Wait() }
+// Drop drops a value that is not parked. It does not wait for it.
+func (p *Values[V]) Drop(v V) { p.dropping.Go(v.Drop) }
 
-// drop drops a value. It does not wait for it. The caller holds mu.
-func (p *Values[V]) drop(at *list.Element) { p.dropping.Go(p.remove(at).Drop) }
+// drop removes and drops a value. The caller holds mu.
+func (p *Values[V]) drop(at *list.Element) { p.Drop(p.remove(at)) }
 
 func itemAt[V Value](at *list.Element) *item[V] {
 	i, _ := at.Value.(*item[V]) // see order

@@ -33,7 +33,7 @@ type earlyStep struct {
 func (t *task) mayRunEarly(steps []*stepRun) bool {
 	if len(steps) == 0 || t.returned != nil || t.request.GetType() != progressorv1.TaskType_TASK_TYPE_INIT ||
 		t.request.GetAttempt() > 1 || len(t.journal.entries) > 1 || len(t.program.versions) > 0 ||
-		processor.KeptOf(t.ctx) == nil {
+		!processor.KeptOf(t.ctx).Keeps() {
 		return false
 	}
 	for _, step := range steps {

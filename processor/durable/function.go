@@ -38,8 +38,8 @@ func (v Versions) apply(p *program) { p.versions = v }
 // otherwise. A repair of a process that ended in ERROR starts f again, with a new history. A repair
 // after any other failure, such as a panic, continues f where it stopped.
 //
-// In the engine's program, a request that continues f in memory has no history. A processor that
-// wraps this one must not depend on the history (see processor.Kept).
+// A request that continues f in memory has no history (see processor.KeptOf for where f can stay in
+// memory). A processor that wraps this one must not depend on the history.
 func Func[In, Out any](name string, f func(ctx Ctx, in In) (Out, error), opts ...Option) *Function[In, Out] {
 	p := program{name: name, check: func(req *progressorv1.ProcessRequest) error {
 		_, err := processor.ArgsOf[In](req)

@@ -137,10 +137,15 @@ func checkSecrets(cfg *progressorv1.ConnectProcessor, open bool) error {
 func (p *Processor) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
-	resp, host, err := p.endpoints.call(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("call processor of %s at %s: %w", p.namespace, host, classify(ctx, err))
+	kept := processor.KeptOf(ctx)
+	resp, at, err := p.send(ctx, req, kept)
+	if kept.Repeats() {
+		return nil, err
 	}
+	if err != nil {
+		return nil, fmt.Errorf("call processor of %s at %s: %w", p.namespace, at.host, classify(ctx, err))
+	}
+	keep(kept, req, resp, at)
 	return resp, nil
 }
 

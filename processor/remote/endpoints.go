@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -34,25 +35,40 @@ func (e *endpoints) add(targets []*url.URL, dial func(*url.URL) callFunc) {
 }
 
 // call sends a request to the endpoints in turn, until one of them has accepted it. It returns the
-// host of the last one that was tried.
+// last one that was tried.
 func (e *endpoints) call(
 	ctx context.Context, req *progressorv1.ProcessRequest,
-) (resp *progressorv1.ProcessResponse, host string, err error) {
+) (resp *progressorv1.ProcessResponse, at *endpoint, err error) {
 	if len(e.all) == 1 {
 		resp, err := e.all[0].call(ctx, req)
-		return resp, e.all[0].host, err
+		return resp, e.all[0], err
 	}
-	for _, at := range e.order(time.Now()) {
-		host = at.host
+	for _, at = range e.order(time.Now()) {
 		if resp, err = at.call(ctx, req); err == nil || !processor.Unreachable(err) {
-			return resp, host, err
+			return resp, at, err
 		}
 		if ctx.Err() != nil {
 			break
 		}
 		at.rest.Store(time.Now().Add(restTime).UnixNano())
 	}
-	return nil, host, err
+	return nil, at, err
+}
+
+// callAt sends a request to one of the endpoints. If this endpoint rests, and there are others, it
+// returns an UnreachableError at once.
+func (e *endpoints) callAt(
+	ctx context.Context, at *endpoint, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
+	others := len(e.all) > 1
+	if others && at.rest.Load() > time.Now().UnixNano() {
+		return nil, &processor.UnreachableError{Err: errors.New("the last request could not reach it")}
+	}
+	resp, err := at.call(ctx, req)
+	if others && processor.Unreachable(err) && ctx.Err() == nil {
+		at.rest.Store(time.Now().Add(restTime).UnixNano())
+	}
+	return resp, err
 }
 
 // order returns the endpoints in the order in which a call tries them: round robin, with resting

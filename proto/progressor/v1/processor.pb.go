@@ -47,8 +47,12 @@ type ProcessRequest struct {
 	// The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
 	// task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
 	CheckpointToken string `protobuf:"bytes,16,opt,name=checkpoint_token,json=checkpointToken,proto3" json:"checkpoint_token,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The parked_id of the last response. The history of process is empty, because the processor has
+	// the process in memory. The response must have the field continued. A worker that does not have
+	// the process in memory releases the lease, and then the next lease has the history.
+	ParkedId      string `protobuf:"bytes,17,opt,name=parked_id,json=parkedId,proto3" json:"parked_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessRequest) Reset() {
@@ -193,6 +197,13 @@ func (x *ProcessRequest) GetCheckpointToken() string {
 	return ""
 }
 
+func (x *ProcessRequest) GetParkedId() string {
+	if x != nil {
+		return x.ParkedId
+	}
+	return ""
+}
+
 type ProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Outcome:
@@ -203,7 +214,15 @@ type ProcessResponse struct {
 	Outcome isProcessResponse_Outcome `protobuf_oneof:"outcome"`
 	// Only for pushed tasks, and required after checkpoints: last_event_id of the last
 	// CheckpointResponse. The events of the result follow it.
-	LastEventId   int64 `protobuf:"varint,4,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
+	LastEventId int64 `protobuf:"varint,4,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
+	// The processor keeps the process in memory under this ID, which must be unique. If the engine
+	// stores this result, it may send the next CALL, NOTIFY or TIMEOUT with this parked_id and
+	// without a history. Ignored unless the outcome is a result.
+	ParkedId string `protobuf:"bytes,5,opt,name=parked_id,json=parkedId,proto3" json:"parked_id,omitempty"`
+	// Required if the request has a parked_id: the processor has continued the process that it had in
+	// memory. Otherwise the engine ignores the response and sends the request again, with the
+	// history. This is the same attempt. Ignored for leases.
+	Continued     bool `protobuf:"varint,6,opt,name=continued,proto3" json:"continued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +296,20 @@ func (x *ProcessResponse) GetLastEventId() int64 {
 		return x.LastEventId
 	}
 	return 0
+}
+
+func (x *ProcessResponse) GetParkedId() string {
+	if x != nil {
+		return x.ParkedId
+	}
+	return ""
+}
+
+func (x *ProcessResponse) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
 }
 
 type isProcessResponse_Outcome interface {
@@ -1503,7 +1536,7 @@ var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\"\x85\x05\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x18progressor/v1/wait.proto\"\xa2\x05\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1522,12 +1555,15 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\bjob_name\x18\r \x01(\tR\ajobName\x121\n" +
 	"\bjob_args\x18\x0e \x01(\v2\x16.google.protobuf.ValueR\ajobArgs\x12-\n" +
 	"\x05child\x18\x0f \x01(\v2\x17.progressor.v1.ChildEndR\x05child\x12)\n" +
-	"\x10checkpoint_token\x18\x10 \x01(\tR\x0fcheckpointToken\"\xef\x01\n" +
+	"\x10checkpoint_token\x18\x10 \x01(\tR\x0fcheckpointToken\x12\x1b\n" +
+	"\tparked_id\x18\x11 \x01(\tR\bparkedId\"\xb4\x02\n" +
 	"\x0fProcessResponse\x12/\n" +
 	"\x06result\x18\x01 \x01(\v2\x15.progressor.v1.ResultH\x00R\x06result\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x18.progressor.v1.RejectionH\x00R\trejection\x122\n" +
 	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailure\x12+\n" +
-	"\rlast_event_id\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventIdB\x10\n" +
+	"\rlast_event_id\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vlastEventId\x12%\n" +
+	"\tparked_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\bparkedId\x12\x1c\n" +
+	"\tcontinued\x18\x06 \x01(\bR\tcontinuedB\x10\n" +
 	"\aoutcome\x12\x05\xbaH\x02\b\x01\"\xc9\x01\n" +
 	"\bChildEnd\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +

@@ -212,9 +212,12 @@ type PollRequest struct {
 	// The namespace defines the default and the bounds.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	// Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name.
-	JobsOnly      bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JobsOnly bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
+	// The worker can continue processes that it has in memory, so the requests in its leases may have
+	// a parked_id.
+	ContinuesParked bool `protobuf:"varint,8,opt,name=continues_parked,json=continuesParked,proto3" json:"continues_parked,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PollRequest) Reset() {
@@ -292,6 +295,13 @@ func (x *PollRequest) GetLeaseDuration() *durationpb.Duration {
 func (x *PollRequest) GetJobsOnly() bool {
 	if x != nil {
 		return x.JobsOnly
+	}
+	return false
+}
+
+func (x *PollRequest) GetContinuesParked() bool {
+	if x != nil {
+		return x.ContinuesParked
 	}
 	return false
 }
@@ -2486,7 +2496,7 @@ var File_progressor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
+	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/auth.proto\x1a\x1fprogressor/v1/job_options.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\xb3\x03\n" +
 	"\vPollRequest\x12F\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tB&\xbaH#\x92\x01 \b\x01\x10\xe8\a\"\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\n" +
@@ -2500,7 +2510,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12R\n" +
 	"\x0elease_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\x12\x1b\n" +
-	"\tjobs_only\x18\a \x01(\bR\bjobsOnly\"t\n" +
+	"\tjobs_only\x18\a \x01(\bR\bjobsOnly\x12)\n" +
+	"\x10continues_parked\x18\b \x01(\bR\x0fcontinuesParked\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
 	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xd4\x03\n" +

@@ -3035,6 +3035,12 @@ export interface ProcessRequest {
    * task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
    */
   checkpointToken?: string;
+  /**
+   * The parked_id of the last response. The history of process is empty, because the processor has
+   * the process in memory. The response must have the field continued. A worker that does not have
+   * the process in memory releases the lease, and then the next lease has the history.
+   */
+  parkedId?: string;
 }
 
 export interface ProcessResponse {
@@ -3051,6 +3057,18 @@ export interface ProcessResponse {
    * CheckpointResponse. The events of the result follow it.
    */
   lastEventId?: number;
+  /**
+   * The processor keeps the process in memory under this ID, which must be unique. If the engine
+   * stores this result, it may send the next CALL, NOTIFY or TIMEOUT with this parked_id and
+   * without a history. Ignored unless the outcome is a result.
+   */
+  parkedId?: string;
+  /**
+   * Required if the request has a parked_id: the processor has continued the process that it had in
+   * memory. Otherwise the engine ignores the response and sends the request again, with the
+   * history. This is the same attempt. Ignored for leases.
+   */
+  continued?: boolean;
 }
 
 export interface ChildEnd {
@@ -3260,6 +3278,11 @@ export interface PollRequest {
   leaseDuration?: Duration;
   /** Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name. */
   jobsOnly?: boolean;
+  /**
+   * The worker can continue processes that it has in memory, so the requests in its leases may have
+   * a parked_id.
+   */
+  continuesParked?: boolean;
 }
 
 export interface PollResponse {

@@ -2172,6 +2172,10 @@ class ProcessRequest(TypedDict, total=False):
     # The lease_token for WorkerService.Checkpoint, if the namespace has connect.checkpoints and the
     # task is a TIMEOUT or CANCEL of a process that is not a job. It is valid until the attempt ends.
     checkpoint_token: str
+    # The parked_id of the last response. The history of process is empty, because the processor has
+    # the process in memory. The response must have the field continued. A worker that does not have
+    # the process in memory releases the lease, and then the next lease has the history.
+    parked_id: str
 
 
 class ProcessResponse(TypedDict, total=False):
@@ -2184,6 +2188,14 @@ class ProcessResponse(TypedDict, total=False):
     # Only for pushed tasks, and required after checkpoints: last_event_id of the last
     # CheckpointResponse. The events of the result follow it.
     last_event_id: int
+    # The processor keeps the process in memory under this ID, which must be unique. If the engine
+    # stores this result, it may send the next CALL, NOTIFY or TIMEOUT with this parked_id and
+    # without a history. Ignored unless the outcome is a result.
+    parked_id: str
+    # Required if the request has a parked_id: the processor has continued the process that it had in
+    # memory. Otherwise the engine ignores the response and sends the request again, with the
+    # history. This is the same attempt. Ignored for leases.
+    continued: bool
 
 
 class ChildEnd(TypedDict, total=False):
@@ -2367,6 +2379,9 @@ class PollRequest(TypedDict, total=False):
     lease_duration: Duration
     # Only jobs, and no tasks of other processes. If job_names is empty, jobs of any name.
     jobs_only: bool
+    # The worker can continue processes that it has in memory, so the requests in its leases may have
+    # a parked_id.
+    continues_parked: bool
 
 
 class PollResponse(TypedDict, total=False):

@@ -139,7 +139,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 func TestServePutsTheExampleOfAPoll(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer target.Close()
-	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "This cron sends a request every five seconds")
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "The cron in the next file sends a request")
 	_, text, _ = strings.Cut(text, "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	text = strings.Replace(text, "http://127.0.0.1:9001/poll", target.URL, 1)

@@ -54,11 +54,14 @@ async function post(url, method, body) {
 
 export const bytes = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64");
 
-export const startBrowser = () =>
+const launch = () =>
   chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
+
+/** Starts Chromium. If Chromium crashes before a test can use it, this starts it again, once. */
+export const startBrowser = () => launch().catch(launch);
 
 /** Opens a page that records what goes wrong: errors, loads from other hosts, and violations of its policy. */
 export async function openPage(browser, options = {}) {

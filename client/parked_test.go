@@ -1,63 +1,15 @@
 package client_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/processor"
-	"github.com/progressor-engine/progressor/processor/durable"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
-
-// adder is a worker's processor: a durable function that adds the args of calls and publishes the
-// total. It counts how often the code of the function begins and which requests it gets.
-type adder struct {
-	processor.Processor
-	begun, parked, complete atomic.Int32
-}
-
-func newAdder() *adder {
-	a := &adder{}
-	a.Processor = durable.Func("add", func(ctx durable.Ctx, _ struct{}) (int, error) {
-		a.begun.Add(1)
-		calls := durable.Calls[int, int](ctx, "add")
-		total := 0
-		for {
-			total += calls.Next()
-			durable.Sleep(ctx, "pause", time.Millisecond)
-			durable.Publish(ctx, total)
-		}
-	})
-	return a
-}
-
-func (a *adder) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	if r.GetParkedId() != "" {
-		a.parked.Add(1)
-	}
-	if len(r.GetProcess().GetHistory()) > 0 {
-		a.complete.Add(1)
-	}
-	return a.Processor.Process(ctx, r)
-}
-
-// wantTasks checks how many tasks the worker continued in memory or with a history. Another task
-// may get a history too, if it runs so soon after the result before it that the engine does not
-// know yet which worker has the process in its memory.
-func (a *adder) wantTasks(t *testing.T, tasks, histories int32) {
-	t.Helper()
-	parked, complete := a.parked.Load(), a.complete.Load()
-	if parked+complete != tasks || complete < histories || complete > histories+1 {
-		t.Errorf("%d tasks ran in memory and %d with the history, and the function has begun %d times; "+
-			"want %d tasks and %d histories", parked, complete, a.begun.Load(), tasks, histories)
-	}
-}
 
 // released returns how many attempts of a worker have ended with a release.
 func (w *testWorker) released() (n int) {
@@ -98,13 +50,13 @@ func TestWorkerKeepsFunction(t *testing.T) {
 			t.Parallel()
 			h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
 			h.client = client.New(h.url, opts...)
-			a := newAdder()
+			a := enginetest.NewAdder()
 			h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(a) })
 			h.start("pull", "p")
 			for total := range 3 {
 				h.adds(1, total+1)
 			}
-			a.wantTasks(t, 6, 0)
+			a.WantTasks(t, 6, 0)
 		})
 	}
 }
@@ -113,7 +65,7 @@ func TestWorkerKeepsFunction(t *testing.T) {
 func TestWorkerTakesFunctionOfAnother(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
-	a, b := newAdder(), newAdder()
+	a, b := enginetest.NewAdder(), enginetest.NewAdder()
 	w := h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(a) })
 	h.start("pull", "p")
 	h.adds(1, 1)
@@ -123,55 +75,54 @@ func TestWorkerTakesFunctionOfAnother(t *testing.T) {
 	if n := w.released(); n != 0 {
 		t.Errorf("the other worker has released %d tasks", n)
 	}
-	a.wantTasks(t, 2, 0)
-	b.wantTasks(t, 2, 1)
+	a.WantTasks(t, 2, 0)
+	b.WantTasks(t, 2, 1)
+}
+
+// replaced lets a worker run the function once, and then another worker with the same ID.
+func replaced(t *testing.T, opts ...client.WorkerOption) (second *testWorker, tasks *enginetest.Adder) {
+	t.Helper()
+	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
+	same := client.WithWorkerID("w")
+	first := h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(enginetest.NewAdder()) }, same)
+	h.start("pull", "p")
+	h.adds(1, 1)
+	first.stop()
+	tasks = enginetest.NewAdder()
+	second = h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(tasks) }, append(opts, same)...)
+	h.adds(1, 2)
+	return second, tasks
 }
 
 // A worker that no longer has the function in its memory releases the lease, and then gets the
 // history.
 func TestWorkerHasLostFunction(t *testing.T) {
 	t.Parallel()
-	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
-	a, b := newAdder(), newAdder()
-	same := client.WithWorkerID("w")
-	w := h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(a) }, same)
-	h.start("pull", "p")
-	h.adds(1, 1)
-	w.stop()
-	w = h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(b) }, same)
-	h.adds(1, 2)
+	w, tasks := replaced(t)
 	if n := w.released(); n != 1 {
 		t.Errorf("the worker has released %d tasks, want 1", n)
 	}
-	b.wantTasks(t, 2, 1)
+	tasks.WantTasks(t, 2, 1)
 }
 
 // A worker without parking, even with the ID of one that has the function in its memory, gets the
 // history.
 func TestWorkerWithoutParking(t *testing.T) {
 	t.Parallel()
-	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
-	a, b := newAdder(), newAdder()
-	same := client.WithWorkerID("w")
-	w := h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(a) }, same)
-	h.start("pull", "p")
-	h.adds(1, 1)
-	w.stop()
-	w = h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(b) }, same, client.WithoutParking())
-	h.adds(1, 2)
-	if n := w.released(); n != 0 || b.parked.Load() != 0 || b.complete.Load() != 2 {
-		t.Errorf("%d tasks were released, %d ran in memory and %d with the history", n, b.parked.Load(),
-			b.complete.Load())
+	w, tasks := replaced(t, client.WithoutParking())
+	if n := w.released(); n != 0 {
+		t.Errorf("the worker has released %d tasks", n)
 	}
+	tasks.WantTasks(t, 2, 2)
 }
 
 // The worker that has the function in its memory gets its tasks, if it polls.
 func TestWorkerWithFunctionIsPreferred(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
-	var all []*adder
+	var all []*enginetest.Adder
 	for range 5 {
-		a := newAdder()
+		a := enginetest.NewAdder()
 		all = append(all, a)
 		h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(a) })
 	}
@@ -181,8 +132,8 @@ func TestWorkerWithFunctionIsPreferred(t *testing.T) {
 	}
 	var inMemory, history int32
 	for _, a := range all {
-		inMemory += a.parked.Load()
-		history += a.complete.Load()
+		inMemory += a.Parked.Load()
+		history += a.Complete.Load()
 	}
 	if inMemory < 30 || history > 10 { // a worker may have no poll at the moment
 		t.Errorf("%d tasks ran in memory, %d with the history", inMemory, history)

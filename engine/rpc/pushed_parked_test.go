@@ -17,60 +17,8 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/processor"
-	"github.com/progressor-engine/progressor/processor/durable"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
-
-// adder is a program with a durable function that adds the args of calls and publishes the total.
-type adder struct {
-	processor.Processor
-	begun    atomic.Int32 // how often the code of the function has begun
-	parked   atomic.Int32 // requests with a parked_id
-	complete atomic.Int32 // requests with a history
-	down     atomic.Bool  // the program is unavailable
-}
-
-func newAdder() *adder {
-	a := &adder{}
-	a.Processor = durable.Func("add", func(ctx durable.Ctx, _ struct{}) (int, error) {
-		a.begun.Add(1)
-		calls := durable.Calls[int, int](ctx, "add")
-		total := 0
-		for {
-			total += calls.Next()
-			durable.Sleep(ctx, "pause", time.Millisecond)
-			durable.Publish(ctx, total)
-		}
-	})
-	return a
-}
-
-// Process counts the requests.
-func (a *adder) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	if a.down.Load() {
-		return nil, &processor.UnreachableError{Err: errors.New("down")}
-	}
-	if r.GetParkedId() != "" {
-		a.parked.Add(1)
-	}
-	if len(r.GetProcess().GetHistory()) > 0 {
-		a.complete.Add(1)
-	}
-	return a.Processor.Process(ctx, r)
-}
-
-// wantTasks checks how many tasks the program continued in memory or with a history, and that each
-// history was needed for a replay. Another task may get a history too, if it runs so soon after the
-// result before it that the engine does not know yet where the process is in memory.
-func (a *adder) wantTasks(t *testing.T, tasks, histories int32) {
-	t.Helper()
-	parked, complete, begun := a.parked.Load(), a.complete.Load(), a.begun.Load()
-	if parked+complete != tasks || complete < histories || complete > histories+1 || begun < complete ||
-		begun > complete+1 {
-		t.Errorf("%d tasks ran in memory and %d with the history, and the function has begun %d times; "+
-			"want %d tasks and %d histories", parked, complete, begun, tasks, histories)
-	}
-}
 
 // adds calls the function and waits until it has published the total.
 func (p *pushing) adds(amount, total int) {
@@ -97,7 +45,7 @@ func TestPushedFunctionInMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, a := newPushing(t), newAdder()
+			p, a := newPushing(t), enginetest.NewAdder()
 			p.serve(a, func(ns *progressorv1.Namespace) {
 				c := ns.GetProcessor().GetConnect()
 				c.Protocol, c.Encoding = connect.GetProtocol(), connect.GetEncoding()
@@ -106,7 +54,7 @@ func TestPushedFunctionInMemory(t *testing.T) {
 			for total := range 3 {
 				p.adds(1, total+1)
 			}
-			a.wantTasks(t, 6, 0)
+			a.WantTasks(t, 6, 0)
 		})
 	}
 }
@@ -115,7 +63,7 @@ func TestPushedFunctionInMemory(t *testing.T) {
 // history.
 func TestPushedFunctionInMemoryIsLost(t *testing.T) {
 	t.Parallel()
-	a := newAdder()
+	a := enginetest.NewAdder()
 	ignores := processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,
 	) (*progressorv1.ProcessResponse, error) {
@@ -139,7 +87,7 @@ func TestPushedFunctionInMemoryIsLost(t *testing.T) {
 	} {
 		p := newPushing(t)
 		t.Run(name, func(t *testing.T) {
-			a.begun.Store(0)
+			a.Begun.Store(0)
 			var program atomic.Pointer[http.Handler]
 			first := processor.Handler(a, processor.WithParking())
 			program.Store(&first)
@@ -156,8 +104,8 @@ func TestPushedFunctionInMemoryIsLost(t *testing.T) {
 			p.adds(1, 1)
 			program.Store(&next)
 			p.adds(1, 2)
-			if a.begun.Load() < 2 {
-				t.Errorf("the function has begun %d times", a.begun.Load())
+			if a.Begun.Load() < 2 {
+				t.Errorf("the function has begun %d times", a.Begun.Load())
 			}
 		})
 	}
@@ -186,7 +134,7 @@ func plain(p processor.Processor) http.Handler {
 // it cannot be reached.
 func TestPushedFunctionInMemoryOfOneProgram(t *testing.T) {
 	t.Parallel()
-	p, a, b := newPushing(t), newAdder(), newAdder()
+	p, a, b := newPushing(t), enginetest.NewAdder(), enginetest.NewAdder()
 	other := httptest.NewServer(processor.Handler(b, processor.WithParking()))
 	t.Cleanup(other.Close)
 	p.serve(a, func(ns *progressorv1.Namespace) {
@@ -198,13 +146,13 @@ func TestPushedFunctionInMemoryOfOneProgram(t *testing.T) {
 		p.adds(1, total+1)
 	}
 	first, second := a, b
-	if a.begun.Load() == 0 {
+	if a.Begun.Load() == 0 {
 		first, second = b, a
 	}
-	first.wantTasks(t, 8, 0)
-	first.down.Store(true)
+	first.WantTasks(t, 8, 0)
+	first.Down.Store(true)
 	p.adds(1, 5)
-	second.wantTasks(t, 2, 1)
+	second.WantTasks(t, 2, 1)
 }
 
 // A response that the engine does not store, or that is not a result, is not continued in memory.
@@ -219,7 +167,7 @@ func TestPushedFunctionInMemoryIsNotStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, a := newPushing(t), newAdder()
+			p, a := newPushing(t), enginetest.NewAdder()
 			parking := processor.NewParking()
 			var timeouts atomic.Int32
 			server := httptest.NewServer(plain(processor.Func(func(
@@ -239,7 +187,7 @@ func TestPushedFunctionInMemoryIsNotStored(t *testing.T) {
 			p.start()
 			p.adds(1, 1)
 			p.adds(1, 2)
-			a.wantTasks(t, 5, 1)
+			a.WantTasks(t, 5, 1)
 		})
 	}
 }
@@ -247,7 +195,7 @@ func TestPushedFunctionInMemoryIsNotStored(t *testing.T) {
 // A task for which the processor needs the history gets it, even if the function is in memory.
 func TestPushedFunctionInMemoryIsCancelled(t *testing.T) {
 	t.Parallel()
-	p, a := newPushing(t), newAdder()
+	p, a := newPushing(t), enginetest.NewAdder()
 	p.serve(a, unchanged, processor.WithParking())
 	p.start()
 	p.adds(1, 1)
@@ -256,5 +204,5 @@ func TestPushedFunctionInMemoryIsCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ended(progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED)
-	a.wantTasks(t, 3, 1)
+	a.WantTasks(t, 3, 1)
 }

@@ -31,17 +31,20 @@ type child struct {
 // Linux signals a child when the thread that started it ends (Pdeathsig), and Go may end threads at
 // any time. So a goroutine that is locked to its thread starts the child and waits for it: the
 // thread ends before the child only if this process ends.
-func startChild(place place, arguments []string, ephemeral bool) (*child, error) {
+func startChild(place place, arguments []string, config Config) (*child, error) {
 	log, err := os.OpenFile(place.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the PostgreSQL log: %w", err)
 	}
 	defer log.Close()
 	onParentDeath := syscall.SIGINT
-	if ephemeral {
+	if config.Ephemeral {
 		onParentDeath = syscall.SIGQUIT
 	}
 	cmd := place.command("postgres", arguments...)
+	if config.Preload != "" {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+config.Preload)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = procAttributes(place.account.credential(), onParentDeath)
 	c := &child{done: make(chan struct{})}

@@ -41,6 +41,10 @@ type Config struct {
 	// Unsafe turns fsync, synchronous_commit and full_page_writes off: faster, but a power failure
 	// may destroy the cluster.
 	Unsafe bool
+
+	// Preload is the path of a library that the server's processes load first (LD_PRELOAD).
+	// Default: none.
+	Preload string
 }
 
 // Server is a running PostgreSQL. Its methods are safe for concurrent use.
@@ -113,7 +117,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	child, err := startChild(s.place, s.arguments(), s.config.Ephemeral)
+	child, err := startChild(s.place, s.arguments(), s.config)
 	if err != nil {
 		return err
 	}

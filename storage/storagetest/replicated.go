@@ -49,7 +49,8 @@ func NewReplicated(t testing.TB) *Replicated {
 	t.Cleanup(func() { r.stop(r.primary) })
 	const name = "replicated"
 	r.Do("CREATE DATABASE "+name+" TEMPLATE "+templateName, "ALTER DATABASE "+name+" SET synchronous_commit = on")
-	config := serverConfig(filepath.Join(home.dir, "standby"), true)
+	config := serverConfig(home.dir, true)
+	config.Dir = filepath.Join(home.dir, "standby")
 	if r.standby, err = r.primary.Standby(ctx, config, StandbyName); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 	if err := copyServer(ctx, entry, place); err != nil {
 		return nil, err
 	}
-	server, err := pgembed.Start(ctx, serverConfig(place, true))
+	server, err := pgembed.Start(ctx, serverConfig(dir, true))
 	if err != nil {
 		// A copy that does not start would also fail in the next run.
 		return nil, errors.Join(err, os.RemoveAll(entry), os.RemoveAll(place))
@@ -72,7 +72,7 @@ func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 }
 
 func startFresh(ctx context.Context, dir string) (*pgembed.Server, error) {
-	server, err := pgembed.Start(ctx, serverConfig(filepath.Join(dir, "server"), true))
+	server, err := pgembed.Start(ctx, serverConfig(dir, true))
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,19 @@ func startFresh(ctx context.Context, dir string) (*pgembed.Server, error) {
 	return server, nil
 }
 
-func serverConfig(dir string, ephemeral bool) pgembed.Config {
-	return pgembed.Config{Dir: dir, Ephemeral: ephemeral, Unsafe: true, Settings: map[string]string{
-		"shared_buffers":  "64MB",
-		"max_connections": "200",
-		"min_wal_size":    "64MB",
-		"max_wal_size":    "256MB",
-	}}
+// serverConfig configures a server in a directory of a home.
+func serverConfig(home string, ephemeral bool) pgembed.Config {
+	return pgembed.Config{
+		Dir: filepath.Join(home, "server"), Ephemeral: ephemeral, Unsafe: true, Preload: buildExit(home),
+		Settings: map[string]string{
+			"shared_buffers":  "64MB",
+			"max_connections": "200",
+			"min_wal_size":    "64MB",
+			"max_wal_size":    "256MB",
+			// With many databases, the workers of a shorter interval need much CPU time.
+			"autovacuum_naptime": "1min",
+		},
+	}
 }
 
 // makeTemplate creates the database that is cloned. Afterwards it allows no connections, because a
@@ -128,7 +134,7 @@ func ensureEntry(ctx context.Context, entry string) error {
 
 func makeEntry(ctx context.Context, entry, dir string) error {
 	place := filepath.Join(dir, "server")
-	server, err := pgembed.Start(ctx, serverConfig(place, false))
+	server, err := pgembed.Start(ctx, serverConfig(dir, false))
 	if err != nil {
 		return err
 	}

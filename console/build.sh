@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . console/node.sh
-go tool -modfile=tools/go.mod buf generate --template console/buf.gen.yaml
+console/node_modules/.bin/buf generate --template console/buf.gen.yaml
 cd console
 npx --no-install tsc --noEmit
 npx --no-install vite build --logLevel warn

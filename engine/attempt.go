@@ -228,7 +228,8 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	return saved, nil
 }
 
-// afterSave notifies everything that depends on a stored result. began is when storing it began.
+// afterSave notifies everything that depends on a stored result. began is the time at which storing
+// began.
 func (e *Engine) afterSave(
 	ns *namespace, c *storage.Claim, d *decision, saved storage.Saved, began time.Time,
 ) {
@@ -244,7 +245,7 @@ func (e *Engine) afterSave(
 	e.announce(c, d, &saved)
 }
 
-// announce notifies the waiters for the stored result.
+// announce notifies the clients that wait for the stored result.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	// After a lost commit, only the database knows the status of the process.
 	if d.completion.Outcome != storage.Retry && !saved.ResponseLost {
@@ -400,7 +401,7 @@ func (e *Engine) callWithHistory(
 	return e.callProcessor(ctx, ns, t.claim, sent.request, sent.history)
 }
 
-// requestOf sets the request of an attempt, and the history in it. If the database is unavailable,
+// requestOf sets the request of an attempt and its history in sent. If the database is unavailable,
 // it waits a moment before it returns an error.
 func (e *Engine) requestOf(ctx context.Context, ns *namespace, t *turn, sent *sentRequest) (err error) {
 	sent.history, err = e.historyOf(ns, t)

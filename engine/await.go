@@ -68,15 +68,15 @@ func (e *Engine) awaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 // expire at the same time. Without these constants, the client would get one of the two errors at
 // random.
 const (
-	// tiePortion is the last part of the wait (a tenth) in which an attempt that ends counts as
-	// expired together with the wait.
+	// tiePortion defines the last part of the wait: a tenth. An attempt that expires in this part
+	// counts as expired together with the wait.
 	tiePortion = 10
 	maxTie     = 250 * time.Millisecond // upper limit of that part
 	tieWait    = time.Second            // time for the end of the attempt to be stored
 )
 
 // awaitTie waits a little longer if the timeout of a wait and the attempt on this node expire
-// together. If the task ends in this time, awaitTie puts its end into the channel ended.
+// together. If the task ends in this time, awaitTie leaves its end in the channel ended.
 func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, ended chan taskEnd) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]

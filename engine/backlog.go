@@ -59,9 +59,9 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 
 // addToBacklog counts a request that got no slot and is about to be stored. It rejects the request
 // if the backlog of its namespace is full, or if the database is the bottleneck rather than the
-// processors, because a request that is stored first costs the database more than twice as much as
-// one that runs immediately. (With twice the peak load, the engine reached 44% of the peak
-// throughput when it stored all requests, instead of 65%.)
+// processors. A request that is stored first costs the database more than twice as much as one that
+// runs immediately. (With twice the peak load, the engine reached 44% of the peak throughput when
+// it stored all requests, instead of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	if ns.waitsForDatabase() {
 		e.metrics.refused.WithLabelValues("place").Inc()

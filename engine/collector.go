@@ -13,14 +13,14 @@ import (
 )
 
 // collector runs once a second. It reloads the namespaces and ends zombies, the attempts of dead
-// nodes. It also adopts attempts of this node that are in running but not in memory, ends overdue
-// cancels and continues removals.
+// nodes. It also adopts attempts of this node that are in table running but not in memory, ends
+// overdue cancels and continues removals.
 type collector struct {
 	engine  *Engine
 	passes  int
-	endNext int // time before which no pass ends overdue cancels
-	// unknown contains the attempts of this node that the last pass found in running but not in
-	// memory. If the next pass finds them again, it adopts them.
+	endNext int // number of the first pass that may end overdue cancels
+	// unknown contains the attempts of this node that the last pass found in table running but not
+	// in memory. If the next pass finds them again, it adopts them.
 	unknown map[storage.AttemptRef]struct{}
 	// expiring is true if the last pass ran out of time before it removed all expired processes.
 	// expiry limits the time of a pass for them.
@@ -349,8 +349,8 @@ func (c *collector) purge(ctx context.Context) error {
 	return nil
 }
 
-// adopt runs tasks of this node that are in running but not in memory. It waits until two passes
-// have found a task, because the response of its claim may still arrive.
+// adopt runs tasks of this node that are in table running but not in memory. It waits until two
+// passes have found a task, because the response of its claim may still arrive.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	e := c.engine
 	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), age)

@@ -8,9 +8,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// process calls the processor of the namespace. A response with a command to a namespace that the
-// configuration does not allow is an error. For workers, which are clients, their permissions are
-// checked instead.
+// process calls the processor of the namespace. It returns an error if the response has a command
+// to a namespace that the configuration does not allow. Workers are clients, so their permissions
+// are checked instead.
 func (ns *namespace) process(
 	ctx context.Context, r *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

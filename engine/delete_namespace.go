@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// deletion is the request to delete a namespace, as far as this node knows, or zero if there is
+// deletion is the request to delete a namespace, as known to this node. It is zero if there is
 // none.
 type deletion struct {
 	at   time.Time // when it was requested, by the database clock
@@ -72,7 +72,8 @@ type knownDeletions struct {
 }
 
 // acknowledgeDeletions records the deletions that this node knows. Nothing is deleted until all
-// nodes know. It also cancels the attempts and ends the waits in these namespaces.
+// nodes know of the deletion. acknowledgeDeletions also cancels the attempts and ends the waits in
+// these namespaces.
 func (e *Engine) acknowledgeDeletions(ctx context.Context) error {
 	var times []time.Time
 	for name, ns := range e.registry.all() {
@@ -186,8 +187,8 @@ func (e *Engine) deletionMessage(ctx context.Context, row storage.Namespace) (*p
 	}, err
 }
 
-// dropNamespaces removes the namespaces without a row from memory, because they were deleted. rows
-// contains all namespaces. The caller holds the lock of the registry.
+// dropNamespaces removes deleted namespaces from memory. rows contains all namespaces that exist.
+// The caller holds the lock of the registry.
 func (e *Engine) dropNamespaces(rows []storage.Namespace) {
 	next := maps.Clone(e.registry.all())
 	for _, row := range rows {

@@ -128,8 +128,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 // Run runs tasks until ctx is cancelled. If an operator drains the node, Run stops taking new tasks
 // and waits for ctx.
 //
-// On return, the node has been drained: Run takes no new tasks, waits up to DrainTimeout for
-// running attempts, releases the rest and returns nil.
+// Before Run returns, it drains the node: it takes no new tasks, waits up to DrainTimeout for
+// running attempts, and releases the rest.
 func (e *Engine) Run(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()

@@ -21,9 +21,8 @@ const (
 	// eraseTogether is the number of processes in a set. The processes of a set are erased
 	// together, and each set needs a pass over the tables.
 	eraseTogether = 20
-	// eraseRecorded is the maximum age of the audit entry of a previous request if a request
-	// continues it. Clients could invent page tokens, so a token does not prove that the entry
-	// exists.
+	// eraseRecorded is the maximum age of an audit entry that a request with a page token reuses. A
+	// token does not prove that the entry exists, because clients could invent tokens.
 	eraseRecorded = time.Hour
 )
 
@@ -110,9 +109,9 @@ func (e *Engine) eraseProcess(
 }
 
 // erasedSets returns the processes that a request erases, in sets. A run comes after the processes
-// that its steps have started, because its steps contain their IDs until the run is removed. As a
-// result, each request finds the same sets, except for those that previous requests have erased
-// completely.
+// that its steps have started, because its steps contain the IDs of these processes until the run
+// is removed. As a result, each request finds the same sets, except for those that previous
+// requests have erased completely.
 func (e *Engine) erasedSets(
 	ctx context.Context, r *progressorv1.EraseProcessRequest,
 ) (sets []erasure.Set, err error) {
@@ -142,8 +141,8 @@ func (e *Engine) erasedSets(
 		}
 		levels = append(levels, level)
 	}
-	var runs []string
-	for _, level := range levels { // runs whose steps were read
+	var runs []string // runs whose steps were read
+	for _, level := range levels {
 		for ids := range slices.Chunk(level, eraseTogether) {
 			sets = append(sets, erasure.Set{
 				Namespace: r.GetNamespace(), IDs: ids, LaterRuns: slices.Clip(runs), DryRun: r.GetDryRun(),

@@ -41,8 +41,8 @@ func (e *historyTooLargeError) Error() string {
 }
 
 // historyOf returns the events that a task sends to its processor: those in the range of the
-// request or, without a range, those that the history mode of the namespace selects. It sends none
-// if the processor has parked a value that depends on all of them.
+// request or, without a range, those that the history mode of the namespace selects. It returns
+// none if the processor has parked a value that depends on all events.
 func (e *Engine) historyOf(ns *namespace, t *turn) (*knownHistory, error) {
 	c, known := t.claim, t.known
 	asked, err := wire.Range(c.HistoryRange)
@@ -117,7 +117,7 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	if done.Outcome != storage.Finished || len(done.Events) == 0 {
 		return h
 	}
-	// h is not used again, so its events may be appended to
+	// h is not used again, so appending may reuse the memory of its events
 	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events}
 	grown.add(storedEvents(done, next.RunningTime))
 	return grown

@@ -15,8 +15,9 @@ import (
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
 
-// Enter admits a request for one namespace, which must exist, or for all known namespaces if it is
-// "". It returns their names. The caller must call leave at the end of the request.
+// Enter admits a request for one namespace, or for all known namespaces if namespace is "". It
+// returns their names. It returns an error if the namespace does not exist. The caller must call
+// leave at the end of the request.
 func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, leave func(), err error) {
 	if namespace == "" {
 		if err := e.admit(nil); err != nil {
@@ -54,7 +55,8 @@ type NamespaceState struct {
 	Away        bool                // the last call did not reach the processor
 }
 
-// NamespaceState returns the state of a namespace. It reads namespaces that are not yet known.
+// NamespaceState returns the state of a namespace. If this node does not know the namespace yet,
+// NamespaceState reads it from the database.
 func (e *Engine) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
 	ns, err := e.namespace(ctx, name)
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the
-	// namespace runs them. Because it is a part of the engine, the policies internalRetry and
-	// commandRetry apply to its tasks instead of the retry and zombie policies of the namespace.
-	// Its tasks have no history. AttemptOf gives it access to additional features.
+	// namespace runs them. Because Processor is a part of the engine, the policies internalRetry
+	// and commandRetry apply to these tasks, and not the retry and zombie policies of the
+	// namespace. The tasks have no history. AttemptOf gives Processor access to additional
+	// features.
 	Processor processor.Processor
 	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
 	// timeout of its namespace. It may be nil.

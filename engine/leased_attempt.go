@@ -26,10 +26,11 @@ type Workers interface {
 	Run(ctx context.Context) error
 	// Wake looks for tasks that wait for workers.
 	Wake()
-	// Offer wakes polls for n tasks of a namespace whose processes have a name, or "".
+	// Offer wakes polls for n tasks of a namespace. name is the name of their processes (see
+	// Kind.Describe), or "" if they have none.
 	Offer(namespace, name string, n int)
-	// Prefer lets the worker get the next task of a process that is not a job, if it polls soon,
-	// because it has the process in its memory.
+	// Prefer lets a worker get the next task of a process that it has in memory, if the worker
+	// polls soon. It does not apply to jobs.
 	Prefer(namespace, workerID string)
 	// ExpectGroups records that namespaces may have slots of job groups.
 	ExpectGroups(namespaces ...string)
@@ -133,7 +134,7 @@ func (e *Engine) ReleaseLease(l *storage.Lease, delay time.Duration) {
 	}
 	d := &decision{completion: releaseCompletion(End{Claim: &l.Claim, WorkerID: l.WorkerID}, e.kinds[l.Claim.Kind])}
 	d.completion.RetryAfter = delay
-	err := e.endLease(ns, l, d) // it was logged, and the lease expires
+	err := e.endLease(ns, l, d) // save has logged an error, and the lease expires
 	if err == nil && delay > 0 {
 		e.timers.alarm(l.Claim.Namespace, delay)
 	}

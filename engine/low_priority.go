@@ -54,7 +54,7 @@ func (d *deliverer) deliverStored(targets []process.Key, lowPriority bool) {
 	d.startWaiting()
 }
 
-// age returns the minimum age of messages of processes that other nodes deliver.
+// age returns the minimum age of messages that this node delivers for other nodes.
 func (d *deliverer) age() time.Duration {
 	if d.engine.timers.isUrgentPending() {
 		return maxLowPriorityWait + messageAge

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// mergeMetadataIndex merges the list of new entries of the index of metadata once a second, until
-// ctx is cancelled, if this node has stored something. It runs in its own goroutine so that it does
-// not delay the collector, because it may read a large index from disk.
+// mergeMetadataIndex moves new entries of the metadata index from its pending list into the index
+// once a second, until ctx is cancelled. It does this only if this node has stored something. It
+// runs in its own goroutine, because it may read a large index from disk and must not delay the
+// collector.
 func (e *Engine) mergeMetadataIndex(ctx context.Context) error {
 	failing := false
 	return Every(ctx, time.Second, func() {

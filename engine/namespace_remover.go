@@ -41,8 +41,7 @@ func (r *namespaceRemover) Run(ctx context.Context) error {
 	})
 }
 
-// runOnce deletes some rows of each namespace. more reports that there are more that can be deleted
-// now.
+// runOnce deletes some rows of each namespace. more reports that further rows can be deleted now.
 func (r *namespaceRemover) runOnce(ctx context.Context) (more bool) {
 	e := r.engine
 	r.passes++

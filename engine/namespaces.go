@@ -72,8 +72,8 @@ func defaultPolicies() policies {
 // servable reports whether this node runs tasks of the namespace now.
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
 
-// pulled reports whether workers take the tasks now, so that this node runs only those of kinds
-// with a Processor. It is false while the namespace is paused (see Engine.IsPulled).
+// pulled reports whether workers take the tasks now. This node then runs only tasks of kinds with a
+// Processor. pulled returns false while the namespace is paused (see Engine.IsPulled).
 func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.
@@ -92,8 +92,9 @@ func (r *registry) all() map[string]*namespace {
 	return nil
 }
 
-// namespace returns the configuration of a namespace for a request. It reads namespaces that are
-// not yet known. The error is process.ErrNamespaceDeleting if the namespace is being deleted.
+// namespace returns the configuration of a namespace for a request. If this node does not know the
+// namespace yet, namespace reads it from the database. The error is process.ErrNamespaceDeleting if
+// the namespace is being deleted.
 func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error) {
 	ns, ok := e.registry.all()[name]
 	if !ok {
@@ -193,8 +194,9 @@ func closeIdle(p processor.Processor) {
 	}
 }
 
-// configure returns the configuration of a row. If this node cannot run its tasks, for example
-// because it does not have the processor, it stores requests, and the tasks wait for another node.
+// configure returns the configuration of a row. If this node cannot run the tasks of the namespace,
+// for example because it does not have the processor, the node stores requests, and the tasks wait
+// for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
@@ -289,7 +291,7 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 }
 
 // CheckProcessor validates the processor of a namespace against this configuration. It does not
-// connect to it.
+// connect to the processor.
 func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
 	if err := checkHeaders(m.GetProcessor().GetConnect()); err != nil {
 		return err
@@ -350,8 +352,8 @@ func (e *Engine) replaceNamespace(
 }
 
 // checkRoom returns an error if the maximum number of namespaces is reached and this one does not
-// exist. The limit may be exceeded by one for each other node, if they create namespaces at the
-// same time.
+// exist. If other nodes create namespaces at the same time, the limit may be exceeded by one for
+// each of them.
 func (e *Engine) checkRoom(ctx context.Context, name string) error {
 	n, err := e.store.CountNamespaces(ctx)
 	if err != nil || n < e.cfg.MaxNamespaces {

@@ -113,8 +113,8 @@ func (n *nodeSlots) wait(s *slots) (turns []*slots) {
 	return n.turns()
 }
 
-// release returns slots of a namespace, which the caller redistributes. Like wait, it returns the
-// other namespaces whose turn has come.
+// release returns slots of a namespace to the node. The caller redistributes them. Like wait, it
+// returns the other namespaces whose turn has come.
 func (n *nodeSlots) release(s *slots, count int) (turns []*slots) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,7 +21,7 @@ type parkedValue struct {
 	first   int64     // FirstEventID
 	last    int64     // LastEventID
 	created time.Time // a removed process may be created again
-	config  []byte    // configuration of the namespace: another one may have another processor
+	config  []byte    // configuration of the namespace; if it changes, the processor may change
 	worker  string    // ID of the worker that has the process in its memory, or ""
 }
 
@@ -77,9 +77,9 @@ func (p *parking) begin(ns *namespace, t *turn) *toPark {
 	return &toPark{t.kept, p.Generation(), ns.config}
 }
 
-// settle parks the value after the result done of the attempt c is stored. If a task of the process
-// follows here, that task gets it instead. A value that depends on anything but the stored events
-// is dropped.
+// settle parks the value after the result done of the attempt c is stored. If the next task of the
+// process runs on this node, that task gets the value instead. A value that depends on anything but
+// the stored events is dropped.
 func (t *toPark) settle(p *parking, c *storage.Claim, done *storage.Completion, saved *storage.Saved) {
 	if t == nil || t.kept.Parked() == nil {
 		return
@@ -94,7 +94,7 @@ func (t *toPark) settle(p *parking, c *storage.Claim, done *storage.Completion, 
 	}
 }
 
-// put parks a value. It returns false if it did not.
+// put parks a value. It returns false if the value was not parked.
 func (p *parking) put(c *storage.Claim, t *toPark) bool {
 	v := &parkedValue{
 		kept: t.kept, first: c.FirstEventID, last: t.kept.Parked().LastEventID, created: c.CreatedTime,
@@ -112,7 +112,8 @@ type parkedAtWorker struct {
 	id       string // see ProcessResponse.parked_id
 }
 
-// parkedAtWorkerBytes is the approximate size of a parkedAtWorker and what is needed to keep it.
+// parkedAtWorkerBytes is the approximate size of a parkedAtWorker, including the overhead of
+// keeping it.
 const parkedAtWorkerBytes = 1 << 10
 
 // parkedBy returns what is to be parked when the response to a lease is stored. It is nil if the

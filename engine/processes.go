@@ -221,8 +221,8 @@ func (e *Engine) RemoveEnded(
 	return removed, err
 }
 
-// remove runs a removal, which returns the processes that it has removed. It cancels their attempts
-// on this node, and notifies the waiters of all processes.
+// remove calls store, which returns the processes that it has removed. remove cancels their
+// attempts on this node, and notifies the waiters of all processes in keys.
 func (e *Engine) remove(
 	ctx context.Context, namespace string, keys []process.Key, store func() ([]process.Key, error),
 ) error {

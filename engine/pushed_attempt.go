@@ -33,8 +33,8 @@ func (e *Engine) callPushed(
 
 // followCheckpoints reads the process of a pushed attempt that has stored checkpoints, and adds
 // them to c. last is the last event of the process that the processor knows. If it is not the last
-// one that is stored, the processor does not know whether a checkpoint is stored, so its result may
-// contain the same events again.
+// stored event, followCheckpoints returns an error. In this case the processor does not know
+// whether a checkpoint is stored, and its result may contain the same events again.
 func (e *Engine) followCheckpoints(ctx context.Context, c *storage.Claim, last int64, history *knownHistory) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -48,13 +48,13 @@ func (e *Engine) followCheckpoints(ctx context.Context, c *storage.Claim, last i
 			"must be %d, the last event of the process (got %d)", p.LastEventID, last)}}
 	}
 	c.LastEventID, c.AuxState, c.Metadata = p.LastEventID, p.AuxState, p.Metadata
-	history.whole = false // it lacks their events
+	history.whole = false // the history lacks the events of the checkpoints
 	e.watchers.recheck(key)
 	return nil
 }
 
 // checkpointToken returns the token with which a pushed attempt stores checkpoints. It has the form
-// of a lease token. In place of the salt of a lease, which is stored, it has a MAC.
+// of a lease token. It contains a MAC in place of the salt, which is stored for a lease.
 func (e *Engine) checkpointToken(ctx context.Context, attempt storage.AttemptRef) (string, error) {
 	mac, err := e.cfg.Secrets.MAC(ctx, checkpointMessage(attempt))
 	if err != nil {

@@ -285,7 +285,7 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	}
 }
 
-// The methods that are part of fingerprints. A NOTIFY counts as a call, so a call with the same key
+// These methods are part of fingerprints. A NOTIFY counts as a call, so a call with the same key
 // and args gets the response of the NOTIFY.
 const (
 	methodStart        = "start"

@@ -138,9 +138,9 @@ type scanLimits struct {
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// newScanLimits takes slots for a scan of the named namespaces, as the bound divides its rows. It
-// skips paused namespaces and those that this node cannot serve. It takes none if the node has no
-// heartbeat. names must be sorted.
+// newScanLimits takes slots for a scan of the named namespaces. bound divides its rows among them.
+// newScanLimits skips paused namespaces and those that this node cannot serve. It takes no slots if
+// the node has no heartbeat or is draining. names must be sorted.
 func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *namespace, n int) int) *scanLimits {
 	r := &scanLimits{engine: e}
 	if !e.takesTasks() {

@@ -5,7 +5,7 @@ type class int
 
 const (
 	fresh   class = iota // a request that has just arrived
-	stored               // a task in schedule that waits for a slot
+	stored               // a task in table schedule that waits for a slot
 	timers               // a task that is due
 	classes              // number of classes
 )

@@ -9,8 +9,8 @@ import (
 )
 
 // timerPoller claims due tasks. It keeps the time of the next timer of each namespace in memory. It
-// knows timers that this node sets immediately. It finds timers of other nodes every third
-// ScanInterval if they are due soon.
+// learns immediately of timers that this node sets. It looks for timers of other nodes every third
+// ScanInterval, and finds those that are due soon.
 type timerPoller struct {
 	engine *Engine
 	woken  chan struct{}
@@ -49,8 +49,8 @@ func (p *timerPoller) wake() {
 	p.schedule(time.Now())
 }
 
-// alarm makes the poller scan a namespace after d. On a node that takes only requests, it wakes the
-// other nodes, so that they learn the time.
+// alarm makes the poller scan a namespace when the given time has passed. On a node that takes only
+// requests, it wakes the other nodes, so that they learn when the timer is due.
 func (p *timerPoller) alarm(namespace string, after time.Duration) {
 	if p.engine.cfg.RequestsOnly {
 		p.engine.notices.stored()

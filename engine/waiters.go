@@ -66,7 +66,7 @@ type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // in order of registration; ended waits are dropped when their turn comes
+	order  []*waiter // they take turns; ended waits are dropped when their turn comes
 	woken  chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
@@ -83,7 +83,8 @@ func newWaiters(e *Engine) *waiters {
 	}
 }
 
-// register starts a wait for a task, which may have ended if it existed before this call.
+// register starts a wait for a task. mayHaveEnded reports that the task may have ended before this
+// call.
 func (w *waiters) register(ref storage.TaskRef, mayHaveEnded bool) *waiter {
 	wt := &waiter{ref: ref, ended: make(chan taskEnd, 1), mayHaveEnded: mayHaveEnded, asked: time.Now()}
 	w.mu.Lock()
@@ -138,7 +139,7 @@ func (w *waiters) cancelNamespace(name string) {
 	}
 }
 
-// recheck queries the database for all tasks of a process for which clients wait.
+// recheck queries the database soon for all tasks of a process for which clients wait.
 func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

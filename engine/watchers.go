@@ -219,7 +219,7 @@ func (w *watchers) Run(ctx context.Context) error {
 }
 
 // runOnce makes one query for all watchers, or for those that are behind. It reports whether there
-// are any.
+// are any watchers.
 func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	asked, refs, watching := w.due(all)
 	if len(asked) == 0 {
@@ -249,7 +249,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	return true
 }
 
-// due returns the next turn of at most maxQueried watchers.
+// due returns the watchers whose turn it is, at most maxQueried.
 func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

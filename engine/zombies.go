@@ -155,9 +155,9 @@ func (c *collector) cancelRequested(ctx context.Context) error {
 }
 
 // cancelLost cancels the attempts of this node that no longer hold their process: their row in
-// running is gone, because another node has ended them, or because a database failover lost the
-// row. Some of these attempts were claimed before a gap between the heartbeats of this node, but
-// the response to the claim arrived after the gap.
+// table running is gone, because another node has ended them, or because a database failover lost
+// the row. Some of these attempts were claimed before a gap between the heartbeats of this node,
+// but the response to the claim arrived after the gap.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()

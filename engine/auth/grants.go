@@ -143,8 +143,8 @@ func (p *Principal) Permissions() map[string][]progressorv1.Permission {
 }
 
 // Jobs returns the patterns of the names of jobs that the principal may take as a worker in a
-// namespace. They are nil if it may take all tasks, even those of processes that are not jobs, and
-// empty if it may take none.
+// namespace. The result is nil if the principal may take all tasks, even those of processes that
+// are not jobs. It is empty if the principal may take none.
 func (p *Principal) Jobs(namespace string) process.Patterns {
 	jobs := process.Patterns{}
 	for n := range p.grants {

@@ -98,9 +98,9 @@ func (i *Issuers) Find(token string) (*Issuer, error) {
 	return one, nil
 }
 
-// Verify returns the user and the groups in a token. It returns an error with ErrUnreachable if the
-// keys of the issuer cannot be read, a ClaimError if the issuer has signed the token but a claim is
-// not accepted, and another error if the issuer has not signed the token.
+// Verify returns the user and the groups in a token. The error wraps ErrUnreachable if the keys of
+// the issuer cannot be read. It is a ClaimError if the issuer has signed the token but a claim is
+// not accepted. If the issuer has not signed the token, it is another error.
 func (i *Issuer) Verify(ctx context.Context, token string) (Identity, error) {
 	verified, err := i.verify(ctx, token, i.config.Audience)
 	if err != nil {

@@ -26,8 +26,8 @@ type command struct {
 	Filter       string                `json:"filter"`
 	Rate         float64               `json:"rate"` // never 0
 	Reason       string                `json:"reason,omitempty"`
-	Args         []byte                `json:"args,omitempty"` // only for REPAIR; set only in the metadata of old bulks
-	ArgsInInit   bool                  `json:"args_in_init,omitempty"`
+	Args         []byte                `json:"args,omitempty"`         // only for REPAIR; see ArgsInInit
+	ArgsInInit   bool                  `json:"args_in_init,omitempty"` // the args are only in the INIT task
 	Actor        string                `json:"actor,omitempty"`
 	Source       string                `json:"source,omitempty"`
 	RequestID    string                `json:"request_id,omitempty"`
@@ -125,7 +125,7 @@ func commandOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (comm
 }
 
 // notAccepted converts the error of a check of a stored command. The node that stored the command
-// accepted it. If this node does not accept it, that node has another version.
+// accepted it. If this node rejects the command, the two nodes have different versions.
 func (o *command) notAccepted(err error) error {
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok {
@@ -184,8 +184,8 @@ type postponed struct {
 }
 
 // due returns the postponed processes that the next page handles. These are the processes for which
-// the verb has not failed and, after a pause, all others. It returns the rest as later, and those
-// whose repair has not ended as unfinished.
+// the verb has not failed. If there are none, the next page handles all others after a pause. later
+// contains the rest, and unfinished contains the processes whose repair has not ended.
 func (p *progress) due() (due, later, unfinished []postponed) {
 	for _, a := range p.Again {
 		switch {
@@ -208,7 +208,7 @@ func (p *progress) due() (due, later, unfinished []postponed) {
 func progressOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (progress, error) {
 	var now progress
 	if len(p.GetAuxState()) == 0 {
-		return now, nil // its first task has not run
+		return now, nil // the first task of the bulk has not run
 	}
 	if err := unmarshal(p.GetAuxState(), &now); err != nil {
 		return now, fmt.Errorf("cannot read the state of %s: %w", p.GetProcessId(), err)

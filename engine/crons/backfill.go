@@ -106,8 +106,7 @@ func (s *state) backfillSlots() int {
 	return slots
 }
 
-// canBackfill reports whether the oldest backfill can continue, because it need not wait for its
-// runs to end.
+// canBackfill reports whether the oldest backfill can continue without waiting for its runs to end.
 func (s *state) canBackfill() bool {
 	return len(s.Backfills) > 0 && (!s.Backfills[0].inOrder() || s.backfillSlots() > 0)
 }

@@ -89,8 +89,8 @@ func (c *httpClients) dropOldest() {
 	delete(c.all, oldest)
 }
 
-// newHTTPClient returns a client of HTTP targets. It uses no proxy, which would hide the address
-// from the check of addresses, and follows no redirects.
+// newHTTPClient returns a client of HTTP targets. It follows no redirects. It uses no proxy,
+// because a proxy would hide the address of the target from the check of addresses.
 func newHTTPClient(e *remote.Egress, security *tls.Config) *http.Client {
 	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: e.Control}
 	return &http.Client{

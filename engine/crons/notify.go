@@ -21,7 +21,7 @@ const (
 	maxSleep     = time.Minute
 )
 
-// sleepAfter returns how long a run sleeps that has waited for this long.
+// sleepAfter returns how long a run sleeps after it has waited for the given time.
 func sleepAfter(waited time.Duration) time.Duration {
 	return min(max(waited, 0)/sleepPortion, maxSleep)
 }

@@ -126,7 +126,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	switch {
 	case err != nil:
 		return nil, err
-	case o == nil: // it has not ended, or it was asked to end and the CANCEL task runs next
+	case o == nil: // the run has not ended, or it was asked to end and the CANCEL task runs next
 		waited := engine.AttemptOf(ctx).Now().Sub(r.GetProcess().GetCreatedTime().AsTime())
 		return processor.Result().SetTimerAfter(sleepAfter(waited)).Done()
 	}

@@ -47,7 +47,7 @@ type state struct {
 	// sends some of them.
 	Unsent    []outgoing `json:"unsent,omitempty"`
 	Backfills []backfill `json:"backfills,omitempty"` // not complete, in order
-	Timer     time.Time  `json:"timer,omitzero"`      // when the default timer is set to
+	Timer     time.Time  `json:"timer,omitzero"`      // time to which the default timer is set
 
 	definition *progressorv1.Cron
 }

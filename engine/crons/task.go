@@ -296,5 +296,5 @@ func (t *task) message(e outgoing) (storage.Message, error) {
 	return t.startOf(key, e)
 }
 
-// maxTextBytes is the longest text in the ledger, in bytes.
+// maxTextBytes is the maximum length of a text in the ledger, in bytes.
 const maxTextBytes = 4000

@@ -49,8 +49,8 @@ func (f *Flows) Complete(
 	return run, err
 }
 
-// answeredBefore returns the run if its wait has already ended with the outcome in the rejected
-// answer o, because the client then repeats an answer that was stored.
+// answeredBefore returns the run if the wait has already ended with the outcome in the rejected
+// answer o. In this case the client repeats an answer that was stored.
 func (f *Flows) answeredBefore(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, o *command, rejected *StatusError,
 ) (*progressorv1.Run, error) {

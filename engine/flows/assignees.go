@@ -21,9 +21,9 @@ func WithNames(ctx context.Context, names []string) context.Context {
 }
 
 // sentNames returns the names of the client for a command to a wait, or nil if the client may
-// answer every wait. They are its own name and, if it is only an assignee as a member of a group,
-// the name of the group. The other names are not sent, because the command is stored and other
-// clients can read it.
+// answer every wait. They are the name of the client and, if the client is an assignee only as a
+// member of a group, the name of that group. The other names are not sent, because the command is
+// stored and other clients can read it.
 func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, index *int32) ([]string, error) {
 	names, _ := ctx.Value(namesKey{}).([]string)
 	if names == nil {

@@ -30,7 +30,7 @@ const (
 type childEnd struct {
 	*progressorv1.ChildEnd
 	args    []byte
-	attempt attemptFacts // facts about the last attempt of a job, or nil
+	attempt attemptFacts // facts about the last attempt of a job, or zero
 }
 
 // notified handles a NOTIFY task, which contains a command of another run or reports the ends of

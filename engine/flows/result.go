@@ -262,7 +262,7 @@ func (t *task) done() error {
 			t.reply.Reason = t.state.Cancel
 		}
 	} else if at := s.Run.Timer(t.now); s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now) {
-		// If the timer is set and both times have passed, it is not set again.
+		// If the timer is set, and its time and the new time have both passed, it is not set again.
 		t.MoveTimer(&s.Timer, at)
 	}
 	if t.created != nil {

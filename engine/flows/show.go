@@ -64,7 +64,7 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 
 // templateOfRow returns the version of a template that a run uses. It returns nil if the template
 // was deleted, which is allowed after the end of the run. For a run without a template, the result
-// only has its step.
+// has only the step of the run.
 func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, error) {
 	if key.templateType == waitType {
 		return anyWait()
@@ -266,7 +266,7 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 
 // startOf returns when a step began. For an open job, this is when its current attempt began, or
 // nil if the job waits for a worker. stored is the time in the row of the step. held is when the
-// attempt began. It is not after the epoch if no attempt is running.
+// running attempt of the job began. It is the epoch or earlier if no attempt is running.
 func startOf(stored *time.Time, held time.Time, queued bool) *timestamppb.Timestamp {
 	switch {
 	case queued:

@@ -45,7 +45,7 @@ type state struct {
 	Run     *flow.State     `json:"run"`
 }
 
-// maxKeptPayload is the longest payload that is stored in each state, in bytes.
+// maxKeptPayload is the maximum size of a payload that is kept in the state, in bytes.
 const maxKeptPayload = 1 << 10
 
 const noIndex = flow.NoIndex
@@ -78,7 +78,7 @@ type task struct {
 
 	by       process.Actor
 	attempts map[stepRef]attemptFacts // facts about the jobs that end in this task
-	failed   []failedJob              // steps whose ends this task handles
+	failed   []failedJob              // failed jobs whose ends this task handles
 	changes
 }
 
@@ -276,7 +276,7 @@ func (t *task) tick() error {
 	s := t.state.Run
 	t.state.Timer = time.Time{}
 	if s.Mode == flow.ModeEnded {
-		return nil // it was reopened, and has not received a command yet
+		return nil // the run was reopened, and has not received a command yet
 	}
 	if err := t.startClock(); err != nil {
 		return err

@@ -27,8 +27,9 @@ func (t *task) showsChange() bool {
 }
 
 // shownStatus returns the status of the run for clients, as far as the run knows it. An active run
-// is queued if it has open jobs and otherwise only waits, because the run does not know whether a
-// worker has taken one of the jobs. It is also queued if no step is open.
+// is running if an open step is neither a job nor a wait. Otherwise, it is queued if it has an open
+// job, because the run does not know whether a worker has taken the job. It is also queued if no
+// step is open. If all open steps are waits, it waits.
 func (t *task) shownStatus(status flows.Status) string {
 	if status != flows.Active {
 		return string(status)

@@ -33,8 +33,8 @@ type reacher interface {
 	Reach(ctx context.Context) error
 }
 
-// NamespaceHealth reports whether the tasks of a namespace run, as this node sees it. An empty name
-// means all namespaces, without a connection to their processors.
+// NamespaceHealth reports whether the tasks of a namespace run, as this node sees it. If namespace
+// is "", it reports on all namespaces, and does not connect to their processors.
 func (i *Insight) NamespaceHealth(ctx context.Context, namespace string) ([]*progressorv1.NamespaceHealth, error) {
 	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {

@@ -30,7 +30,7 @@ type sampleHistory struct {
 	mu      sync.Mutex
 	samples []*progressorv1.OverviewSample
 	merged  []*progressorv1.OverviewSample // one per five minutes
-	next    []*progressorv1.OverviewSample // those that the next one in merged will contain
+	next    []*progressorv1.OverviewSample // samples that the next merged sample will contain
 }
 
 // Sample takes samples for the overview until ctx is cancelled.
@@ -58,7 +58,7 @@ func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
 	}
 }
 
-// appended returns the samples with s added, and without the oldest one if there are too many.
+// appended returns samples with sample added, and without the oldest one if there are too many.
 func appended(
 	samples []*progressorv1.OverviewSample, sample *progressorv1.OverviewSample, most int,
 ) []*progressorv1.OverviewSample {

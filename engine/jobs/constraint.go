@@ -33,8 +33,8 @@ const (
 )
 
 // environment declares the variables of expressions. Names with a dot are separate variables, so
-// that job.nmae is an error when the constraint is put. Otherwise it would be a constraint that
-// matches no job.
+// that job.nmae is an error when the constraint is put. Otherwise such a constraint would match no
+// job.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("job.name", cel.StringType), cel.Variable("job.args", cel.DynType),

@@ -111,8 +111,8 @@ type eventWatcher struct {
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
 // all watchers. No query runs if there are none. Watchers at the same cursor share its result. All
-// watchers that have caught up have the same cursor. A slow client is queried for again when it is
-// ready.
+// watchers that have caught up have the same cursor. The events for a slow client are queried again
+// when the client is ready.
 type eventWatchers struct {
 	jobs  *Jobs
 	mu    sync.Mutex

@@ -18,7 +18,7 @@ const (
 	// get their starts together.
 	minRefill = 5 * time.Millisecond
 	// unclaimedRest is the time until the next check of a bucket whose starts are not claimed yet.
-	// The node that claims them checks it immediately.
+	// The node that claims the starts checks the bucket immediately.
 	unclaimedRest = 200 * time.Millisecond
 )
 
@@ -119,8 +119,8 @@ func newPlacer(t *jobs.ConstraintTx, r *rules) *placer {
 	return &placer{tx: t, rules: r, queues: map[string]*keyQueue{}, unreserved: map[string]struct{}{}}
 }
 
-// next returns the time until timed work is due: before, or that of a bucket if it is earlier. It
-// is negative if there is no timed work.
+// next returns the time until timed work is due: the smaller of before and the time until the next
+// start of a bucket. It is negative if there is no timed work.
 func (p *placer) next(before time.Duration) time.Duration {
 	if before < 0 || p.waits > 0 && p.waits < before {
 		before = cmp.Or(p.waits, -1)
@@ -329,8 +329,8 @@ func (r *rules) sweep(t *jobs.ConstraintTx) (lines []string, placed map[string]i
 	return append(lines, freed...), placed, !over, t.Move(moves)
 }
 
-// hold records the keys of running jobs that were claimed under an older version. They count
-// against the limits, even beyond them.
+// hold records the keys of running jobs that were claimed under an older version. These keys count
+// against the limits, even if they exceed them.
 func (r *rules) hold(t *jobs.ConstraintTx) error {
 	running, err := t.Unheld()
 	if err != nil {

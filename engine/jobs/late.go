@@ -13,8 +13,8 @@ import (
 )
 
 // lateJobs ends jobs whose start deadline has passed before their first attempt began. It runs on
-// every node. Each pass of the collector wakes it if there are such jobs. Until then, no claim
-// takes such a job.
+// every node. Each pass of the collector wakes it if there are such jobs. No claim takes such a
+// job, even before lateJobs has ended it.
 type lateJobs struct {
 	jobs  *Jobs
 	woken chan struct{}

@@ -98,8 +98,8 @@ func (m *metrics) start(label string) {
 	}
 }
 
-// startName creates the series of a name. Those of an attempt are created when it begins, so that
-// they exist when it ends.
+// startName creates the series of a name. It is called when an attempt of the first job with this
+// name begins, so that the series exist before an attempt ends.
 func (m *metrics) startName(label, name string) {
 	m.lost.WithLabelValues(label, name)
 	m.late.WithLabelValues(label, name)

@@ -11,8 +11,8 @@ import (
 )
 
 // pause decides how a pushed job waits for its processor after the processor was not reached. The
-// retry policy of the namespace determines the waits, until the timeout of the job is over. As when
-// it waits for a worker, the job has no slot and uses up no attempt.
+// retry policy of the namespace determines the waits, until the timeout of the job is over. Like a
+// job that waits for a worker, the job has no slot and uses up no attempt.
 func (q *Jobs) pause(
 	ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string,
 ) (engine.Pause, bool, error) {

@@ -17,7 +17,7 @@ import (
 // would ever take it.
 
 // strand records the namespaces in which groups wait for members that no worker can take. It
-// reports whether there are any.
+// reports whether there are any such namespaces.
 func (g *groups) strand(all []storage.NamespaceState) bool {
 	var stranded []string
 	for n := range all {

@@ -223,10 +223,11 @@ func (s *Server) polled(
 	return pull.PollLocked(ctx, s.store, p.WorkerID, subscriptions, p.Max, grouped, first, wait)
 }
 
-// A poll that was offered tasks and found none was late, or skipped a process that has so many
-// requests that a flush nearly always locks it. Such a poll waits for the lock of the first
-// process. It waits for minLockWait after the first offer, and longer after each further one. It
-// waits for at most maxLockWait, because it keeps another poll from the database.
+// A poll may find none of the tasks that it was offered. Either the poll was late, or it skipped a
+// process with so many requests that a flush nearly always locks the process. Such a poll waits for
+// the lock of the first process. It waits for minLockWait after the first offer, and longer after
+// each further one. It waits for at most maxLockWait, because it keeps another poll from the
+// database.
 const (
 	minLockWait = 20 * time.Millisecond
 	maxLockWait = 100 * time.Millisecond

@@ -25,8 +25,9 @@ const (
 	resultGap = 10 * time.Millisecond
 	// maxPending is the maximum number of pending results that a node stores at the same time.
 	maxPending = 256
-	// maxLeft is the maximum number of results left to other nodes that reads omit. If a node falls
-	// behind, another one would otherwise read only results of that node, and not its own.
+	// maxLeft is the maximum number of results that reads omit because they were left to other
+	// nodes. If reads did not omit them and a node fell behind, the other nodes would read only the
+	// results of that node, and not their own.
 	maxLeft = 16 * maxPending
 )
 

@@ -32,7 +32,7 @@ type pulls struct {
 // waitingPoll is a poll that waits for tasks.
 type waitingPoll struct {
 	workerID      string
-	namespaces    []string // all requested subscriptions; subscriptions omits paused ones
+	namespaces    []string // all requested namespaces; subscriptions omits paused ones
 	subscriptions []pull.Subscription
 	woken         chan struct{} // closed once
 	began         time.Time
@@ -128,8 +128,8 @@ func (p *pulls) wakeWorker(workerID string) {
 	}
 }
 
-// wakeNamespaces wakes the polls of changed namespaces, because the subscriptions of a poll include
-// a resumed namespace only after that.
+// wakeNamespaces wakes the polls of changed namespaces. A woken poll determines its subscriptions
+// again, so that they include a resumed namespace.
 func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,7 +57,7 @@ func (s *insights) GetOverview(
 	if err != nil || mayEverywhere(ctx, progressorv1.Permission_PERMISSION_NAMESPACE_READ) {
 		return overview, err
 	}
-	// These methods cover all namespaces.
+	// These fields cover all namespaces.
 	overview.Nodes, overview.Samples, overview.TasksPerSecond, overview.TimerLatenessP99 = nil, nil, 0, nil
 	overview.ProcessingP50, overview.ProcessingP99 = nil, nil
 	return overview, nil

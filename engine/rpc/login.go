@@ -176,7 +176,7 @@ func (l *loginPages) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err = l.auth.EndLogin(r.Context(), r.CookiesNamed(loginCookie)[0].Value, r.RemoteAddr)
-	if err != nil && !errors.Is(err, auth.ErrLogin) { // the login has already ended
+	if err != nil && !errors.Is(err, auth.ErrLogin) { // ErrLogin: the login has already ended
 		refuseUnauthenticated(w, r, l.errorWriter, err)
 		return
 	}

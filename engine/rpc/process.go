@@ -267,8 +267,6 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 
 func accepted(w progressorv1.Wait) bool { return w == progressorv1.Wait_WAIT_ACCEPTED }
 
-// durationOf returns 0 if the duration is not set.
-
 // actorOf returns the origin of a request: its principal, if it is authenticated, and its address.
 func actorOf(ctx context.Context) process.Actor {
 	call, ok := connect.CallInfoForHandlerContext(ctx)

@@ -22,9 +22,9 @@ import (
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
-	// deep runs the rules on goroutines with large stacks, because they need 5 KiB of stack. If
-	// they ran on the goroutine of the connection, 10,000 waiting clients would have stacks of 16
-	// KiB instead of 8 KiB.
+	// deep runs the rules on goroutines with large stacks, because the rules need 5 KiB of stack.
+	// If they ran on the goroutine of the connection, 10,000 waiting clients would have stacks of
+	// 16 KiB instead of 8 KiB.
 	deep *warm.Goroutines
 }
 

@@ -261,8 +261,8 @@ func (d *delivery) recordAdvance(to changes.Cursor) {
 	d.at, d.unsaved, d.saved, d.failures = to, false, time.Now(), 0
 }
 
-// deliver delivers those of the given changes that the sink selects, and stores the cursor after
-// all of them. If the target fails, it waits before the next attempt.
+// deliver delivers the changes that the sink selects, and stores the cursor after all given
+// changes. If the target fails, it waits before the next attempt.
 func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	selected, rejected := d.choose(found)
 	if len(selected) == 0 && len(rejected) == 0 {

@@ -137,8 +137,8 @@ func (w *watch) wait(ctx context.Context, pacer *changes.Pacer, end *head) error
 	}
 }
 
-// step reads changes and sends them. It reports whether it has read any, whether there are more,
-// and whether the stream has reached its end.
+// step reads changes and sends them. It reports whether it has read any changes, whether there are
+// more, and whether the stream has reached its end.
 func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	if err := w.streams.memory.Acquire(ctx, readBytes); err != nil {
 		return false, false, false, fmt.Errorf("watch changes of %s: %w", w.request.GetNamespace(), err)
@@ -154,9 +154,9 @@ func (w *watch) step(ctx context.Context) (some, more, done bool, err error) {
 	return len(found) > 0, more, done, w.pass(found, done)
 }
 
-// pass sends those of the found changes that match the request. If none of them matches, it sends
-// only the cursor: in the first response of a stream, so that a client whose stream breaks has a
-// cursor, in the last response, and otherwise at most once in cursorWait.
+// pass sends the found changes that match the request. If none of them matches, it sends only the
+// cursor, at most once in cursorWait. It always sends the last response of a stream, and also the
+// first one, so that a client whose stream breaks has a cursor.
 func (w *watch) pass(found []changes.Change, last bool) error {
 	response := &progressorv1.WatchChangesResponse{Cursor: w.at.String()}
 	for n := range found {

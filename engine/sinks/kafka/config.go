@@ -31,7 +31,7 @@ const minMessageBytes = 1024
 // the default of 5 s, each change of a leader could delay a delivery by 5 s.
 const metadataAge = 250 * time.Millisecond
 
-// dialTimeout limits a connection attempt, with the handshake of TLS.
+// dialTimeout limits a connection attempt, including the TLS handshake.
 const dialTimeout = 10 * time.Second
 
 // Config describes a cluster and a topic.

@@ -104,8 +104,9 @@ func (d *deliverer) encode(changes []*progressorv1.Change) ([]*kgo.Record, error
 }
 
 // chunk returns how many of the records are sent together, which is at least one. All of them fit
-// into one batch, and so do those of each partition. The first record of a topic is sent alone,
-// because the client divides records arbitrarily if it does not know the partitions of their topic.
+// into one batch, so the records of each partition do as well. The first record of a topic is sent
+// alone, because the client divides records arbitrarily if it does not know the partitions of their
+// topic.
 func (d *deliverer) chunk(records []*kgo.Record) int {
 	bytes := 0
 	for n, r := range records {

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/remote"
 )
 
-// classify returns the error of a record. It is permanent only if it is an error of this record.
+// classify returns the error of a record. The error is permanent only if this record causes it.
 // Errors of the cluster or of the configuration, such as a missing permission, are not permanent.
 // Otherwise, each change would become a dead letter until an operator corrects them.
 func classify(topic string, err error) error {

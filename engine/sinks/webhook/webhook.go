@@ -36,11 +36,11 @@ type deliverer struct {
 	accepted map[int64]bool // accepted changes of a failed batch, by change ID
 }
 
-// New returns the deliverer of a sink with a webhook, which encodes changes in a format. If a
-// setting is invalid, the error is a *process.InvalidError.
+// New returns the deliverer of a sink with a webhook. The deliverer encodes changes in the format
+// f. If a setting is invalid, the error is a *process.InvalidError.
 //
-// It connects only to addresses that e allows. It uses no proxy, which would hide the address, and
-// follows no redirects.
+// The deliverer connects only to addresses that e allows. It follows no redirects. It uses no
+// proxy, because a proxy would hide the address of the target from the check of addresses.
 func New(m *progressorv1.Sink, f format.Format, e *remote.Egress) (sinks.Deliverer, error) {
 	s, err := parse(m, f)
 	if err != nil {

@@ -53,8 +53,8 @@ func (a *Adder) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 }
 
 // WantTasks checks how many tasks the program has continued, in memory or with a history, and how
-// many histories it needed. Another task may get a history too, if it runs so soon after the result
-// before it that the engine does not know yet where the process is in memory.
+// many histories it needed. One more task may get a history if it runs before the engine knows
+// where the process is in memory.
 func (a *Adder) WantTasks(t testing.TB, tasks, histories int32) {
 	t.Helper()
 	parked, complete := a.Parked.Load(), a.Complete.Load()

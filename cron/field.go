@@ -198,8 +198,8 @@ func (f *fields) specialWeekdays(first, length int) uint32 {
 	return days
 }
 
-// covers reports whether the exclusion not excludes every time at which f fires, on a day on which
-// both match.
+// covers reports whether an exclusion, passed as not, excludes every time at which f fires on a day
+// on which both match.
 func (f *fields) covers(not *fields) bool {
 	return f.second&^not.second == 0 && f.minute&^not.minute == 0 && f.hour&^not.hour == 0
 }

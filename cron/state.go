@@ -83,8 +83,8 @@ type Range struct {
 	Count int64     `json:"count,omitempty"`
 }
 
-// State is the state of a cron between two events. The zero State belongs to a new cron without a
-// start. NewState sets the start.
+// State is the state of a cron between two events. In the zero State, no fire time is decided. In a
+// State of NewState, the fire times before the creation of the cron count as decided.
 type State struct {
 	Decided  time.Time `json:"decided"` // all fire times up to this time have rows
 	Paused   bool      `json:"paused,omitempty"`
@@ -107,7 +107,8 @@ type State struct {
 	Old       *Range    `json:"old,omitempty"`       // missed times that are being counted for a common row
 }
 
-// NewState returns the state of a cron that was created, or whose spec was changed, at a time.
+// NewState returns the state of a cron that was created, or whose spec was changed, at the given
+// time.
 func NewState(created time.Time) State { return State{Decided: created} }
 
 // clone returns a copy, so that the state of the caller does not change.

@@ -232,8 +232,8 @@ func (d *decider) miss(keep, newest time.Time) bool {
 	return true
 }
 
-// keepWithin returns keep, limited to the time after newest, because later fire times are not due
-// yet.
+// keepWithin returns keep, but at most the moment after newest, because later fire times are not
+// due yet.
 func keepWithin(keep, newest time.Time) time.Time {
 	if keep.After(newest) {
 		return newest.Add(1)

@@ -212,7 +212,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n) + suffix
 }
 
-// dayWords describes the days; it is empty for every day.
+// dayWords describes the days. It returns "" for every day.
 func (f *fields) dayWords() string {
 	months := "each month"
 	allMonths := f.month == 1<<13-2

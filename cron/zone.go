@@ -33,8 +33,9 @@ type segment struct {
 	before, behind int64 // the offsets of the segments around it
 }
 
-// zone finds the segment of an instant. Go computes transitions that a zone's file does not list
-// from its rule, which takes 0.5 µs each time, so zone caches the last segment.
+// zone finds the segment of an instant. If the file of a zone does not list a transition, Go
+// computes it from the rule of the zone. This takes 0.5 µs each time, so zone caches the last
+// segment.
 type zone struct {
 	location *time.Location
 	last     atomic.Pointer[segment]

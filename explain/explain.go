@@ -12,7 +12,7 @@ type State struct {
 	Process   Process
 	Namespace Namespace
 	Running   *Running  // nil if no task runs
-	Waiting   []Task    // tasks in schedule
+	Waiting   []Task    // tasks in table schedule
 	Ended     []Task    // the newest ended tasks, by task ID
 	Truncated bool      // more tasks have ended
 	Job       *Job      // nil if the process is not a job
@@ -63,7 +63,7 @@ type Task struct {
 	ID            int64
 	Type          process.TaskType
 	Status        process.TaskStatus
-	WaitsFor      process.WaitsFor // what a task in schedule waits for
+	WaitsFor      process.WaitsFor // what a task in table schedule waits for
 	Attempt       int32            // the running attempt, or the number of attempts made
 	Scheduled     time.Time
 	Running       time.Time     // zero if it has not run

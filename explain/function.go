@@ -32,7 +32,7 @@ func (s State) titled() State {
 	if s.Function == nil {
 		return s
 	}
-	s.Waiting = slices.Clone(s.Waiting) // the caller's are not changed
+	s.Waiting = slices.Clone(s.Waiting) // the tasks of the caller must not change
 	for n := range s.Waiting {
 		s.Function.title(&s.Waiting[n])
 	}

@@ -23,8 +23,8 @@ func (s *State) takeOpen() (open []Task) {
 	return open
 }
 
-// addDeferred adds the span of a task that waited for a reply and has ended. Like those of open
-// tasks, such spans leave the gaps between the other spans as they are.
+// addDeferred adds the span of a task that waited for a reply and has ended. Like the span of an
+// open task, it does not change the gaps between the other spans.
 func (tl *timeline) addDeferred(t *Task) {
 	detail := string(t.Type)
 	if t.Status == process.TaskStatusCancelled {

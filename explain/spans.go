@@ -327,7 +327,8 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	current := from.After(changed.Add(-shortest))
 	held := status == process.StatusError || status == process.StatusSuspended
 	failed := tl.lastBefore(from)
-	// The repair had no task, which would be the last one.
+	// A repair without a task changed the status after the failure. The task of a repair would be
+	// the last task.
 	repaired := failed != nil && current && !held && changed.After(failed.Finished)
 	switch {
 	case current && held:
@@ -370,9 +371,9 @@ func (tl *timeline) lastBefore(moment time.Time) *Task {
 	return last
 }
 
-// pending returns the timer or start that the process waited for until a time. Of those that were
-// set before the next task was accepted, and had neither fired nor been cancelled, it is the
-// earliest.
+// pending returns the timer or start that the process waited for until a time. It is the earliest
+// of those that were set before the next task was accepted and had neither fired nor been
+// cancelled.
 func (tl *timeline) pending(until time.Time, next int64) *Task {
 	var soonest *Task
 	consider := func(t *Task, end time.Time) {

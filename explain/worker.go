@@ -30,8 +30,8 @@ type Lease struct {
 // maxNamed is the maximum number of workers or jobs listed by name.
 const maxNamed = 5
 
-// leaseText describes which worker holds the running task, for how long, and its last heartbeat: as
-// the beginning of a sentence, and as the end of one.
+// leaseText describes which worker holds the running task, for how long, and its last heartbeat.
+// The text begin starts a sentence, and behind ends one.
 func (s State) leaseText(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
 	if l.Ended {

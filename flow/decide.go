@@ -48,8 +48,8 @@ type Decision struct {
 }
 
 // Decide returns the decision of a run about inputs. It is pure and does not modify its arguments.
-// If it lacks facts, it lists in Missing as many of them as it can. So a caller that loads them and
-// decides again needs only one round trip for all facts that do not depend on each other.
+// If it lacks facts, Missing lists as many of them as possible, so that the caller can load all
+// facts that do not depend on each other in one round trip.
 func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	d := &Decision{
 		State: s.clone(), plan: p, facts: f, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps)),

@@ -149,8 +149,8 @@ func (d *Decision) doneItems(step int) []int {
 	})
 }
 
-// itemsNow returns the items of a step whose status is accepted, including the changes of this
-// decision so far. The facts only contain the changes of previous decisions.
+// itemsNow returns the items of a step whose status fits, including the changes of this decision so
+// far. The facts contain only the changes of previous decisions.
 func (d *Decision) itemsNow(step int, fits func(StepStatus) bool) []int {
 	stored, _ := d.storedItems(step)
 	var items []int

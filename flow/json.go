@@ -31,8 +31,8 @@ var null = structpb.NewNullValue()
 // conversion converts the results of expressions to JSON, using protobuf's mapping. It limits the
 // size of the result, because a list can contain the payload 10,000 times at almost no cost in CEL.
 // It computes a lower bound of the size of the JSON, in which a number counts as one byte and
-// escapes do not count. So it rejects only values that exceed the limit, and the exact size must be
-// checked when a value is stored.
+// escapes do not count. As a result, it rejects only values that exceed the limit. The exact size
+// must be checked when a value is stored.
 type conversion struct {
 	size, most int // in bytes
 }

@@ -71,8 +71,8 @@ func stepOf(path string) int {
 	return n
 }
 
-// rules validates messages against the rules in the proto files. Messages from a file or a
-// configuration did not pass through the API, which checks the same rules.
+// rules validates messages against the rules in the proto files. The API checks the same rules, but
+// messages from a file or a configuration do not pass through it.
 var rules = sync.OnceValues(func() (protovalidate.Validator, error) {
 	return protovalidate.New(protovalidate.WithMessages(&progressorv1.Template{}, &progressorv1.StartRunTarget{}))
 })

@@ -11,8 +11,8 @@ const (
 	// maxApplied limits how many schemas apply to one value, at 6 µs each. For example, 20
 	// definitions that each refer twice to the next one result in 1,000,000 schemas.
 	maxApplied = 10_000
-	// maxVisited limits the same number including the schemas of nested fields and items, up to a
-	// definition that refers to itself.
+	// maxVisited limits how many schemas apply to one value and its nested fields and items. The
+	// count stops where a schema contains itself.
 	maxVisited = 1_000_000
 )
 

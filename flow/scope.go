@@ -15,7 +15,7 @@ import (
 )
 
 // Scope is the environment of the expressions of a run at one moment. It is not safe for concurrent
-// use. The caller may set other Item and Index between two evaluations, but must not modify the
+// use. The caller may replace Item and Index between two evaluations, but must not modify the
 // values.
 type Scope struct {
 	Payload     *structpb.Value
@@ -26,7 +26,7 @@ type Scope struct {
 	CreatedTime time.Time
 
 	// Step returns the outcome of a step by index. It is called only for steps that the expression
-	// names, at most once per evaluation. An evaluation returns its error unchanged.
+	// names, at most once per evaluation. An evaluation returns the error of Step unchanged.
 	Step func(index int) (Ended, error)
 
 	// Item and Index are set while an item of for_each is evaluated.

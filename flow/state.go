@@ -18,7 +18,7 @@ type Plan struct {
 	Grace       time.Duration                     // for steps that are asked to end; 0 means that they end at once
 }
 
-// PlanStep is a step of a plan. Steps are identified by their index in it.
+// PlanStep is a step of a plan. A step is identified by its index in Plan.Steps.
 type PlanStep struct {
 	Deps, Dependents []int
 	Join             progressorv1.JoinRule
@@ -27,7 +27,7 @@ type PlanStep struct {
 	MaxRunning       int  // items at a time; 0 means no limit
 	MaxFailures      int  // maximum number of failed items
 	Waits            Waiting
-	Process          bool // a process runs it, which an operator may suspend
+	Process          bool // a process does its work; an operator may suspend the process
 	Cancelable       bool
 	Ignore           bool // its failure does not fail the run
 	Undoable         bool // it has a compensation
@@ -120,7 +120,8 @@ type State struct {
 
 // Compensation is the progress of undoing steps.
 type Compensation struct {
-	// Steps to undo, in the order of their ends. At least some of their items have succeeded.
+	// Steps to undo, in the order in which they ended. Each succeeded, or at least some of its
+	// items did.
 	Done    []int `json:"done,omitempty"`
 	Undone  []int `json:"undone,omitempty"`  // steps that were undone
 	Left    []int `json:"left,omitempty"`    // steps whose compensation failed
@@ -141,8 +142,8 @@ type Each struct {
 	Redo      []byte `json:"redo,omitempty"`    // one bit per item, set if this attempt has to run it; nil means all
 }
 
-// Deadline is the time at which the wait of a step ends. With an index, it is the earliest deadline
-// of the items of a step. Only the stored items show which of them are due.
+// Deadline is the time at which the wait of a step ends. If Index is set, At is the earliest
+// deadline of all items of the step. Only the stored items show which of them are due.
 type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`

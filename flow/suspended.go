@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checkAgain is the time between two checks for suspended processes, and the shortest time before
-// the first.
+// checkAgain is the minimum time before the first check for suspended processes. The minimum time
+// between two later checks is ten times as long.
 const checkAgain = time.Second
 
 // checkLater schedules a check of whether the processes of a step that was asked to end are

@@ -86,7 +86,7 @@ type compiler struct {
 	before   []set // for each step, the steps that have ended when it starts; nil if steps form a cycle
 	envs     environments
 	programs map[source]func() (cel.Program, error)
-	guesses  int // number of suggestions that were made for unknown step IDs
+	guesses  int // number of suggestions made so far for unknown step IDs
 	bytes    int // total size of the expressions compiled so far
 	schemas  schemaSize
 }
@@ -120,8 +120,8 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	return c.template, nil
 }
 
-// Refused returns problems because of which PutTemplate rejects a template. Compile accepts
-// templates with these problems, because older versions of the engine have stored such templates.
+// Refused returns the problems for which PutTemplate rejects a template although Compile accepts
+// it. Compile must accept such templates, because older versions of the engine have stored some.
 func Refused(t *progressorv1.Template) (list []Problem) {
 	for n, step := range t.GetSteps() {
 		if step.GetTimeout().AsDuration() == 0 {

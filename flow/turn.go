@@ -117,7 +117,7 @@ func (d *Decision) isResolved(step int) bool {
 	return false
 }
 
-// follow adds the steps that may be ready after the end of a step to those to check.
+// follow adds to d.check the steps that may be ready after a step has ended.
 func (d *Decision) follow(step int) {
 	d.endCount++
 	if !d.plan.Linear {
@@ -132,8 +132,8 @@ func (d *Decision) follow(step int) {
 	}
 }
 
-// below adds the steps that depend on a step to those to check. It continues behind dependents that
-// have ended, because they stay done after a retry.
+// below adds to d.check the steps that depend on a step. It also follows dependents that have
+// ended, because they stay done after a retry.
 func (d *Decision) below(step int, seen map[int]bool) {
 	for _, next := range d.plan.Steps[step].Dependents {
 		if !d.Status(next).ended() {
@@ -257,8 +257,7 @@ func (d *Decision) startWork(step, index int) {
 	}
 }
 
-// checkComplete checks whether the attempt or the compensation is complete, and begins what
-// follows.
+// checkComplete begins the next phase of the run if the attempt or the compensation is complete.
 func (d *Decision) checkComplete() {
 	s := d.State
 	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || len(d.Missing) > 0 {

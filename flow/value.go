@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// value is a compiled value of a field that is marked "template".
+// value is the compiled value of a field that is marked "template" in the API.
 type value struct {
 	path string
 	root node
@@ -306,7 +306,7 @@ func (e *evaluation) parts(parts []part) (*structpb.Value, error) {
 	return structpb.NewStringValue(b.String()), nil
 }
 
-// string evaluates a value that is written as a string, to a text.
+// string evaluates a value that is written as a string, and returns the text.
 func (v *value) string(vars variables) (string, error) {
 	if text, ok := v.root.constant.GetKind().(*structpb.Value_StringValue); ok {
 		return text.StringValue, nil

@@ -17,7 +17,7 @@ const (
 	MemberPrefix  = "~job/~/" // a member of a job for several workers
 )
 
-// The names of kinds that statements and packages of other kinds refer to.
+// The names of the kinds that SQL statements and other packages refer to.
 const (
 	JobKind  = "job"
 	FlowKind = "flow" // kind of runs of flows
@@ -50,9 +50,9 @@ func StepJob(jobID string) (name string, ok bool) {
 // its job.
 const memberHashLen = 32
 
-// MayCompensate reports whether the engine may have composed the args of a job. This is so if the
-// ID is that of a compensation, or of a member of one. Members of jobs with long IDs contain only a
-// hash of the ID, so MayCompensate reports true for all of them.
+// MayCompensate reports whether the engine may have composed the args of a job. This is the case if
+// the job is a compensation or a member of one. Members of jobs with long IDs contain only a hash
+// of the ID, so MayCompensate reports true for all of them.
 func MayCompensate(jobID string) bool {
 	if member, ok := strings.CutPrefix(jobID, MemberPrefix); ok {
 		slash := strings.LastIndexByte(member, '/')

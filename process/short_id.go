@@ -14,8 +14,8 @@ const idDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const idLength = 21
 
 // ShortID returns a UUID in base 62, without the 6 bits of its version and variant. IDs are short
-// because many rows and index entries contain them: about 20 of a job, and a hundred of a run with
-// three steps. Short IDs sort in the order of their UUIDs. Short IDs of UUIDv7 sort after the
+// because many rows and index entries contain them: about 20 for a job, and a hundred for a run
+// with three steps. Short IDs sort in the order of their UUIDs. Short IDs of UUIDv7 sort after the
 // textual UUIDv7 that earlier versions generated.
 func ShortID(id uuid.UUID) string {
 	high, low := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])

@@ -104,7 +104,7 @@ type ZombiePolicy string
 
 // The zombie policies.
 const (
-	ZombieRetry ZombiePolicy = "RETRY" // the task is retried up to max_attempts; after that, as ZombieError
+	ZombieRetry ZombiePolicy = "RETRY" // the task is retried until max_attempts, then handled as with ZombieError
 	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR with "zombie detected"
 )
 

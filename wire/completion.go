@@ -128,8 +128,8 @@ func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	return clean
 }
 
-// RetryAfter returns how long the next attempt after f waits: the time that f names, at most
-// process.MaxRetryAfter, or else wait.
+// RetryAfter returns the delay of the next attempt after f. It is the retry_after of f, at most
+// process.MaxRetryAfter. If f has none, it is wait.
 func RetryAfter(f *progressorv1.Failure, wait time.Duration) time.Duration {
 	if d := f.GetRetryAfter().AsDuration(); d > 0 {
 		return min(d, process.MaxRetryAfter)

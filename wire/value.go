@@ -18,20 +18,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// This file encodes and decodes the args and results of jobs, which every attempt does. protojson
-// uses reflection: it took 10 of the 17 µs that the engine needs to enqueue a job, and 5 of the 30
-// µs to run one. The loops below handle plain JSON; protojson handles the rest, including all
-// errors. BenchmarkValue, for 200 bytes: read 3.6 µs and 62 allocations (encoding/json and
-// structpb.NewValue: 7.5 µs, 87; protojson: 21 µs, 143), write 3.4 µs and 21 (encoding/json: 6.8
-// µs, 49; protojson and json.Compact: 22 µs, 72).
+// This file encodes and decodes the args and results of jobs. Every attempt needs this, and
+// protojson is slow because it uses reflection: it took 10 of the 17 µs that the engine needs to
+// enqueue a job, and 5 of the 30 µs to run one. The loops below handle plain JSON; protojson
+// handles the rest, including all errors. BenchmarkValue, for 200 bytes: read 3.6 µs and 62
+// allocations (encoding/json and structpb.NewValue: 7.5 µs, 87; protojson: 21 µs, 143), write 3.4
+// µs and 21 (encoding/json: 6.8 µs, 49; protojson and json.Compact: 22 µs, 72).
 //
-// The encoding is also the same in every build. protojson varies its spaces between builds, so that
-// a request repeated to a node of another version would have another fingerprint.
+// The encoding is also the same in every build. protojson varies its spaces between builds, so a
+// request that is repeated to a node of another version would have another fingerprint.
 
 // Value reads a JSON text as it is stored. It returns nil if text is empty.
 //
 // The database may contain values that a message cannot hold: numbers outside the range of a
-// double, and objects and lists below the maximum depth. Each of them becomes a string with its
+// double, and objects and lists that are nested too deeply. Each of them becomes a string with its
 // JSON text, so that a list of processes does not fail because of one such value.
 func Value(text []byte) (*structpb.Value, error) {
 	r := valueReader{text: text}
@@ -176,7 +176,7 @@ const plainDepth = process.MaxJSONDepth + 1
 type valueReader struct {
 	text    []byte
 	at      int
-	lenient bool // numbers may have exponents, and what a message cannot hold becomes a string
+	lenient bool // numbers may have exponents; values that a message cannot hold become strings
 	tooDeep bool // the value is nested deeper than plainDepth
 }
 

@@ -12,9 +12,9 @@ import (
 // WatchChanges calls update with the changes of a namespace. It delivers each change at least once
 // and without gaps. The changes of a process arrive in order. Every response has a cursor from
 // which a later call can continue. Some responses contain only the cursor. WatchChanges returns
-// when ctx ends, when req.stop is set and the end is reached, or when update returns an error. It
-// returns that error. If the stream breaks, WatchChanges continues after the last response, as
-// Watch does.
+// when ctx ends, when req.stop is set and the end is reached, or when update returns an error. In
+// the last case, it returns that error. If the stream breaks, WatchChanges continues after the last
+// response, as Watch does.
 func (c *Client) WatchChanges(
 	ctx context.Context, req *progressorv1.WatchChangesRequest,
 	update func(*progressorv1.WatchChangesResponse) error,
@@ -40,8 +40,8 @@ func (c *Client) WatchChanges(
 // AwaitSinkRetries polls the dead letters that req selects at the given interval. When none of them
 // waits to be delivered again, it returns those that the sink still has. It changes nothing,
 // because req is sent as a dry run. req should select by change_ids, because a failed attempt
-// changes the error and the time of a dead letter. It calls seen with every response. If that
-// returns an error, or ctx ends first, AwaitSinkRetries returns the error.
+// changes the error and the time of a dead letter. It calls seen with every response. If seen
+// returns an error, or if ctx ends first, AwaitSinkRetries returns that error.
 func (c *Client) AwaitSinkRetries(
 	ctx context.Context, req *progressorv1.RetrySinkDeadLettersRequest, every time.Duration,
 	seen func(*progressorv1.RetrySinkDeadLettersResponse) error,

@@ -1,2 +1,2 @@
-// Package sdk contains the SDKs for other languages, so that the tests run them from a copy.
+// Package sdk embeds the SDKs for other languages. Tests run them from a copy.
 package sdk

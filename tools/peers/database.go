@@ -99,8 +99,8 @@ func (d *database) measure(
 // warmup is how long operations run before a window. It is the default of progressor bench.
 const warmup = 2 * time.Second
 
-// window measures operations that run in the background and are counted in done: after a warm-up,
-// for a duration.
+// window measures operations that run in the background and are counted in done. It measures for a
+// duration, after a warm-up.
 func (d *database) window(ctx context.Context, done *atomic.Int64, duration time.Duration) (result, error) {
 	pause(ctx, warmup)
 	before, err := d.wal(ctx)

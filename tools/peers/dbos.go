@@ -46,8 +46,8 @@ func dbosContext(ctx context.Context, d *database) (dbos.Context, error) {
 }
 
 // dbosOneStep measures runs with one step that does nothing. Each client starts a run and waits
-// until its step has run, like the clients of progressor bench. A single client also waits, without
-// being measured, until the run has ended.
+// until its step has run, like the clients of progressor bench. A single client then waits until
+// the run has ended. This wait is not measured.
 func dbosOneStep(ctx context.Context, d *database, clients int, duration time.Duration) (r result, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

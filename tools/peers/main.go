@@ -9,8 +9,8 @@
 // different data: Progressor keeps the history of each job, River keeps the job, and
 // graphile-worker deletes it. Functions run in the program that starts them. For Progressor, this
 // program is progressor bench, which contains the engine. Progressor and DBOS keep the runs and the
-// results of their steps, but the function with many steps of Progressor restarts its history after
-// 100 steps.
+// results of their steps, but Progressor's function with many steps restarts its history after 100
+// steps.
 package main
 
 import (
@@ -75,7 +75,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	if *dsn == "" {
-		// No checkpoint begins during a measurement.
+		// With these settings, no checkpoint begins during a measurement.
 		settings := map[string]string{"shared_buffers": "1GB", "max_wal_size": "8GB"}
 		server, startErr := pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: settings})
 		if startErr != nil {

@@ -444,8 +444,8 @@ func (e *Engine) paused(ctx context.Context, ns *namespace, c *storage.Claim, er
 	return &pausedError{pause, cause}
 }
 
-// unreadablePause is how long an attempt waits before its task is released because its history
-// cannot be read.
+// unreadablePause is how long an attempt waits before its task is released because the database
+// could not be read.
 const unreadablePause = 200 * time.Millisecond
 
 // pause waits until d has passed, ctx is cancelled or the node drains.

@@ -44,12 +44,12 @@ func (d deletion) matches(row storage.Namespace) bool {
 }
 
 const (
-	// deletionPause is the minimum time between the first rejected request for a namespace that is
-	// being deleted, and the acknowledgement of this node.
+	// deletionPause is how long a node must have rejected requests for a namespace that is being
+	// deleted before it acknowledges the deletion.
 	deletionPause = 500 * time.Millisecond
-	// deletionWait is how long a node waits for requests that it accepted before it learned of the
-	// deletion. The statements of a request take less time. Only requests that wait for an event
-	// take longer.
+	// deletionWait is the maximum time that a node waits for requests that it accepted before it
+	// learned of the deletion. The statements of a request take less time. Only requests that wait
+	// for an event take longer.
 	deletionWait = 10 * time.Second
 	// countedLeft and countedAll are the maximum counts for each kind of data.
 	countedLeft = 10_000

@@ -214,7 +214,7 @@ const (
 	// drainGrace is how long an attempt may take to return after its context was cancelled. An
 	// attempt that returns in time releases its own task, so that no other node starts it earlier.
 	drainGrace = time.Second
-	// storeTimeout limits how long a stopping node waits for the database.
+	// storeTimeout limits short statements, and how long a stopping node waits for the database.
 	storeTimeout = 5 * time.Second
 )
 

@@ -18,7 +18,7 @@ import (
 const (
 	// eraseTime is how long one EraseProcess request erases.
 	eraseTime = 5 * time.Second
-	// eraseTogether is the number of processes in a set. The processes of a set are erased
+	// eraseTogether is the maximum number of processes in a set. The processes of a set are erased
 	// together, and each set needs a pass over the tables.
 	eraseTogether = 20
 	// eraseRecorded is the maximum age of an audit entry that a request with a page token reuses. A

@@ -27,7 +27,7 @@ type Lease struct {
 	Ended    bool      // the worker has ended the attempt from SQL, and a node must store the result
 }
 
-// maxNamed is the maximum number of workers or jobs listed by name.
+// maxNamed is the maximum number of workers, jobs, steps or timers that a sentence lists by name.
 const maxNamed = 5
 
 // leaseText describes which worker holds the running task, for how long, and its last heartbeat.

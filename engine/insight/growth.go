@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
-// growthAge is the maximum age of the values of growthCollector.
+// growthAge is the maximum age of the values of growthCollector and failingCollector.
 const growthAge = 15 * time.Second
 
 // growthCollector exports metrics that show whether database maintenance falls behind. It queries

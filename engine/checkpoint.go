@@ -164,8 +164,8 @@ func (e *Engine) CheckpointAttempt(
 	return saved.Yield, e.checkRepeated(made)
 }
 
-// checkRepeated reports whether the events after made.LastEventID are those of a checkpoint. It
-// ignores events that are no longer stored.
+// checkRepeated returns an error unless the events after made.LastEventID are those of the
+// checkpoint made. It ignores events that are no longer stored.
 func (e *Engine) checkRepeated(made *storage.Completion) error {
 	first, last := made.LastEventID+1, made.LastEventID+int64(len(made.Events))
 	stored, err := e.store.ReadHistory(made.Key, storage.HistoryRange{Limit: -1}, first, last)

@@ -66,7 +66,7 @@ func (c *Config) credentialsOf(
 func (e *Engine) Secrets() *secrets.Vault { return e.cfg.Secrets }
 
 // namespaceConfig returns a function that returns the stored form of a namespace. It seals the
-// headers. For headers without a value, it keeps the stored values.
+// headers. For masked headers, it keeps the stored values.
 func (e *Engine) namespaceConfig(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (func(before json.RawMessage) (json.RawMessage, error), error) {

@@ -87,8 +87,8 @@ func (a *Actor[T]) run(base *Task, handler func(T) error) error {
 	return a.Done(t)
 }
 
-// MoveTimer sets the default timer to at, or unsets it if at is zero. timer is the current value of
-// the timer.
+// MoveTimer sets the default timer to at, or unsets it if at is zero. timer points to the current
+// value of the timer, which MoveTimer updates.
 func (t *Task) MoveTimer(timer *time.Time, at time.Time) {
 	if at.Equal(*timer) {
 		return

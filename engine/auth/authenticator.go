@@ -262,8 +262,9 @@ func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*
 }
 
 // limitReads limits the reads of keys that are not cached, because clients can send random IDs. It
-// returns an error if the address has reached its limit. Other failures, such as requests without a
-// token, do not count against this limit.
+// returns an error if the node has reached its limit, or if the address has too many failures and
+// has reached its own limit. Other failures, such as requests without a token, do not count against
+// this limit.
 func (a *Authenticator) limitReads(address string) error {
 	switch {
 	case !a.failed.left(address) && !a.lookups.take(address):

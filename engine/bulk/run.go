@@ -56,7 +56,7 @@ type work struct {
 	command  *command
 	progress progress
 	by       process.Actor
-	recorded int64     // recorded failures
+	recorded int64     // number of recorded failures
 	created  time.Time // when the bulk was started
 	began    time.Time
 	over     time.Time // the page handles no further process after this time

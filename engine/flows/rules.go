@@ -284,8 +284,8 @@ func (r rules) Collect(d *flow.Decision, step int) ([]byte, error) {
 	return encode(results)
 }
 
-// Result implements flow.Rules. If the template defines no result, the run has the result of a
-// step.
+// Result implements flow.Rules. It returns nil if the template defines no result. The result of the
+// run is then that of the last step that succeeded.
 func (r rules) Result(d *flow.Decision) ([]byte, error) {
 	if !r.template.HasResult() {
 		return nil, nil
@@ -323,8 +323,8 @@ func (t *task) origin(p stepRef, undo bool) origin {
 	return origin{Step: p.step, Index: p.index, Round: t.state.Run.Round, Undo: undo}
 }
 
-// job returns the job of a step or of its compensation. Its cancel has the grace period of the
-// template.
+// job returns the job of a step or of its compensation. By default, its cancel has the grace period
+// of the template.
 func (r rules) job(
 	s *flow.Step, action *progressorv1.JobAction, from origin, args *structpb.Value,
 ) (*jobs.NewJob, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // SigningKeys returns the keys in the secrets with these names. The error is an *UnusableError if a
-// secret does not exist or contains no key.
+// secret does not exist or contains no key that can sign.
 func (v *Vault) SigningKeys(ctx context.Context, namespace string, names []string) ([]signature.Key, error) {
 	keys := make([]signature.Key, len(names))
 	for n, name := range names {

@@ -21,8 +21,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// heldLease is a lease that this worker holds, from the poll that returned it until its attempt has
-// ended and the engine has accepted or rejected the answer, if there is one.
+// heldLease is a lease that this worker holds. It begins with the poll that returned the lease. It
+// ends when the engine has accepted or rejected the answer, or when the attempt ends without an
+// answer.
 type heldLease struct {
 	lease   *progressorv1.Lease                // as the engine returned it
 	decoded atomic.Pointer[progressorv1.Lease] // with decoded payloads; nil until they are decoded

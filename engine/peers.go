@@ -113,8 +113,8 @@ func (p *peers) warnIfAlone(alone bool) {
 
 // dead reports whether a node is dead. unchanged is how long this node has seen the heartbeat
 // unchanged, and age is its age by the database clock. A node stops its tasks after fenceAfter.
-// After this node has observed that much silence, it trusts the database clock for the rest, so
-// that a node that has just started does not have to wait for zombie_after again.
+// When unchanged has reached fenceAfter, dead also trusts the database clock. Otherwise, a node
+// that has just started would have to wait for zombie_after again.
 func (p *peers) dead(unchanged, age time.Duration) bool {
 	e := p.engine
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter

@@ -271,8 +271,8 @@ func (s *slots) release(c class) {
 // stored tasks wait.
 func (s *slots) takeStored(n int) int { return s.takeForScan(stored, n) }
 
-// takeTimers takes at most n slots for a scan of timers, and at most half of the free ones, because
-// the scan may find few timers, and new requests must not wait for it.
+// takeTimers takes at most n slots for a scan of timers, and at most half of the free ones. The
+// scan may find few timers, and new requests must not wait for it.
 func (s *slots) takeTimers(n int) int {
 	s.mu.Lock()
 	n = min(n, (s.free()+1)/2)

@@ -75,9 +75,9 @@ func (c *collector) collect(ctx context.Context) error {
 
 // suspect reports whether a running row is a zombie, and whether the reason is that its attempt
 // took too long. If its node is dead, an attempt that is not leased is always a zombie. For other
-// attempts, the database clock raises a suspicion, and the clock of this node must confirm it, so
-// that a jump of the database clock does not turn live attempts into zombies. Such an attempt is a
-// zombie if one of these is true:
+// attempts, the clock of this node must confirm what the database clock suggests. Otherwise, a jump
+// of the database clock would turn live attempts into zombies. Such an attempt is a zombie if one
+// of these is true:
 //
 //   - The lease of a worker has expired, and the worker has not renewed it within Suspect.Renewal.
 //   - The attempt has run longer than its timeout since this node began it or leased it to a

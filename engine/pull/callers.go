@@ -120,8 +120,8 @@ func (c *Caller) checkJob(field, namespace, name string) error {
 	return nil
 }
 
-// checkAnswer returns an error if the caller may not answer a lease or store its checkpoints,
-// because the caller may not work on the task, or because the lease belongs to a worker of another
+// checkAnswer returns an error if the caller may not answer a lease or store its checkpoints. The
+// caller must be allowed to work on the task, and the lease must not belong to a worker of another
 // client.
 func (s *Server) checkAnswer(ctx context.Context, field string, l *storage.Lease) error {
 	c := callerOf(ctx)

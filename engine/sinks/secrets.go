@@ -104,8 +104,8 @@ func refers(m *progressorv1.Sink) (found bool) {
 }
 
 // prepareSecrets validates the references of a sink that a client has sent. It also loads the key
-// in the database, the secrets of m and the secrets of the stored sink, so that the transaction
-// that stores the sink needs no second connection.
+// in the database, the secrets of m and the secrets of the stored sink. The transaction that stores
+// the sink then needs no second connection.
 func (s *Sinks) prepareSecrets(ctx context.Context, k changes.SinkKey, m *progressorv1.Sink) error {
 	if err := checkSecrets(m); err != nil {
 		return err

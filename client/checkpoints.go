@@ -39,7 +39,7 @@ func (h *heldLease) sendCheckpoint(
 	switch {
 	case err == nil:
 		resp.Yield = resp.GetYield() || h.run.polling.Err() != nil
-	case h.isLost() && errors.Is(err, process.ErrUnavailable): // a heartbeat has reported it
+	case h.isLost() && errors.Is(err, process.ErrUnavailable): // a heartbeat has reported the loss
 		return nil, fmt.Errorf("%w: %w", process.ErrFenced, ErrLeaseLost)
 	case errors.Is(err, ErrLeaseLost):
 		h.lose()

@@ -249,7 +249,7 @@ func (s SinkState) holder() string {
 	}
 }
 
-// takeover describes how a node takes a sink for which none delivers.
+// takeover describes how a node takes over a sink for which no node delivers.
 func (s SinkState) takeover() (next string, nextTime time.Time, unblock string) {
 	switch {
 	case s.Nodes == 0:

@@ -75,7 +75,7 @@ func HashItem(item *structpb.Value) int64 {
 	return int64(h.Sum64())
 }
 
-// Until returns when the delay of a step that starts now ends.
+// Until returns the time at which the delay of a step ends. now is the start of the step.
 func (t *Template) Until(s *Step, scope *Scope, now time.Time) (time.Time, error) {
 	if s.until == nil {
 		return now.Add(s.Source.GetDelay().GetDuration().AsDuration()), nil

@@ -107,7 +107,8 @@ func (e *Engine) endOverdueCancel(key process.Key) {
 }
 
 // extended returns the step timeout, or the timeout that the kind of the process defines for this
-// attempt, if that is longer.
+// attempt, if that is longer. It also stores a longer timeout. If that fails, it returns the step
+// timeout.
 func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
 	timeout := e.kinds[c.Kind].Timeout
 	if timeout == nil || c.TaskType != process.TaskTimeout {

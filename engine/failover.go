@@ -22,7 +22,7 @@ const (
 
 func newFailovers(e *Engine) *failovers { return &failovers{e} }
 
-// Run compares after each failover, until ctx is cancelled.
+// Run compares the memory with the database after each failover, until ctx is cancelled.
 func (f *failovers) Run(ctx context.Context) error {
 	rest := time.NewTimer(failoverRest)
 	defer rest.Stop()

@@ -171,7 +171,7 @@ func (e *Engine) enterShare(ctx context.Context, name string, s *share) (*share,
 	return s, nil
 }
 
-// leave ends the count of a request that admit has counted against s.
+// leave ends a request that admit has counted against s.
 func (e *Engine) leave(s *share) {
 	if s != nil {
 		s.used.Add(-1)

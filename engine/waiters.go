@@ -139,7 +139,7 @@ func (w *waiters) cancelNamespace(name string) {
 	}
 }
 
-// recheck queries the database soon for all tasks of a process for which clients wait.
+// recheck schedules a database query for all tasks of a process for which clients wait.
 func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *waiters) recheck(key process.Key) {
 	signal(w.woken)
 }
 
-// endedElsewhere queries the database soon, because another node has ended tasks.
+// endedElsewhere schedules a database query, because another node has ended tasks.
 func (w *waiters) endedElsewhere() { signal(w.ended) }
 
 // count returns the number of tasks for which clients wait.

@@ -151,7 +151,7 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	}
 }
 
-// recheck queries a process soon.
+// recheck schedules a database query for the watchers of a process.
 func (w *watchers) recheck(key process.Key) {
 	if w.count.Load() == 0 {
 		return

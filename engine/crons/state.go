@@ -129,7 +129,7 @@ func (s *state) etag() string { return strconv.FormatInt(s.Revision, 10) }
 // compile compiles the definition, which was validated before it was stored.
 func (s *state) compile() (cron.Cron, error) { return compile(s.definition, s.Created, "cron.") }
 
-// timer returns when the process has timed work, or zero if it has none.
+// timer returns the time of the next timed work of the process, or zero if there is none.
 func (s *state) timer(now time.Time) time.Time {
 	at := s.Next
 	if len(s.Unsent) > 0 || s.canBackfill() {

@@ -163,7 +163,7 @@ func (t *task) prepareRetry(o *command) (*reply, error) {
 	return nil, err
 }
 
-// refuse returns the reply to a retry that changes nothing.
+// refuse returns the reply that refuses a retry.
 func refuse(format string, args ...any) *reply { return &reply{Refused: fmt.Sprintf(format, args...)} }
 
 // useNewestVersion changes the run to the newest version of its template. If that is not possible,

@@ -88,7 +88,8 @@ func retryMessage(list []stepInput) string {
 	return "with new inputs for " + strings.Join(ids, ", ")
 }
 
-// checkInputs returns a reply if a retry cannot set an input, or if the input would have no effect.
+// checkInputs returns a reply that refuses a retry if it cannot set an input, if an input would
+// have no effect, or if the inputs are too large. Otherwise, it returns nil.
 func (t *task) checkInputs(list []stepInput) *reply {
 	for n, i := range list {
 		if why := t.refusedInput(i.StepID); why != "" {

@@ -69,7 +69,8 @@ func appended(
 	return append(samples, sample)
 }
 
-// merge returns one sample for several: the mean of the rate, and the maximum of everything else.
+// merge returns one sample for several. It has the time of the last one, the mean of the rates, and
+// the maximum of each other value.
 func merge(samples []*progressorv1.OverviewSample) *progressorv1.OverviewSample {
 	m := &progressorv1.OverviewSample{Time: samples[len(samples)-1].GetTime()}
 	for _, s := range samples {

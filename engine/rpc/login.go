@@ -206,7 +206,7 @@ func (l *loginPages) refuse(w http.ResponseWriter, err error) {
 	page(w, status, text)
 }
 
-// limited reports whether an engine rejected a login because there are too many.
+// limited reports whether a login was rejected because of a limit.
 func limited(err error) bool {
 	return errors.Is(err, auth.ErrLimited) || errors.Is(err, auth.ErrBusy) || errors.Is(err, auth.ErrManyLogins) ||
 		errors.Is(err, auth.ErrManyOfUser)

@@ -126,7 +126,8 @@ func (i *Issuer) flow(ctx context.Context, redirect string) (*oauth2.Config, *di
 	}, document, nil
 }
 
-// authenticate adds the client secret, without which the issuer sends no token.
+// authenticate sets the client secret, if there is one, and the way in which it is sent to the
+// issuer.
 func (i *Issuer) authenticate(flow *oauth2.Config, document *discovery) error {
 	secret, err := i.config.clientSecret()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Access manages the keys of clients, their grants, and the logins of users to the console. Each
-// change is written to audit. For the zero Actor, the entry names the role of the connection.
+// change adds an audit entry. If the Actor is zero, the entry names the role of the connection.
 type Access struct {
 	db    DB
 	write func(context.Context, func(*pgx.Conn) error) error

@@ -16,7 +16,7 @@ type Advance struct {
 	State      []byte      // the state of the run from which the result was decided
 }
 
-// ReservedTask has the numbers of a task that may be stored when it ends.
+// ReservedTask has the numbers of a task that may be stored only when it has ended.
 type ReservedTask struct {
 	TaskID       int64
 	FencingToken int64 // zero if no task is reserved

@@ -102,7 +102,7 @@ type Rotation struct {
 	KeyID   string // the old key
 	NewID   string
 	Hash    []byte
-	TTL     time.Duration // how long the new key is valid; 0 means the total validity of the old key
+	TTL     time.Duration // lifetime of the new key; 0 means the same lifetime as the old key
 	Overlap time.Duration // how long the old key stays valid; 0 revokes it
 }
 

@@ -130,8 +130,8 @@ func (s *Store) ForgetAudit(ctx context.Context) error {
 // sealBatch is the number of entries that a transaction adds to the hash chain.
 const sealBatch = 1000
 
-// SealAudit adds committed entries to the hash chain of the audit. more reports that there may be
-// more.
+// SealAudit adds committed entries to the hash chain of the audit. more reports whether there may
+// be more.
 func (s *Store) SealAudit(ctx context.Context) (more bool, err error) {
 	n, err := s.q.SealAudit(ctx, s.general, sealBatch)
 	return n == sealBatch, mapped("seal audit rows", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// AuditHead identifies an entry of the hash chain of the audit. Its hash covers all entries up to
-// it.
+// AuditHead identifies an entry of the hash chain of the audit. The hash covers this entry and all
+// earlier ones.
 type AuditHead struct {
 	Position int64  `json:"position"`
 	Hash     string `json:"hash"` // hexadecimal; "" if no entry is in the chain

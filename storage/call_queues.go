@@ -234,7 +234,7 @@ func (q *callQueues) recordCall(it *callItem, err error, path callPath, here boo
 		if path == tryCapture { // its process may still be free
 			q.passTurn(it.key, p)
 		}
-	case err == nil && outcome == Overloaded && path != tryCapture: // the same error as for later calls
+	case err == nil && outcome == Overloaded && path != tryCapture: // later calls get the same error
 	default:
 		q.releaseAll(it.key)
 	}

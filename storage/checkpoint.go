@@ -15,8 +15,8 @@ type Checkpointed struct {
 	Yield bool      // the process is cancelled or suspended, or another of its tasks waits
 }
 
-// checkpointItem is a checkpoint in a lane. Of its completion, only the attempt, the events, the
-// state and the metadata are stored.
+// checkpointItem is a checkpoint in a lane. Only the attempt, events, state and metadata of its
+// completion are stored.
 type checkpointItem struct {
 	item
 	completion *Completion
@@ -29,8 +29,9 @@ type checkpointItem struct {
 // the error is process.ErrUnavailable, it is unknown whether the checkpoint is stored. There must
 // be at least one event.
 //
-// If Now of the result is zero, the process already had this many additional events, so the
-// checkpoint was probably sent again. Then only the caller knows whether these are its events.
+// If Now of the result is zero, the process already had as many additional events as c. The
+// checkpoint was then probably sent again, but only the caller knows whether the stored events are
+// its own.
 func (s *Store) SaveCheckpoint(c *Completion) (Checkpointed, error) {
 	it := &checkpointItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)

@@ -80,8 +80,8 @@ type Saved struct {
 
 // plain reports whether a statement of the fast path can store the completion: the attempt finished
 // or ended its process, and sets no timer unless the process continues with it. Messages and
-// effects do not matter, because these statements write the task row that the statements of effects
-// search. See also batch.skipFastPath.
+// effects do not matter, because their statements find the task row that the fast path writes. See
+// also batch.skipFastPath.
 func (c *Completion) plain() bool {
 	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair &&
 		(c.Timer == nil || c.continues()) && !c.RestartHistory && !c.DeferResponse && len(c.Replies) == 0 &&

@@ -34,8 +34,8 @@ type LoginState struct {
 	Left      time.Duration // how long the login is still valid; 0 or less if it has ended
 }
 
-// CreateLogin stores a login. It writes to audit, including a Logout for each login that ends: the
-// former login of the browser, and the oldest logins of the user.
+// CreateLogin stores a login. It adds audit entries, including a Logout for each login that ends:
+// the former login of the browser, and the oldest logins of the user.
 func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) error {
 	n := note{method: "Login", subject: l.LoginID}
 	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {
@@ -75,8 +75,8 @@ func (s *Store) ReadLogin(
 	}, nil
 }
 
-// DeleteLogin ends a login. It returns process.ErrKeyNotFound if there is no such login. It writes
-// to audit.
+// DeleteLogin ends a login. It returns process.ErrKeyNotFound if there is no such login. It adds an
+// audit entry.
 func (s *Store) DeleteLogin(ctx context.Context, loginID string, by process.Actor) error {
 	n := note{method: "Logout", subject: loginID}
 	err := s.audited(ctx, n, []process.Actor{by}, func(db DB) error {

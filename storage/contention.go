@@ -38,8 +38,8 @@ const (
 	contentionDeferTime = time.Second
 	// contentionMemory is how long a process is remembered after all of its items have completed.
 	contentionMemory = time.Second
-	// maxLockFailures limits the number of failed tries to find the items that wait for a lock. It
-	// suffices to find three among 256.
+	// maxLockFailures limits the number of failed tries to find the items that wait for a lock.
+	// This is enough to find three such items among 256.
 	maxLockFailures = 32
 )
 
@@ -171,7 +171,7 @@ func (c contention) wake() <-chan time.Time {
 }
 
 // locked is called after a flush has locked the processes of its items. It forgets the processes
-// for which no other items wait. The items of the others are due at once.
+// for which no other items wait. Items that wait for the other processes are due at once.
 func (c contention) locked(ops []operation) {
 	if len(c) == 0 {
 		return

@@ -14,9 +14,9 @@ import (
 )
 
 // A namespace is deleted in steps, so that no transaction is large and a node can die at any time.
-// RequestDeletion marks the namespace. When all nodes know this (see UnawareNodes), its processes
-// are removed as with RemoveProcess. DeleteRows deletes all other rows. DeleteNamespace deletes the
-// row of the namespace.
+// RequestDeletion marks the namespace. When all nodes know about the deletion (see UnawareNodes),
+// the processes of the namespace are removed as with RemoveProcess. DeleteRows deletes all other
+// rows. DeleteNamespace deletes the row of the namespace.
 
 // Deletion selects what DeleteNamespace may delete.
 type Deletion int
@@ -67,8 +67,8 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string, requested
 	})
 }
 
-// AcknowledgeDeletions records the deletions that this node knows, by the time of their request.
-// The node accepts no requests for these namespaces.
+// AcknowledgeDeletions records the deletions that this node knows about. Each is identified by the
+// time of its request. The node accepts no requests for these namespaces.
 func (s *Store) AcknowledgeDeletions(ctx context.Context, requested []time.Time) error {
 	return s.Write(ctx, "acknowledge deletions of namespaces", func(ctx context.Context, db DB) error {
 		return s.q.AcknowledgeDeletions(ctx, db, dbsqlc.AcknowledgeDeletionsParams{

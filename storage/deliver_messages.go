@@ -12,15 +12,15 @@ const (
 	// deliverLimit is the maximum number of messages of one process that a flush delivers. The next
 	// flush continues.
 	deliverLimit = 16
-	// deliverBytes is the size with which a delivery counts toward the limit of a flush. The client
-	// does not send the messages, but the server writes them.
+	// deliverBytes is the size with which a delivery counts toward the limit of a flush. The engine
+	// does not send the messages to PostgreSQL, but PostgreSQL writes them.
 	deliverBytes = 64 << 10
 )
 
 // The outcomes of a delivery.
 const (
 	Delivered      = "delivered"
-	MemberRecorded = "noted" // the end of a member; its group was marked to be checked
+	MemberRecorded = "noted" // the end of a group member was recorded, and the group was marked for a check
 	// nothing was started, because the process exists or another job holds the unique key
 	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits

@@ -14,7 +14,7 @@ const expireBatch = 100
 
 // Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.
 type Retention struct {
-	Completed time.Duration // minimum: failed runs can be kept longer
+	Completed time.Duration // for COMPLETED processes; failed runs among them may be kept longer
 	Failed    time.Duration // for FAILED jobs, and for failed runs if it is longer than Completed
 	Cancelled time.Duration
 }

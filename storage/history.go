@@ -132,8 +132,8 @@ const (
 	// historyTimeout exceeds the statement_timeout, so that a slow read can be distinguished from a
 	// database that does not answer.
 	historyTimeout = 15 * time.Second
-	// A read for many readers returns at most maxBatchBytes, and at least minShare per reader.
-	// Readers that need more are read alone.
+	// A read for many readers returns at most maxBatchBytes, and allows at least minShare per
+	// reader. Readers that need more are read alone.
 	maxBatchBytes = 64 << 20
 	minShare      = 256 << 10
 	// minLargest is the minimum event size that a short read must allow. At this size, 2,048 events
@@ -147,7 +147,7 @@ const (
 // readBatch reads for many readers with one statement. Readers that need more than it may return
 // are read again, and finally alone. If the read fails and the connection is intact, all readers
 // are read alone, so that one bad reader delays the others only briefly. readBatch does not wait
-// for them.
+// for these reads.
 func (s *Store) readBatch(reads []*historyRead) {
 	share := process.MaxHistoryBytes
 	if len(reads) > 1 {

@@ -430,7 +430,8 @@ func (l *lane) again(op operation) {
 }
 
 // try sends a batch as one transaction and returns the items that it contained. If err is nil, each
-// has its result. In mode lockUncontended, items that another session has locked are put aside.
+// has its result. In mode lockUncontended, items whose processes another session has locked are put
+// aside.
 func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	if err := l.connect(); err != nil {
 		return ops, err

@@ -84,8 +84,8 @@ type outgoing struct {
 	lowPriority   map[process.Key]struct{} // targets of completions with LowPriority
 }
 
-// ended notifies the parent of an ended process and releases the messages that the process holds,
-// which are then dropped. taskID is the task with the response, or 0.
+// ended notifies the parent of an ended process and releases the messages that are held for the
+// process, which are then dropped. taskID is the task with the response, or 0.
 func (r *outgoing) ended(key process.Key, taskID int64) {
 	r.notifications.Append(dbsqlc.NotifyParentsItem{Key: key, TaskID: taskID})
 	r.released(key)
@@ -166,9 +166,9 @@ func (r *outgoing) sendStages(s *Store) []stage {
 	return stages
 }
 
-// notifyStages returns the statements that notify parents. They run after EndSteps: a late result
-// of a job that has ended in the same flush has no response, and would notify the run of an end
-// without one.
+// notifyStages returns the statements that notify parents. They run after EndSteps. A late result
+// of a job that has ended in the same flush has no response, so an earlier statement would notify
+// the run without the response.
 func (r *outgoing) notifyStages(s *Store) []stage {
 	if len(r.notifications.Namespaces) == 0 {
 		return nil

@@ -55,7 +55,8 @@ func (s *Store) CountNamespaces(ctx context.Context) (int, error) {
 }
 
 // ListNamespaces lists the selected namespaces after a name, at most limit and about ListBytes.
-// more reports that it stopped before the limit, and that there may be more namespaces.
+// more reports whether the list ended before the limit because of its size, so that there may be
+// more namespaces.
 func (s *Store) ListNamespaces(
 	ctx context.Context, selected process.Patterns, after string, limit int,
 ) (rows []Namespace, more bool, err error) {

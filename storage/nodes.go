@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// NodeDescription describes a node to the others and to operators.
+// NodeDescription describes a node to other nodes and to operators.
 type NodeDescription struct {
 	Address      string
 	Version      string
@@ -81,7 +81,7 @@ func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 
 // MergeMetadataIndex moves new entries of the index of metadata from their list into the index, so
 // that no flush has to do this and searches have less to read. It does nothing in a portable
-// database, and if this store has not flushed since the last merge.
+// database, or if this store has not flushed since the last merge.
 func (s *Store) MergeMetadataIndex(ctx context.Context) error {
 	if s.portable {
 		return nil

@@ -18,7 +18,7 @@ type callItem struct {
 }
 
 // PrepareCall stores a call. It returns when the task is durable, or when the process has refused
-// it and nothing was stored.
+// the call and nothing was stored.
 func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	if c.MaxWaiting < 1 { // the statement looks at up to MaxWaiting waiting tasks; with 0 the call would overtake them
 		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be at least 1"}

@@ -19,7 +19,7 @@ type simpleRepairItem struct {
 	prepared Prepared
 }
 
-// PrepareRepair stores a repair of a process in ERROR by its processor.
+// PrepareRepair stores a task in which the processor of a process in ERROR repairs the process.
 func (s *Store) PrepareRepair(c *Call) (Prepared, error) {
 	it := &repairItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.requestID = c.RequestID
@@ -27,8 +27,8 @@ func (s *Store) PrepareRepair(c *Call) (Prepared, error) {
 	return it.prepared, err
 }
 
-// SimpleRepair sets a process in ERROR back to RUNNING without its processor. Prepared.TaskID is
-// the task of the timer that runs again, or 0.
+// SimpleRepair sets a process in ERROR back to RUNNING without calling its processor.
+// Prepared.TaskID is the task of the timer that runs again, or 0.
 func (s *Store) SimpleRepair(c *Call, by ...process.Actor) (Prepared, error) {
 	it := &simpleRepairItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.noted("Repair", "", by)

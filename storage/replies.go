@@ -34,7 +34,7 @@ func (b *saveBatch) addReplies(c *Completion) {
 	}
 }
 
-// deferStages returns the statement that keeps the tasks open whose results defer their response.
+// deferStages returns the statement that keeps tasks open if their results defer the response.
 func deferStages(s *Store, items []*saveItem) []stage {
 	arg := dbsqlc.DeferTasksParams{MaxOpen: process.MaxOpenTasks}
 	for _, it := range items {

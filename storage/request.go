@@ -34,7 +34,7 @@ const (
 	Overloaded PrepareOutcome = "overloaded" // too many requests wait for the process
 	Uncallable PrepareOutcome = "job"        // the kind of the process accepts neither calls nor repairs
 	Repairing  PrepareOutcome = "repairing"  // another repair is in progress
-	Unsettled  PrepareOutcome = "unsettled"  // the last change of status still moves waiting tasks
+	Unsettled  PrepareOutcome = "unsettled"  // waiting tasks are still being moved after the last change of status
 	Repaired   PrepareOutcome = "repaired"   // a simple repair succeeded
 )
 

@@ -56,7 +56,7 @@ func (r *Result) Complete() {
 	r.dropTimers()
 }
 
-// Cancel sets the outcome of a CANCEL task that succeeded. It ends its process.
+// Cancel sets the outcome of a CANCEL task that succeeded. The task ends its process.
 func (r *Result) Cancel() {
 	r.Outcome = Cancelled
 	r.dropTimers()
@@ -72,13 +72,14 @@ func (r *Result) Remove() { r.Outcome = Removed }
 // Reject replaces the result with a rejection, which is JSON.
 func (r *Result) Reject(rejection []byte) { *r = Result{Outcome: Rejected, Rejection: rejection} }
 
-// Fail replaces the result with a permanent failure, which is JSON. The detail is shown for the
-// process.
+// Fail replaces the result with a permanent failure, which is JSON. detail becomes the detail of
+// the process.
 func (r *Result) Fail(failure []byte, detail string) {
 	*r = Result{Outcome: Failed, Failure: failure, Detail: detail}
 }
 
-// Retry replaces the result with a failure, which is JSON, after which the task is retried.
+// Retry replaces the result with a failure, which is JSON. The task is retried after the given
+// time.
 func (r *Result) Retry(failure []byte, after time.Duration) {
 	*r = Result{Outcome: Retry, Failure: failure, RetryAfter: after}
 }
@@ -98,9 +99,9 @@ type Reply struct {
 
 // NewEvent is an event of an attempt.
 type NewEvent struct {
-	// Timestamp is the time of the event. Zero means the time at which the event is stored. Arrays
-	// of statements contain no NULL. They contain the zero time, 0001-01-01, which is not a valid
-	// time in requests.
+	// Timestamp is the time of the event. Zero means the time at which the event is stored. The
+	// array parameters of statements contain no NULL. They contain the zero time instead,
+	// 0001-01-01, which is not a valid time in requests.
 	Timestamp time.Time
 	Metadata  []byte // JSON object, or nil
 	Payload   []byte

@@ -26,8 +26,8 @@ type saveItem struct {
 // SaveResult stores the result of an attempt, under its fencing token. It returns when the result
 // is durable. The error is process.ErrFenced if something else has ended the attempt, and a
 // *process.InvalidError if more than process.MaxTimers timers would be pending, more than
-// process.MaxOpenTasks tasks would wait for a reply, or a reply is to another task. In all these
-// cases nothing is stored.
+// process.MaxOpenTasks tasks would wait for a reply, or a reply is to a task that does not wait for
+// one. In all these cases nothing is stored.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.removes() {
 		return s.saveRemoval(c)
@@ -50,8 +50,8 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	return it.saved, resultError(err)
 }
 
-// raised lists the errors that statements of results raise. Because plain SQL has no RAISE, they
-// cast a message to a number.
+// raised lists the errors that statements of results raise. The statements cast the message to a
+// number, because plain SQL has no RAISE.
 var raised = []struct{ part, field string }{
 	{" timers may be pending (got ", "result.named_timers"},
 	{" is not a task that waits for a reply", "result.replies"},

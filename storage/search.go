@@ -73,8 +73,8 @@ func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]st
 // stored nothing. The process may also have been locked by another transaction.
 const minLookAgain = 20 * time.Millisecond
 
-// SearchTimers claims due tasks, longest due first. For each namespace that has another one, next
-// has the time until it is due. Both take one round trip.
+// SearchTimers claims due tasks, longest due first. For each namespace with more such tasks, next
+// has the time until the first of them is due. Both statements take one round trip.
 func (s *Store) SearchTimers(
 	ctx context.Context, limits []ClaimLimit,
 ) (claims []Claim, next map[string]time.Duration, err error) {

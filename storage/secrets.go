@@ -54,7 +54,7 @@ func (s Secrets) Key(ctx context.Context) ([]byte, error) {
 	return key, mapped("read the key of secrets", err)
 }
 
-// CreateKey is Key, except that it creates the key if there is none.
+// CreateKey is like Key, but creates the key if there is none.
 func (s Secrets) CreateKey(ctx context.Context) ([]byte, error) {
 	key, err := s.Key(ctx)
 	if err != nil || key != nil {
@@ -68,7 +68,7 @@ func (s Secrets) CreateKey(ctx context.Context) ([]byte, error) {
 	return s.Key(ctx) // another node may have stored its key first
 }
 
-// Read returns the secrets of a name.
+// Read returns the secrets with a name.
 func (s Secrets) Read(ctx context.Context, name string) ([]Secret, error) {
 	rows, err := dbsqlc.New().ReadSecrets(ctx, s.db, name)
 	return rows, mapped("read a secret", err)
@@ -87,14 +87,14 @@ func (s Secrets) ListEncrypted(ctx context.Context) ([]EncryptedObject, error) {
 	return rows, mapped("list encrypted values", err)
 }
 
-// ListEncryptedHeaders returns the headers of namespaces and crons, and the fields of sinks, with
-// encrypted values, and the keys that encrypted them.
+// ListEncryptedHeaders returns the headers of namespaces and crons and the fields of sinks whose
+// values are encrypted, with the keys that encrypted them.
 func (s Secrets) ListEncryptedHeaders(ctx context.Context) ([]EncryptedHeader, error) {
 	rows, err := dbsqlc.New().ListEncryptedHeaders(ctx, s.db, MaxListedSecrets)
 	return rows, mapped("list encrypted headers", err)
 }
 
-// PutSecret creates or replaces a secret. value is encrypted. It writes to audit.
+// PutSecret creates or replaces a secret. value is encrypted. PutSecret adds an audit entry.
 func PutSecret(ctx context.Context, conn *pgx.Conn, k SecretKey, value string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		arg := dbsqlc.PutSecretParams{Name: k.Name, Namespaces: k.Namespaces, Value: value}
@@ -106,7 +106,8 @@ func PutSecret(ctx context.Context, conn *pgx.Conn, k SecretKey, value string) e
 	return mapped("put a secret", err)
 }
 
-// RemoveSecret deletes a secret. removed is false if there is none. It writes to audit.
+// RemoveSecret deletes a secret. removed is false if there is none. RemoveSecret adds an audit
+// entry if it deletes the secret.
 func RemoveSecret(ctx context.Context, conn *pgx.Conn, k SecretKey) (removed bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		n, err := dbsqlc.New().RemoveSecret(ctx, tx, dbsqlc.RemoveSecretParams(k))

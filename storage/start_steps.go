@@ -16,8 +16,8 @@ type startSteps struct {
 	outgoing *outgoing
 }
 
-// startStepStages returns the statements that follow the ends of the tasks that start steps. The
-// first step of a result may run at once.
+// startStepStages returns the statement that starts steps. It runs after the statements that end
+// the tasks which start them. The first step of a result may run at once.
 func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	b := &startSteps{store: s, outgoing: r}
 	b.arg.NodeID = s.nodeID.Load()

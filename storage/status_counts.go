@@ -9,8 +9,8 @@ import (
 const laneLocks = 0x70726f67
 
 // changesStatus reports whether a result may change the counted status of its process. INIT and
-// RUNNING count as one status. So a task with the outcome Finished changes it only if it is a
-// repair.
+// RUNNING count as one status, so a task with the outcome Finished changes the counted status only
+// if it is a repair.
 func (c *Completion) changesStatus() bool {
 	switch c.Outcome {
 	case Failed, Completed, Cancelled:

@@ -99,8 +99,8 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 }
 
 // Query runs one statement with a method of Store, such as ReadOne, and returns its result. The
-// error is pgx.ErrNoRows if a statement for one row has none. op is the name of the operation in
-// errors.
+// error is pgx.ErrNoRows if the statement reads a single row that does not exist. op is the name of
+// the operation in errors.
 func Query[Params, Result any](
 	ctx context.Context, run func(context.Context, string, func(context.Context, DB) error) error, op string,
 	query func(context.Context, DB, Params) (Result, error), params Params,
@@ -154,8 +154,8 @@ func (s *Store) ScanLocked(
 	return mapped(op, err)
 }
 
-// RunReserved runs statements on connections that slow reads cannot use. The statements of watchers
-// and metrics are examples. op is the name of the operation in errors.
+// RunReserved runs statements, such as those of watchers and metrics, on connections that slow
+// reads cannot use. op is the name of the operation in errors.
 func (s *Store) RunReserved(ctx context.Context, op string, run func(context.Context, DB) error) error {
 	return mapped(op, run(ctx, s.kept))
 }

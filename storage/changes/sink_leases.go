@@ -64,7 +64,7 @@ func ClaimSinks(
 	return claimed, err
 }
 
-// RenewSinks extends the leases in held, and returns those of them that this node still holds.
+// RenewSinks extends the leases in held, and returns those that this node still holds.
 func RenewSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, held []SinkLease,
 ) (kept map[SinkLease]bool, err error) {

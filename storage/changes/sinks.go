@@ -182,7 +182,8 @@ func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.
 	})
 }
 
-// ListSinks returns at most limit sinks after a key: those of a namespace, or of all if it is "".
+// ListSinks returns at most limit sinks after a key: those of a namespace, or of all namespaces if
+// namespace is "".
 func ListSinks(
 	ctx context.Context, s *storage.Store, selected process.Patterns, namespace string, after SinkKey, limit int,
 ) (rows []SinkRow, err error) {

@@ -49,7 +49,7 @@ type Run = dbsqlc.GetRunRow
 // Step is a row of flow_steps with its job.
 type Step = dbsqlc.ListStepsRow
 
-// NewRun is the effect of the first result of a run.
+// NewRun is the effect with which the first result of a run stores the run.
 type NewRun struct {
 	Change
 	TemplateType   string
@@ -190,7 +190,8 @@ type DropItems struct {
 // Bytes implements storage.Effect.
 func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 
-// Early implements storage.EarlyEffect. The same result may also begin items.
+// Early implements storage.EarlyEffect. The deletion runs first, because the same result may also
+// begin items.
 func (*DropItems) Early() {}
 
 // Batch implements storage.Effect.
@@ -222,7 +223,7 @@ type Report struct {
 	Index    int32
 	Progress []byte    // JSON; nil if unchanged
 	Due      time.Time // zero if unchanged
-	Claims   bool      // Worker replaces who works on the wait
+	Claims   bool      // Worker replaces the worker of the wait
 	Worker   string    // "" if it is unknown
 }
 

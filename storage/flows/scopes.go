@@ -24,7 +24,8 @@ type Holder struct {
 	Done  string // a run that has succeeded, so that no other run may start
 }
 
-// Enter assigns a dedupe key to a run, or returns its holder. It may be repeated for the same run.
+// Enter assigns a dedupe key to a run, or returns its holder. It may be called again for the same
+// run.
 func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	err = s.RunLocked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()

@@ -26,8 +26,7 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 const (
 	// maxInternal is the maximum number of internal processes that CountByOwner reads.
 	maxInternal = 100_000
-	// minInternal is the minimum of the internal processes that CountByOwner reads per namespace,
-	// even if there are many namespaces.
+	// minInternal is the minimum of this limit per namespace, even if there are many namespaces.
 	minInternal = 20
 )
 

@@ -14,15 +14,15 @@ type FailingTask struct {
 	Key     process.Key
 	TaskID  int64
 	Type    process.TaskType
-	Attempt int32 // the newest that failed
+	Attempt int32 // newest failed attempt
 	Reason  string
 	Message string
 	For     time.Duration // since the oldest recorded failure
 }
 
 // ListFailingTasks returns tasks of processes of internal kinds that have failed for longer than
-// minAge, in no particular order, up to limit. It omits tasks that wait for an operator. db needs
-// the search_path progressor.
+// minAge, in no particular order, up to limit. It omits tasks that wait for an operator. The
+// search_path of db must be progressor.
 func ListFailingTasks(
 	ctx context.Context, db storage.DB, minAge time.Duration, limit int,
 ) ([]FailingTask, error) {

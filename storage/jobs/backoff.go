@@ -12,8 +12,8 @@ import (
 const notRetried = "only a job that has FAILED, was CANCELLED or waits for its next attempt (RETRYABLE) " +
 	"can be retried; to run a SCHEDULED job now, set its run_time (UpdateJob)"
 
-// EndBackoff lets a job that waits for its next attempt run now. It reports whether the job waited
-// for one. by is the caller.
+// EndBackoff lets a job that waits for its next attempt run now. It reports whether the job was
+// waiting. by is the caller.
 func EndBackoff(ctx context.Context, s *storage.Store, key process.Key, by ...process.Actor) (now bool, err error) {
 	actor := ""
 	if len(by) > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// sweptKeys is the number of keys that one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE),
-// and other jobs of the namespace cannot be enqueued during the transaction.
+// sweptKeys is the number of keys that one call of Tidy reads. 2,858 keys took 65 ms (by EXPLAIN
+// ANALYZE), and other jobs of the namespace cannot be enqueued during the transaction.
 const sweptKeys = 1000
 
 // HeldKeys identifies a key that a job holds. Tidy continues after this key.

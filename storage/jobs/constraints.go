@@ -328,7 +328,8 @@ func (t *ConstraintTx) Rest() (time.Duration, error) {
 // reserved it.
 type KeyState = dbsqlc.ReadLinesRow
 
-// Read returns the state of key queues. rated reports which constraints have a rate.
+// Read returns the state of key queues. rated reports for each queue whether its constraint has a
+// rate.
 func (t *ConstraintTx) Read(lines []string, rated []bool) ([]KeyState, error) {
 	if len(lines) == 0 {
 		return nil, nil
@@ -344,7 +345,7 @@ type QueuedJob struct {
 	Subject          // complete if Stale; otherwise only name and priority
 	Keys      []byte // JSON of its keys, or nil
 	Stale     bool   // Keys are from an older version
-	Given     bool   // set by Front: the job has got its key and waits for a slot; true for all jobs or for none
+	Given     bool   // set by Front: the job was given its key and waits for a slot; true for all jobs or for none
 	WaitsFor  process.WaitsFor
 	Since     time.Time // set by Front: when the job became able to run
 }
@@ -434,7 +435,7 @@ func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (free
 	return freed, t.q.ReserveKeys(t.ctx, t.db, a)
 }
 
-// Hold stores the keys that jobs have got.
+// Hold stores the keys that jobs were given.
 func (t *ConstraintTx) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {

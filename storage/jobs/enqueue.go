@@ -100,9 +100,9 @@ func (j *NewJob) MayCapture() bool {
 }
 
 // EnqueueCaptured is like Enqueue, but claims the job in the same transaction: the caller has a
-// slot for it. A row of schedule, which the claim would delete, is not written. The result has no
-// claim if the job was not created, if the namespace has got constraints, or if the response of the
-// commit was lost. In the last case, the engine adopts the job.
+// slot for it. It writes no row of schedule, because the claim would delete this row. The result
+// has no claim if the job was not created, if constraints were added to the namespace, or if the
+// response of the commit was lost. In the last case, the engine adopts the job.
 func EnqueueCaptured(s *storage.Store, j *NewJob) (Enqueued, error) {
 	return enqueue(s, j, &enqueueItem{capture: true})
 }

@@ -12,7 +12,8 @@ import (
 // once. Only the first start of an ID creates a job.
 const unkeyedLimit = 100
 
-// KeyStarts stores fairness keys for the jobs in messages to a process that do not have one yet.
+// KeyStarts stores fairness keys for the jobs in start messages to a process, except for jobs that
+// have one.
 func KeyStarts(ctx context.Context, s *storage.Store, target process.Key, keyOf func(Subject) string) error {
 	a := dbsqlc.KeyStartsParams{Namespace: target.Namespace, ProcessID: target.ProcessID}
 	err := s.ReadOne(ctx, "read messages", func(ctx context.Context, db storage.DB) error {

@@ -54,8 +54,8 @@ func (t LeaseToken) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ReadAttempt returns the task of a running attempt, without the columns that its checkpoints do
-// not need. It returns process.ErrFenced if the attempt has ended.
+// ReadAttempt returns the task of a running attempt, with only the columns that its checkpoints
+// need. It returns process.ErrFenced if the attempt has ended.
 func ReadAttempt(ctx context.Context, s *storage.Store, ref storage.AttemptRef) (*storage.Claim, error) {
 	var row dbsqlc.ReadAttemptRow
 	err := s.RunReserved(ctx, "read attempt", func(ctx context.Context, db storage.DB) (err error) {
@@ -109,7 +109,7 @@ type HeartbeatResult struct {
 	Heartbeat    time.Duration
 }
 
-// lockedLeaseWaits is how long BeatAll waits before it tries to extend leases again that other
+// lockedLeaseWaits are the waits of BeatAll before it tries again to extend leases that other
 // transactions have locked. A result, or another heartbeat, locks a lease for some milliseconds. A
 // call of the SQL function complete locks it until the transaction of the application ends.
 var lockedLeaseWaits = []time.Duration{

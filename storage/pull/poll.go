@@ -33,9 +33,8 @@ func Poll(
 	})
 }
 
-// PollLocked leases like Poll, but first waits for the process of the first task of a namespace, at
-// most for the given time. If other transactions keep this process locked, PollLocked leases
-// nothing.
+// PollLocked is like Poll, but first locks the process of the first task of a namespace. It waits
+// at most the given time for this lock. If it does not get the lock, it leases nothing.
 func PollLocked(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 	first storage.FirstCall, wait time.Duration,
@@ -59,7 +58,7 @@ func pollParams(s *storage.Store, workerID string, lines []Subscription, limit i
 
 type statement = func(context.Context, storage.DB) error
 
-// lease lets run execute the statement of a poll, and returns the leases.
+// lease passes the statement of a poll to run, and returns the leases.
 func lease(a dbsqlc.PollParams, grouped bool, run func(statement) error) ([]storage.Lease, error) {
 	var rows []dbsqlc.PollRow
 	err := run(func(ctx context.Context, db storage.DB) (err error) {

@@ -56,7 +56,7 @@ type Worker struct {
 type StoppingWorker struct {
 	Command WorkerCommand
 	Lost    time.Time     // when its leases are released; zero if it keeps them
-	Left    time.Duration // time from the read until then
+	Left    time.Duration // time until Lost when the row was read
 }
 
 // RecordWorkers records that workers were seen. It skips workers whose ID belongs to another
@@ -82,9 +82,9 @@ func recordOf(seen map[WorkerKey]Sender) dbsqlc.RecordWorkersParams {
 	return a
 }
 
-// OwnWorkers records that workers were seen, and that the owner of by uses their IDs. It returns
-// those whose ID belongs to another client. The error is a *process.OverloadError if the client
-// would have more than MaxWorkerIDs in a namespace.
+// OwnWorkers records that workers were seen, and that by.Owner uses their IDs. It returns those
+// whose ID belongs to another client. The error is a *process.OverloadError if the client would
+// have more than MaxWorkerIDs in a namespace.
 func OwnWorkers(
 	ctx context.Context, s *storage.Store, by Sender, workers []WorkerKey,
 ) (foreign []WorkerKey, err error) {
@@ -196,8 +196,8 @@ func SetCommand(
 const MaxShownNamespaces = 1000
 
 // ListWorkers lists the workers of a namespace by ID, after the ID `after`, at most limit and about
-// storage.ListBytes. more reports that it stopped before the limit, so that there may be more. If
-// only is set, it lists only the worker with that ID.
+// storage.ListBytes. more reports whether the list ended before the limit because of its size, so
+// that there may be more workers. If only is set, it lists only the worker with that ID.
 func ListWorkers(
 	ctx context.Context, s *storage.Store, namespace, after, only string, limit int,
 ) (list []Worker, more bool, err error) {

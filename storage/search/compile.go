@@ -148,8 +148,8 @@ func (f Filter) listStatus() string {
 	return ""
 }
 
-// contained writes n in the form for the index of metadata. It returns false if that is not
-// possible; for OR, every part must be possible.
+// contained writes n in the form for the index of metadata. It returns false if n does not have
+// such a form. For OR, every part must have it.
 func contained(s *statement, n node) bool {
 	switch n := n.(type) {
 	case *comparison:

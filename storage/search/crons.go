@@ -3,8 +3,8 @@ package search
 import "github.com/progressor-engine/progressor/process"
 
 // pausedCron is true if a cron is paused according to the first line of its state, which is JSON.
-// Text values cannot contain the pattern, because their quotes would be escaped. It never fails,
-// regardless of the state of a process.
+// Text values cannot contain the pattern, because their quotes would be escaped. The condition
+// never fails, regardless of the state of a process.
 const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state
 	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 

@@ -255,8 +255,8 @@ func eventLanes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 }
 
 // eventStatement reads the newest events before one, like auditStatement. It merges the lanes, each
-// of which is read in order. (If it reads the events of one job, it compares their namespace in
-// a way that excludes the other indexes, which look as good on a table without statistics.)
+// of which is read in order. (If it reads the events of one job, it compares their namespace in a
+// way that excludes the other indexes. Without statistics, the planner may choose one of those.)
 func eventStatement(scan eventScan) *statement {
 	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size
 	s := &statement{}

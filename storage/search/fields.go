@@ -21,7 +21,7 @@ type field struct {
 	values  valueKind         // what it is compared with
 	compare map[string]string // the condition of each operator; that of != is derived from =
 	prefix  string            // condition for a prefix; "" if it takes no *
-	there   string            // condition that it is set; "" if that cannot be asked
+	there   string            // condition that it is set; "" if filters cannot check this
 	doc     *document         // set for a JSON field; a filter names one of its keys
 	choices *choices          // set for isChoice
 }

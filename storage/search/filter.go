@@ -18,7 +18,7 @@ const (
 	maxSegments = 8   // keys in a path into metadata
 )
 
-// Filter is a condition on processes. The zero value matches all.
+// Filter is a condition on processes. The zero value matches all processes.
 type Filter struct{ root node }
 
 // String returns the filter in canonical form. Filters that differ only in spaces or parentheses

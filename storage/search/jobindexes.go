@@ -11,7 +11,7 @@ import (
 // returns "" if the filter has no such condition.
 type idsOf func(q Query) (ids string, args []any)
 
-// jobIndexes has the indexes for a list of jobs, as indexes has those for a list of processes. The
+// jobIndexes has the indexes for a list of jobs. indexes has those for a list of processes. The
 // last one applies to all lists of jobs. jobIDs and processIDs are the queries that the indexes
 // read first, in the same order.
 var (
@@ -56,7 +56,7 @@ func byIDs(of idsOf) func(s *statement, q Query) bool {
 }
 
 // crowded reports whether an index returns more IDs than a page takes from any index. Counting IDs
-// takes a millisecond, reading 2,000 jobs takes twenty.
+// takes 1 ms, but reading 2,000 jobs takes 20 ms.
 func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
 	of := l.query.ids(n)
 	if of == nil {

@@ -16,7 +16,7 @@ type Growth struct {
 	MessageAge   time.Duration // how long the oldest undelivered message has waited
 	Messages     int64         // undelivered messages, counted up to the limit
 	Backlogs     int64         // processes whose large queue is being moved, counted up to the limit
-	Pending      int64         // results that workers have left to nodes from SQL, counted up to the limit
+	Pending      int64         // results from SQL that no node has handled, counted up to the limit
 }
 
 // ReadGrowth reads the metrics of Growth. Each count stops at limit.

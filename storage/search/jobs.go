@@ -14,9 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// The conditions on jobs, of a row p of processes. Each reads one row by its key, so that only the
-// rows that a page reads cost anything. They are scalar subqueries, because EXISTS may be planned
-// as a hash of the whole table.
+// The conditions on jobs, of a row p of processes. Each reads one row by its key, so that its cost
+// depends only on the rows that a page reads. They are scalar subqueries, because PostgreSQL may
+// plan EXISTS as a hash of the whole table.
 const (
 	ofJob = " j WHERE j.namespace = p.namespace AND j.process_id = p.process_id LIMIT 1)"
 
@@ -100,7 +100,7 @@ var jobStates = []string{
 }
 
 // state checks a comparison with a state. If a process status corresponds to the state, it compares
-// that.
+// the status.
 func (p *parser) state(r restriction) (node, error) {
 	l := r.literal
 	name := strings.TrimPrefix(strings.ToUpper(l.text), "JOB_STATE_")

@@ -123,10 +123,10 @@ const (
 	candidateSettings = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on"
 )
 
-// read fills the page. It scans the first rows in order. If these do not suffice and the rows after
-// them are unlikely to, it tries an index for a condition of the filter. If that returns too many
-// rows, it continues the scan. (If 1% of a million processes is in ERROR, a page of these scans
-// 10,000 rows in order. Trying the index first took 50% longer.)
+// read fills the page. It scans the first rows in order. If these rows do not fill the page, and
+// the rows after them are unlikely to fill it, read tries an index for a condition of the filter.
+// If the index returns too many rows, it continues the scan. (If 1% of a million processes is in
+// ERROR, a page of these scans 10,000 rows in order. Trying the index first took 50% longer.)
 func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err

@@ -187,8 +187,8 @@ func (o *order) isStart(c *comparison) bool {
 }
 
 // bounds writes the conditions of the filter on the field of the order, so that the index scan ends
-// with them. Without these conditions, a list of an old day would also read all later days. start
-// handles the start of the list.
+// at these bounds. Without these conditions, a list of an old day would also read all later days.
+// start handles the start of the list.
 func (o *order) bounds(s *statement, f Filter) {
 	for _, c := range o.limits(f) {
 		switch {

@@ -99,7 +99,8 @@ const (
 	runGrouped     = `r.status IN ('failed', 'expired') AND r.parent_run_id IS NULL`
 )
 
-// runMetadataField uses the form that the index of metadata supports, on a row p of processes.
+// runMetadataField returns the field metadata. Its condition has the form that the index of
+// metadata supports, on a row p of processes.
 func runMetadataField() *field {
 	f := documentField("metadata", runMetadata)
 	f.doc.contains = fieldMetadata.doc.contains

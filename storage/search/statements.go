@@ -79,9 +79,10 @@ func (s *statement) filter(f Filter) {
 	f.root.compile(s)
 }
 
-// indexes write a query for a filter that uses an index other than that of the list. They return
-// false if the filter has no condition for it. The cheapest comes first: the index of metadata does
-// not contain namespaces, and is read completely before it returns its first row.
+// indexes contains functions that write a query for a filter with an index other than that of the
+// list. Each returns false if the filter has no condition for its index. The cheapest index comes
+// first: the index of metadata does not contain namespaces, and is read completely before it
+// returns its first row.
 var indexes = []func(s *statement, q Query) bool{byID, byIDs(idsByFingerprint), byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {

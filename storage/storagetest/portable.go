@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// rejectFeatures replaces the functions of NOTIFY, advisory locks and lists of indexes with
+// rejectFeatures replaces the functions of NOTIFY, advisory locks and pending lists of indexes with
 // functions that return an error. The original functions get other names, because PostgreSQL finds
 // a built-in function by its OID, regardless of its definition.
 const rejectFeatures = `

@@ -103,7 +103,7 @@ func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.Inval
 	return checkBytes(field+".notify_parent_args", c.GetNotifyParentArgs())
 }
 
-// checkCancelled accepts the IDs of runs, too.
+// checkCancelled also accepts the IDs of runs.
 func checkCancelled(field string, c *progressorv1.CancelCommand) *process.InvalidError {
 	id := c.GetProcessId()
 	if runID, ok := strings.CutPrefix(id, process.FlowPrefix); ok {

@@ -16,7 +16,7 @@ func WithCodec(c codec.Codec, opts ...codec.Option) Option {
 	return func(o *options) { o.payloads = codec.NewPayloads(c, opts...) }
 }
 
-// WithPayloads is WithCodec with payloads that exist already.
+// WithPayloads is like WithCodec, but uses existing Payloads.
 func WithPayloads(p *codec.Payloads) Option { return func(o *options) { o.payloads = p } }
 
 // coded is a processor whose requests and responses have encoded payloads. It modifies the requests

@@ -79,8 +79,8 @@ func (e *FailureError) NonRetryable() *FailureError {
 	return e
 }
 
-// RetryAfter sets the wait before the next attempt, which replaces the backoff or the retry policy,
-// and returns e. The engine waits at most 365 days.
+// RetryAfter sets the wait before the next attempt and returns e. This wait replaces the one that
+// the backoff or the retry policy defines. The engine waits at most 365 days.
 func (e *FailureError) RetryAfter(d time.Duration) *FailureError {
 	e.Failure.RetryAfter = durationpb.New(min(max(d, 0), process.MaxRetryAfter))
 	return e

@@ -27,8 +27,9 @@ type Parked struct {
 // Keeps reports whether Keep can keep a value, because the processor runs in the engine's program.
 func (k *Kept) Keeps() bool { return k != nil && !k.parksOnly }
 
-// Keep sets the value for the next task, which must follow here at once. Otherwise the engine calls
-// drop: the process has no next task yet, has ended, is suspended, or another node may continue it.
+// Keep sets the value for the next task, which must follow in this program at once. The engine
+// calls drop instead if the process has no next task yet, has ended or is suspended, or if another
+// node may continue it.
 func (k *Kept) Keep(value any, drop func()) { k.value, k.drop, k.parked = value, drop, nil }
 
 // Park sets the value for the next CALL, NOTIFY or TIMEOUT, even if it comes much later. The
@@ -63,8 +64,8 @@ func (k *Kept) SetOmitsHistory() {
 // OmitsHistory reports whether the request has no history because a value was parked.
 func (k *Kept) OmitsHistory() bool { return k != nil && k.noHistory }
 
-// NoHistory returns an error if OmitsHistory. A processor that cannot use the value returns this
-// error. Then the engine calls it again with the history.
+// NoHistory returns an error if OmitsHistory returns true. A processor that cannot use the value
+// returns this error. Then the engine calls it again with the history.
 func (k *Kept) NoHistory() error {
 	if !k.OmitsHistory() {
 		return nil

@@ -14,7 +14,7 @@ import (
 // closeGrace is how long Close waits for parked values to be dropped.
 const closeGrace = time.Second
 
-// expiryInterval is how long after the newest value was parked all values are too old.
+// expiryInterval is the time after which all values are too old, unless another value was parked.
 const expiryInterval = parked.MaxTime + time.Second
 
 // ErrHistoryNeeded is the error of Parking.Process for a request with a parked_id if the value is
@@ -48,9 +48,9 @@ func NewParking() *Parking {
 
 func (k *Parking) expire() { k.values.Expire(time.Now().Add(-parked.MaxTime)) }
 
-// Process calls p, which gets the value that it has parked for the process if the request has its
-// ID. If p parks a value, the response has a new ID. The error is ErrHistoryNeeded if the request
-// has an ID and p does not get its value.
+// Process calls p, which gets the value that it has parked for the process if the request has the
+// ID of the value. If p parks a value, the response has a new ID. The error is ErrHistoryNeeded if
+// the request has an ID and p does not get its value.
 func (k *Parking) Process(
 	ctx context.Context, p Processor, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

@@ -96,7 +96,7 @@ func (b *ResultBuilder) JSONReply(taskID int64, v any) *ResultBuilder {
 }
 
 // RejectTask ends a task whose response was deferred: its caller gets err as a rejection. Unlike a
-// processor that returns a rejection, the result keeps the changes of the process.
+// rejection that a processor returns, this result also changes the process.
 func (b *ResultBuilder) RejectTask(taskID int64, err *RejectionError) *ResultBuilder {
 	b.result.Replies = append(b.result.Replies, &progressorv1.Reply{TaskId: taskID, Rejection: err.Rejection})
 	return b

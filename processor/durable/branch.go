@@ -48,7 +48,7 @@ func (r *run) newBranch(scope string, body func(*branch)) *branch {
 	return b
 }
 
-// run is the goroutine of the branch.
+// run is the body of the branch's goroutine.
 func (b *branch) run() {
 	completed := false
 	defer func() {
@@ -73,7 +73,7 @@ func (b *branch) handBack() {
 	}
 }
 
-// isIdle reports whether no task can notice what a branch does.
+// isIdle reports whether no task runs the function, because it is parked or its run is over.
 func (r *run) isIdle() bool { return r.parked.Load() || r.isOver() }
 
 func (r *run) isOver() bool {

@@ -87,7 +87,7 @@ func (c *checking) differs(kind, name, format string, args ...any) {
 		Detail: fmt.Sprintf(format, args...), Place: c.places[entryKey{kind, name}]})
 }
 
-// decoded compares a value with its type, which must have all of its fields.
+// decoded reports a value that has a field which its type lacks.
 func (c *checking) decoded(what string, text json.RawMessage, as any) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -101,8 +101,8 @@ func (c *checking) decoded(what string, text json.RawMessage, as any) {
 	}
 }
 
-// operationOf returns the operation to which an entry belongs. ok is false if no operation must ask
-// for it.
+// operationOf returns the operation to which an entry belongs. ok is false for entries for which no
+// operation has to ask.
 func operationOf(e *entry) (key entryKey, ok bool) {
 	switch e.Kind {
 	case kindTry:
@@ -235,7 +235,7 @@ func (c *checking) isNewWait(ends entryKey) bool {
 	}
 }
 
-// endings returns the keys of the entries of which each would end the wait.
+// endings returns the keys of the entries each of which would end the wait.
 func (w *wait) endings() []entryKey {
 	if w.step != nil {
 		return []entryKey{{kindStep, w.step.name}}
@@ -268,7 +268,8 @@ func (r *run) pretend(choose func(b *branch) (ends entryKey, ok bool)) error {
 	return nil
 }
 
-// pretendStored lets a function that waits until its new entries are stored continue.
+// pretendStored marks the new entries as stored, so that a function that waits for this can
+// continue. waited reports whether a branch waited for this.
 func (r *run) pretendStored() (waited bool) {
 	for _, b := range r.branches {
 		if b.wait != nil && b.wait.flush {
@@ -284,7 +285,7 @@ func (r *run) pretendStored() (waited bool) {
 	})
 }
 
-// checkUndos reports the steps of a function that has ended which cannot be undone.
+// checkUndos reports the steps of an ended function that cannot be undone.
 func (c *checker) checkUndos(r *run, failed error) {
 	if failed != nil {
 		c.found(durablecheck.Error, "", "", messageOf(failed), "")

@@ -22,7 +22,7 @@ var newDetails = map[string]string{
 }
 
 // findNew reports the operations that the process has passed, and that are not in its journal. If a
-// task runs soon, it may have been about to begin them. Then only those before a recorded operation
+// task will run soon, it may begin these operations. Then only those before a recorded operation
 // are new.
 func (c *checker) findNew(r *run, made []entry) {
 	passed := 0
@@ -61,8 +61,9 @@ func (c *checker) findNew(r *run, made []entry) {
 	}
 }
 
-// findRequests reports the queues whose calls were accepted with the expectation of a reply that
-// the function does not send, or without the expectation of one that it sends.
+// findRequests reports the queues whose accepted calls do not fit the function: their callers wait
+// for a reply that the function does not send, or the function replies to calls that do not wait
+// for a reply.
 func (c *checker) findRequests(r *run, stored []entry) {
 	seen, reported := map[string]int{}, map[string]bool{}
 	for _, e := range stored {
@@ -104,8 +105,8 @@ func (c *checker) foundEnd(err error) (fails bool) {
 	return false
 }
 
-// findOrphans reports the entries for which the function does not ask. It looks for them also after
-// the place where the process waits: they may have been moved.
+// findOrphans reports the entries for which the function does not ask. It also looks for the
+// operations after the place where the process waits, because they may have been moved.
 func (c *checker) findOrphans(r *run, stored []entry) error {
 	left := map[entryKey]bool{}
 	for key := range r.check.recorded {

@@ -9,8 +9,8 @@ import (
 )
 
 // A task that stores checkpoints runs steps for at most maxRunOn or a tenth of the time limit of
-// its attempt, whichever is shorter. It leaves the next ones to another task. So calls do not wait
-// for long, and each step has most of the step timeout.
+// its attempt, whichever is shorter. It leaves the next ones to another task. Calls then do not
+// wait for long, and each step has most of the step timeout.
 const maxRunOn = time.Second
 
 // checkpoint stores the new entries now, so that more steps may run in this task. It returns false

@@ -23,9 +23,9 @@ type childOptions struct{ namespace string }
 // InOption is the namespace of a child, a job, a run or a question.
 type InOption struct{ namespace string }
 
-// In sets the namespace of a child, a job, a run or a question. For a child or a job, its processor
-// or its workers run it. The default is the namespace of the function, whose processor is the
-// function.
+// In sets the namespace of a child, a job, a run or a question. The processor of this namespace
+// runs the child, and its workers run the job. The default is the namespace of the function, whose
+// processor is the function.
 func In(namespace string) InOption { return InOption{namespace} }
 
 func (in InOption) setChild(o *childOptions) { o.namespace = in.namespace }
@@ -87,12 +87,13 @@ func (c childKey) fullKind() string {
 }
 
 // Child starts a process with the args as JSON and does not wait for it. The child may be a durable
-// function or any other process, in any language. It is started in the transaction that stores
-// this, exactly once. Its ID is that of this process, the name with its scope, and the number of
-// the task that began the history, as in "A-7/parcel[1]/label~1041". So it is new, even if this
-// process was removed and created again, or has restarted.
+// function or any other process, in any language. The transaction that stores this operation starts
+// the child, exactly once. Its ID is that of this process, the name with its scope, and the number
+// of the task that began the history, as in "A-7/parcel[1]/label~1041". The ID is therefore new,
+// even if this process was removed and created again, or has restarted.
 //
-// The namespace must exist. If it is another one, the setting command_namespaces must allow it.
+// The namespace must exist. If it differs from the namespace of the function, the setting
+// command_namespaces must allow it.
 //
 // If the function returns an error or is cancelled, its children that still run are cancelled. If
 // it returns a value, they continue.

@@ -38,7 +38,7 @@ type StepError struct {
 	Step     string `json:"-"`
 	Reason   string `json:"reason"`
 	Message  string `json:"message"`
-	Rejected bool   `json:"rejected,omitempty"` // made by processor.Reject: an expected "no"
+	Rejected bool   `json:"rejected,omitempty"` // made by processor.Reject
 }
 
 // Error returns the step's name and the message.

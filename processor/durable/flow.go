@@ -36,10 +36,10 @@ func Scope(scope, id string) FlowOption {
 	return flowOption(func(o *flowOptions) { o.command.Scope, o.command.ScopeId = scope, id })
 }
 
-// Flow starts a run of a template with the payload as JSON and does not wait for it. It is started
-// in the transaction that stores this, exactly once. The ID of the run has the same form as the ID
-// of a child, such as "A-7/ship~1041", and at most 160 bytes. Names of runs, jobs and children must
-// be different.
+// Flow starts a run of a template with the payload as JSON and does not wait for it. The
+// transaction that stores this operation starts the run, exactly once. The ID of the run has the
+// same form as the ID of a child, such as "A-7/ship~1041", and at most 160 bytes. Names of runs,
+// jobs and children must be different.
 //
 // The response of Get is the result of the run. If the run has failed or expired, Get returns a
 // *StepError with the reason of its failure. The reason is ReasonChildFailed if the run was not

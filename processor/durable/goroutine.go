@@ -7,8 +7,8 @@ import (
 )
 
 // goroutine identifies a goroutine that runs user code, by the outermost frames of its stack. They
-// encode its number. The runtime has a number for each goroutine, too, but only runtime.Stack
-// returns it, which formats the whole stack. This took 16% of the CPU time of runs with one step.
+// encode its number. The runtime also numbers goroutines, but only runtime.Stack returns the
+// number, and it formats the whole stack. This took 16% of the CPU time of runs with one step.
 type goroutine struct {
 	frames []uintptr // from the last mark to the outermost frame
 }

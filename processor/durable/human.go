@@ -45,7 +45,7 @@ func Title(text string) HumanOption {
 
 // Assignees sets who may answer, if the engine authenticates clients: user:ISSUER#NAME, key:ID,
 // cert:URI, group:NAME, or the name of a group. By default, every client with the permission
-// wait.answer may.
+// wait.answer may answer.
 func Assignees(names ...string) HumanOption {
 	return humanOption(func(o *humanOptions) { o.assignees = names })
 }
@@ -67,8 +67,8 @@ func About(v any) HumanOption {
 }
 
 // AnswerSchema sets the JSON Schema of the answer, from which the inbox builds a form. The schema
-// is any value that is a JSON object. The default follows from the type of the answer. An empty
-// object accepts every answer.
+// is any value that encodes to a JSON object. The default follows from the type of the answer. An
+// empty object accepts every answer.
 func AnswerSchema(schema any) HumanOption {
 	return humanOption(func(o *humanOptions) { o.schema = schema })
 }
@@ -123,7 +123,7 @@ func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 	return f
 }
 
-// checkDueAnswer returns an error if the answer of a wait that is due does not have the type Out.
+// checkDueAnswer returns an error if the value of DueAnswer does not have the type Out.
 func checkDueAnswer[Out any](w *progressorv1.WaitAction) error {
 	text, err := protojson.Marshal(w.GetDueResult())
 	if err == nil {

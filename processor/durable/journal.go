@@ -44,7 +44,7 @@ type entry struct {
 	Versions Versions        `json:"versions,omitempty"`
 }
 
-// isValid reports whether an entry may be the one with this index.
+// isValid reports whether an entry may have this index in the journal.
 func (e *entry) isValid(index int) bool {
 	switch e.Kind {
 	case "":
@@ -127,7 +127,7 @@ func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 // Only the goroutine that may run adds entries. A goroutine of another process that misuses a Ctx
 // may look up entries at the same time, and mu prevents a crash of the program.
 type journal struct {
-	mu      sync.Mutex // guards changes of entries, index and calls, and what a Ctx looks up in them
+	mu      sync.Mutex // guards changes of entries, index and calls, and the lookups of a Ctx
 	entries []entry    // those that a repair has forgotten are empty
 	saved   int
 	bytes   int   // approximate size of the new entries
@@ -141,7 +141,7 @@ type journal struct {
 	reruns  map[string]int // how often a completed step was forgotten
 	failed  map[string]int // how often a failed step was forgotten
 
-	// repaired is whether the function was repaired by step. Then steps that the repair has ended,
+	// repaired is true if the function was repaired by step. Then steps that the repair has ended,
 	// or that run again, are later in entries than what the function did after them.
 	repaired bool
 }
@@ -247,7 +247,7 @@ func (j *journal) forget(repair *entry) {
 	}
 }
 
-// maxEscape is the maximum number of bytes of a byte of a string in JSON, as in \u0000.
+// maxEscape is the maximum number of bytes that JSON uses for one byte of a string, as in \u0000.
 const maxEscape = 6
 
 // size returns the maximum size of the entries as JSON. An entry has up to 120 bytes besides its
@@ -281,7 +281,7 @@ func (j *journal) start() *entry {
 	return &j.entries[0]
 }
 
-// call returns the index of a call, and its entry. The first call of a name has the number 0.
+// call returns the index of a call, and its entry. The first call with a name has the number 0.
 func (j *journal) call(name string, number int) (at int, e *entry, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

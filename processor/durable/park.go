@@ -65,8 +65,8 @@ func (t *task) end(response *progressorv1.ProcessResponse, err error) {
 	kept.Park(t.run, parked, t.close)
 }
 
-// mayPark reports whether the run waits as after a replay of the journal with the result of this
-// task.
+// mayPark reports whether the run waits in the state that a replay would reach after the result of
+// this task is stored.
 func (t *task) mayPark(response *progressorv1.ProcessResponse) bool {
 	switch t.request.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_INIT, progressorv1.TaskType_TASK_TYPE_CALL,

@@ -47,8 +47,8 @@ func isByStep(args []byte) (request json.RawMessage, ok bool) {
 	return request, ok
 }
 
-// parseRepair decodes the request of a repair by step. Unlike json.Unmarshal, it rejects names of
-// fields in another case, and null as a list or a name.
+// parseRepair decodes the request of a repair by step. Unlike json.Unmarshal, it rejects field
+// names that differ in case, and null as a list or a name.
 func parseRepair(request json.RawMessage) (*stepRepair, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(request, &fields) != nil || fields == nil {
@@ -152,7 +152,7 @@ func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessRespon
 }
 
 // endSteps adds the entries of the steps that a repair skips or sets, and returns them. It runs the
-// function to find steps that have no entry yet, and to see that it does not fail.
+// function to find steps that have no entry yet, and to check that it does not fail.
 func (t *task) endSteps(r *stepRepair, old []entry) (made []entry, err error) {
 	end := func(name string, undo bool) {
 		value, set := r.Set[name]

@@ -72,9 +72,9 @@ func (r *Request[In, Out]) Reply(response Out) {
 	r.send(entry{Value: text}, nil)
 }
 
-// Reject sends a rejection to the caller. The reason is that of an error of processor.Reject, or
-// "error". If the rejection is larger than about 1 MiB, its details are omitted, and the message
-// says so. The function continues.
+// Reject sends a rejection to the caller. The reason is that of err if processor.Reject made it,
+// and "error" otherwise. If the rejection is larger than about 1 MiB, its details are omitted, and
+// the message says so. The function continues.
 func (r *Request[In, Out]) Reject(err error) {
 	rejected := rejection(err)
 	refusal := &StepError{

@@ -27,8 +27,8 @@ const (
 	base64Pattern = `^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 )
 
-// checkSchema returns an error if the schema of a wait is invalid, or if the answer of a wait that
-// is due does not match it. The engine checks the same.
+// checkSchema returns an error if the schema of a wait is invalid, or if the value of DueAnswer
+// does not match it. The engine makes the same checks.
 func checkSchema(w *progressorv1.WaitAction) error {
 	if w.GetResultSchema() == nil {
 		return nil
@@ -79,7 +79,7 @@ func schemaFor[T any]() any {
 	return nil
 }
 
-// nullable returns a schema that also accepts null, as which encoding/json writes nil.
+// nullable returns a schema that also accepts null, because encoding/json writes nil as null.
 func nullable(schema map[string]any) map[string]any {
 	if name, ok := schema["type"].(string); ok {
 		schema["type"] = []string{name, "null"}
@@ -132,7 +132,8 @@ func schemaOf(t reflect.Type, within []reflect.Type) map[string]any {
 }
 
 // integerSchema returns the schema of an integer with a number of bits, without the sign. Numbers
-// in JSON are doubles, and those that are nearest to the limits of 64 bits are outside them.
+// in JSON are doubles, and the doubles nearest to the limits of 64-bit integers are outside these
+// limits.
 func integerSchema(bits int, isSigned bool) map[string]any {
 	limit := math.Exp2(float64(bits))
 	schema := map[string]any{"type": "integer", "minimum": 0, "maximum": limit - 1}

@@ -32,7 +32,7 @@ type stepOptionFunc func(o *stepOptions)
 
 func (f stepOptionFunc) apply(o *stepOptions) { f(o) }
 
-// Retry lets a step that returned an error be tried up to tries times in total. It waits before the
+// Retry lets a step that returns an error run up to tries times in total. It waits before the
 // second try, twice as long before the third, and so on, at most 100 times as long. The process is
 // free during the wait. Errors of processor.Reject, and non-retryable ones of processor.Fail, are
 // final.
@@ -68,8 +68,8 @@ type stepRun struct {
 	adopt func(value json.RawMessage)
 }
 
-// Step runs body once and returns its value, or a *StepError. Afterwards it returns the same from
-// the journal: the value is encoded as JSON. Without Retry, the body runs once.
+// Step runs body once and returns its value, or a *StepError. Afterwards, it returns the same
+// result from the journal, which contains the value as JSON. Without Retry, the body runs once.
 //
 // The body must end within the namespace's step_timeout. Its context ends shortly before. It may
 // run again only if a crash prevents its result from being stored: use StepKey to make its effects

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// retryTimer is the prefix of the timers for the next try of a step. Names of users have no colon.
+// retryTimer is the prefix of the timers for the next try of a step. Names that users choose
+// contain no colon.
 const retryTimer = "retry:"
 
 // Timer is a timer that After has set.

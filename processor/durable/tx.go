@@ -23,8 +23,8 @@ const TxTable = `CREATE TABLE IF NOT EXISTS durable_steps (
 	created_time timestamptz NOT NULL DEFAULT now()
 )`
 
-// claimStep inserts the row of a step, or no row if there is one. It waits until other transactions
-// that have inserted it end. PostgreSQL ends the transaction of a client that stopped responding.
+// claimStep inserts the row of a step unless it exists. It waits until other transactions that have
+// inserted it end. PostgreSQL ends the transaction of a client that stopped responding.
 const claimStep = `INSERT INTO durable_steps (key)
 SELECT $1::text FROM set_config('idle_in_transaction_session_timeout', $2, true)
 ON CONFLICT (key) DO NOTHING`
@@ -48,7 +48,8 @@ type TxBeginner interface {
 //
 // An error of the body rolls back everything, and is handled as by Step. The body is run again at
 // once, up to 10 times in one try, if PostgreSQL ended its transaction because of a serialization
-// failure or a deadlock. So it must have no other effects. It must neither commit nor roll back.
+// failure or a deadlock. The body must therefore have no other effects. It must neither commit nor
+// roll back.
 //
 // If it is unknown whether the transaction has committed, because the database cannot be reached or
 // has no table, the step does not fail. Instead, its task fails with the reason durable_tx, and is
@@ -87,8 +88,9 @@ func UndoTx[T any](db TxBeginner, f func(context.Context, pgx.Tx, T) error) Step
 }
 
 // PruneTx deletes the rows of the table durable_steps that are older than this, and returns their
-// number. A row must be as old as a step can be when it is tried for the last time, which includes
-// the time until an operator repairs its process. Otherwise the step may take effect twice.
+// number. olderThan must be longer than the time from the first to the last try of any step,
+// including the time until an operator repairs its process. Otherwise, a step may take effect
+// twice.
 func PruneTx(ctx context.Context, db TxBeginner, olderThan time.Duration) (int64, error) {
 	if olderThan <= 0 {
 		return 0, fmt.Errorf("olderThan: must be positive (got %s)", olderThan)
@@ -122,7 +124,8 @@ func (x txStep) key() string {
 	return key
 }
 
-// try returns the value of the step, or the error of one try. The last one is that of the row.
+// try returns the value of the step, or the error of one try. The last try returns the result in
+// the row.
 func (x txStep) try(ctx context.Context, body func(pgx.Tx) (any, error)) (any, error) {
 	row, err := once(ctx, x.db, x.key(), func(tx pgx.Tx) (txRow, error) {
 		value, err := body(bodyTx{tx, x.run})

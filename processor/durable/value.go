@@ -26,8 +26,8 @@ func Rand(ctx Ctx, name string, n int) int {
 	return value(ctx, name, func() int { return rand.IntN(n) })
 }
 
-// value returns a recorded value, or records one. It takes no task: the next result stores it,
-// before any step that could depend on it runs.
+// value returns a recorded value, or records one. This needs no additional task: the next result
+// stores the value, before any step that could depend on it runs.
 func value[T any](ctx Ctx, name string, first func() T) T {
 	b := ctx.branch
 	full := b.name(kindValue, name)

@@ -102,8 +102,8 @@ func WithRetryPolicy(policy process.RetryPolicy) Option {
 // WithHistory sets which part of the history tasks receive; the default is process.HistoryFull.
 func WithHistory(mode process.HistoryMode) Option { return func(p *Process) { p.settings.mode = mode } }
 
-// WithoutCheckpoints lets the processor store no checkpoints, like one to which the engine pushes
-// tasks. See processor.Checkpoint.
+// WithoutCheckpoints prevents checkpoints, as for a processor to which the engine pushes tasks. See
+// processor.Checkpoint.
 func WithoutCheckpoints() Option { return func(p *Process) { p.settings.pushed = true } }
 
 // New returns a process that does not exist yet. Start creates it.
@@ -225,7 +225,7 @@ func (p *Process) notify(ctx context.Context, args []byte, child *progressorv1.C
 
 // Cancel cancels the process. In RUNNING the processor receives a CANCEL task, whose result is
 // stored; then the process is CANCELLED, or removed if the result requests it. A CANCEL that fails
-// is retried, and no other task runs until then. Without attempts left, or after
+// is retried, and no other task runs until it has ended. Without attempts left, or after
 // process.DefaultCancelGrace, the process is CANCELLED anyway.
 func (p *Process) Cancel(ctx context.Context, reason string) error {
 	p.mu.Lock()
@@ -248,7 +248,7 @@ func (p *Process) Cancel(ctx context.Context, reason string) error {
 	return p.drive(ctx)
 }
 
-// Suspend suspends the process: calls are refused and timers wait until Resume.
+// Suspend suspends the process: calls are rejected and timers wait until Resume.
 func (p *Process) Suspend() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,7 +41,7 @@ func (p *Process) Timers() []*progressorv1.Timer { return p.Snapshot().GetTimers
 // Metadata returns the searchable attributes.
 func (p *Process) Metadata() map[string]any { return p.Snapshot().GetMetadata().AsMap() }
 
-// Commands returns all messages that the process has sent to other processes, in order.
+// Commands returns all commands that the process has sent, in order.
 func (p *Process) Commands() []*progressorv1.Command {
 	p.mu.Lock()
 	defer p.mu.Unlock()

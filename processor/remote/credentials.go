@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Credentials are used for each request to a processor, in addition to the task.
+// Credentials contains what each request to a processor needs in addition to the task.
 type Credentials struct {
 	Headers     map[string]string
 	Keys        []signature.Key // sign the request

@@ -118,9 +118,9 @@ var loopbackPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("::/128"),
 }
 
-// privatePrefixes are the addresses of private networks: RFC 1918, RFC 4193 and RFC 6598. The
-// others are not public, and some networks use them for their machines: 198.18.0.0/15 is for
-// benchmarks, 240.0.0.0/4 is reserved, and fec0::/10 was for sites.
+// privatePrefixes are the addresses of private networks: RFC 1918, RFC 4193 and RFC 6598. The other
+// prefixes are not public either, and some networks use them for their machines: 198.18.0.0/15 is
+// for benchmarks, 240.0.0.0/4 is reserved, and fec0::/10 was for sites.
 var privatePrefixes = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("100.64.0.0/10"),

@@ -39,7 +39,7 @@ func (p *Processor) send(
 	return resp, last.at, err
 }
 
-// keep keeps where the process is in memory, if the response says that it is.
+// keep remembers the endpoint that has the process in memory, if the response reports that it has.
 func keep(
 	kept *processor.Kept, req *progressorv1.ProcessRequest, resp *progressorv1.ProcessResponse, at *endpoint,
 ) {

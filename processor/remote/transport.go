@@ -157,7 +157,8 @@ func servesMetadata(addr netip.Addr) bool {
 // address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// plain returns an address without a zone, and as IPv4 if it is an IPv4 address in IPv6.
+// plain returns an address without its zone. It converts an IPv4 address that is embedded in IPv6
+// to IPv4.
 func plain(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {

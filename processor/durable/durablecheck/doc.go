@@ -3,6 +3,6 @@
 // Accept, and nothing is stored.
 //
 // The request is a ProcessRequest without a task type, whose timer_name is "durable:check". The
-// answer is a result whose metadata contains the report. Both stay in the clear if the payloads of
-// processes are encoded. docs/journal.md describes them. Start with request.go.
+// answer is a result whose metadata contains the report. Neither is encoded, even if the payloads
+// of processes are. docs/journal.md describes them. Start with request.go.
 package durablecheck

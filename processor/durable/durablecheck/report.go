@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Class is what a finding means for a process.
+// Class describes what a finding means for a process.
 type Class string
 
 // The classes.
 const (
 	// New is an operation that is not in the journal, although the process waits at a later one.
-	// The next task does it.
+	// The next task performs it.
 	New Class = "new"
 	// Orphan is an entry of the journal for which the function does not ask, now or later. The
 	// operation was removed or renamed.
@@ -76,8 +76,8 @@ const (
 	maxDetail   = 1000 // bytes
 )
 
-// Limited returns the report with its most severe findings first. It cuts long details, and counts
-// the findings that are too many.
+// Limited returns the report with its most severe findings first. It truncates long details. It
+// omits the findings above the limit and counts them in More.
 func (r Report) Limited() Report {
 	all := append([]Finding{}, r.Findings...)
 	slices.SortStableFunc(all, func(a, b Finding) int {

@@ -14,8 +14,8 @@ import (
 
 // EndChild completes a child of durable.Child with this response, or a job of durable.Job or a run
 // of durable.Flow with this result. It also answers a question of durable.Human or durable.Ask.
-// name is its name in the journal, as in "parcel[1]/label". The action fails if the function has
-// not started it.
+// name is the name of the child in the journal, as in "parcel[1]/label". The action fails if the
+// function has not started it.
 func EndChild(name string, response any) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		text, err := json.Marshal(response)
@@ -28,10 +28,10 @@ func EndChild(name string, response any) Action {
 	}
 }
 
-// FailChild is EndChild for a child or a job that goes to ERROR, with the detail of its process.
+// FailChild is like EndChild, but the child or job goes to ERROR with this detail.
 func FailChild(name, detail string) Action { return FailRun(name, "", detail) }
 
-// FailRun is EndChild for a run that fails, with the reason and the message of its failure. With
+// FailRun is like EndChild, but the run fails with this reason and message. With
 // durable.ReasonTimeout, it ends a question that nobody answers in time.
 func FailRun(name, reason, message string) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
@@ -55,8 +55,8 @@ func endChild(ctx context.Context, p *processortest.Process, name string, end *p
 	return fmt.Errorf("the function has not started the child %s", name)
 }
 
-// startedBy returns the process that a command starts and how its end is reported. args is nil if
-// it is not reported.
+// startedBy returns the process that a command starts. args are those with which its end is
+// reported, or nil if its end is not reported.
 func startedBy(command *progressorv1.Command) (namespace, id string, args []byte) {
 	if job := command.GetEnqueue(); job != nil {
 		return job.GetNamespace(), job.GetJobId(), job.GetNotifyParentArgs()

@@ -80,8 +80,8 @@ func Cancel(reason string) Action {
 // t belongs to the repetition: with t.Cleanup it can check the fakes at the end, for example that a
 // card was charged once. Each repetition is a bubble of testing/synctest: time.Now and time.Sleep
 // follow the clock of the script. Its keys (durable.StepKey) differ from those of the others, so
-// that all can share the database of durable.Tx. function must open its connections, and t.Cleanup
-// close them.
+// that all can share the database of durable.Tx. function must open the connections, and t.Cleanup
+// must close them.
 func KillEverywhere(t *testing.T, function func(t *testing.T) processor.Processor, input any, script ...Action) {
 	t.Helper()
 	var first *repetition

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// role says when a function literal runs.
+// role describes when a function literal runs.
 type role int
 
 const (
@@ -123,7 +123,7 @@ func (s *scan) literal(e ast.Expr) *ast.FuncLit {
 }
 
 // assign sets the role of a function literal. The literals in an expression that returns a function
-// may run in this role, or at once.
+// may run in this role, or immediately.
 func (s *scan) assign(e ast.Expr, r role) {
 	if literal := s.literal(e); literal != nil {
 		s.roles[literal] = r
@@ -140,7 +140,7 @@ func (s *scan) assign(e ast.Expr, r role) {
 	})
 }
 
-// call finds the roles of the function literals that a call gets.
+// call finds the roles of the function literals that are passed to a call.
 func (s *scan) call(call *ast.CallExpr) {
 	callee := typeutil.Callee(s.info, call)
 	roles := map[int]role{} // by argument

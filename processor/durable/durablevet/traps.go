@@ -63,7 +63,7 @@ var waits = []trap{
 		problem: "waits for goroutines, which a replay starts again", use: "use durable.Each"},
 }
 
-// trapOf returns the trap that a call is, or nil.
+// trapOf returns the trap for a call and the called function, or nil.
 func trapOf(info *types.Info, call *ast.CallExpr) (*trap, types.Object) {
 	callee, ok := typeutil.Callee(info, call).(*types.Func)
 	if !ok || callee.Pkg() == nil {

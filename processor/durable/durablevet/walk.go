@@ -192,8 +192,8 @@ func (w *walker) ranges(n *ast.RangeStmt) {
 }
 
 // startedIn returns the first operation in the body of a loop over a map whose effect depends on
-// the order. An operation whose name contains the key is found in the journal in any order, and so
-// are those in the branches of such an Each.
+// the order. An operation whose name contains the key is found in the journal in any order. This is
+// also true for the operations in the branches of an Each with such a name.
 func (w *walker) startedIn(n *ast.RangeStmt) string {
 	keys := w.scan.derived(n)
 	found := ""

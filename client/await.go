@@ -11,8 +11,8 @@ import (
 
 // AwaitJob waits until a job has ended and returns it. It calls seen with every response. The first
 // response arrives at once, each of the others after at most req.await_end (default: 30 s). If seen
-// returns an error, AwaitJob returns that error. Requests are retried as Retry describes, and each
-// of them gets all attempts. If ctx ends first, AwaitJob returns an error.
+// returns an error, AwaitJob returns that error. Requests are retried as Retry describes. The
+// attempts are counted separately for each request. If ctx ends first, AwaitJob returns an error.
 func (c *Client) AwaitJob(
 	ctx context.Context, req *progressorv1.GetJobRequest, seen func(*progressorv1.Job) error,
 ) (*progressorv1.Job, error) {

@@ -77,8 +77,9 @@ func WithWorkerLogger(l *slog.Logger) WorkerOption { return func(o *workerOption
 // it at the same time.
 func WithAttemptEnded(f func(Attempt)) WorkerOption { return func(o *workerOptions) { o.ended = f } }
 
-// WithoutParking lets the worker forget durable functions that wait. By default, it keeps up to
-// 10,000 of them in memory for at most 15 minutes, so that their next task needs no replay.
+// WithoutParking prevents the worker from keeping waiting durable functions in memory. By
+// default, it keeps up to 10,000 of them for at most 15 minutes, so that their next task needs no
+// replay.
 func WithoutParking() WorkerOption { return func(o *workerOptions) { o.forgets = true } }
 
 // Outcome is how an attempt of a worker ended.

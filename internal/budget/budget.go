@@ -10,8 +10,8 @@ import (
 // responses are not larger, so they do not wait and do not use the budget.
 const Free = 64 << 10
 
-// ownerPortion is the part of a budget that one owner can have, so that others are served while it
-// sends as much as it can.
+// ownerPortion limits the part of a budget that one owner can have to 1/ownerPortion, so that
+// others are served while this owner sends as much as it can.
 const ownerPortion = 2
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. A nil Budget has
@@ -97,8 +97,8 @@ func (b *Budget) enqueue(owner string, bytes int64) *waiter {
 	return w
 }
 
-// withdraw removes a holder that no longer waits. It returns true if the holder got its bytes
-// before it was removed.
+// withdraw removes a holder that stops waiting. It returns true if the holder got its bytes before
+// it was removed.
 func (b *Budget) withdraw(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

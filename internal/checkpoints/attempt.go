@@ -1,4 +1,4 @@
-// Package checkpoints has the rules for checkpoints of attempts that run outside the engine.
+// Package checkpoints implements the checkpoints of attempts that run outside the engine.
 package checkpoints
 
 import (

@@ -33,7 +33,8 @@ func decode(payload []byte) entry {
 	return e
 }
 
-// canonical returns JSON with sorted fields. The values of Now, UUID and Rand are left out.
+// canonical returns JSON with sorted fields. It replaces the values of Now, UUID and Rand, which
+// differ in each run.
 func canonical(text []byte) string {
 	var value any
 	if len(text) == 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Positive is the error text for a duration that is 0 or negative, where it must be positive.
+// Positive is the error text for a duration that must be positive, but is not.
 const Positive = "must be a positive duration, such as 30s"
 
 // Exact formats a duration without rounding and without trailing zeros: 1h, not 1h0m0s.

@@ -94,7 +94,7 @@ func count(data []byte, md protoreflect.MessageDescriptor, left *int, depth int)
 		case fd.Message() != nil:
 			count(value, fd.Message(), left, depth+1)
 		case fd.IsList() && fd.Kind() != protoreflect.StringKind && fd.Kind() != protoreflect.BytesKind:
-			*left -= len(value) // packed: an element has at least a byte
+			*left -= len(value) // packed: each element takes at least one byte
 		}
 	}
 }

@@ -74,8 +74,8 @@ func (d *decoder) element() error {
 	return nil
 }
 
-// short replaces an error of the library: after the check of the kind, only the end of the data is
-// possible.
+// short replaces an error of the library. After the check of the kind, the only possible error is
+// that the data ends too early.
 func short(err error) error {
 	if err == nil {
 		return nil
@@ -198,7 +198,8 @@ func (n integer) int64() (int64, bool) {
 	return int64(n.bits), n.negative || n.bits <= math.MaxInt64
 }
 
-// exact reports whether a double holds the number and all integers of its magnitude.
+// exact returns the number as a double. It returns false if the number is beyond ±2^53, where a
+// double cannot represent every integer.
 func (n integer) exact() (float64, bool) {
 	v, ok := n.int64()
 	return float64(v), ok && v >= -maxExact && v <= maxExact

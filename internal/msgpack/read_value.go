@@ -209,7 +209,7 @@ func valueStep(key *structpb.Value) string {
 	return "[key]"
 }
 
-// structValue decodes a map into a Struct. It is always an object, so no key gets another $.
+// structValue decodes a map into a Struct. A Struct is always an object, so no key gets another $.
 func (d *decoder) structValue(object *structpb.Struct, depth int) error {
 	n, err := d.mapLen("a map")
 	if err != nil {

@@ -135,7 +135,8 @@ func (e *encoder) ext(extType int8, b []byte) error {
 	return err
 }
 
-// number encodes a number of JSON: an int if a double holds it exactly, otherwise a float.
+// number encodes a number of JSON: an int if it is a whole number up to 2^53 and not -0, otherwise
+// a float.
 func (e *encoder) number(v float64) error {
 	if v != math.Trunc(v) || math.Abs(v) > maxExact || v == 0 && math.Signbit(v) { // NaN is not equal to itself
 		return e.low.EncodeFloat64(v)

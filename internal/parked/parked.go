@@ -13,7 +13,7 @@ import (
 const (
 	// MaxValues is the maximum number of the parked values of a program.
 	MaxValues = 10_000
-	// MaxBytes is their maximum total size. One value may have a sixteenth of it.
+	// MaxBytes is their maximum total size. A single value may have at most 1/16 of it.
 	MaxBytes = 128 << 20
 	// MaxTime is how long a value may stay parked.
 	MaxTime = 15 * time.Minute
@@ -24,7 +24,7 @@ type Value interface {
 	// Size returns the approximate size of the value in bytes. It does not change while the value
 	// is parked.
 	Size() int
-	// Drop frees the value. It may block, because deferred functions of users may.
+	// Drop frees the value. It may block, because it may run deferred functions of users.
 	Drop()
 }
 
@@ -73,8 +73,8 @@ func (p *Values[V]) Peek(key process.Key) (v V, ok bool) {
 	return v, false
 }
 
-// Put parks a value for the next task of its process. It reports whether it did. It does not if
-// Clear was called since generation, or after Close, or if the value is too large.
+// Put parks a value for the next task of its process. It returns false and does not park the value
+// if Clear was called since generation was read, after Close, or if the value is too large.
 func (p *Values[V]) Put(key process.Key, v V, generation int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *Values[V]) Clear() {
 	p.dropAll()
 }
 
-// Close drops all values, and parks none from now on. It waits until they are dropped, but not
-// longer than grace.
+// Close drops all values. Afterwards, Put parks no values. Close waits at most for grace until the
+// values are dropped.
 func (p *Values[V]) Close(grace time.Duration) {
 	p.mu.Lock()
 	p.closed = true
@@ -133,7 +133,7 @@ func (p *Values[V]) Close(grace time.Duration) {
 	p.AwaitDrops(grace)
 }
 
-// AwaitDrops waits until all removed values are dropped, but not longer than grace.
+// AwaitDrops waits until all removed values are dropped, at most for grace.
 func (p *Values[V]) AwaitDrops(grace time.Duration) {
 	dropped := make(chan struct{})
 	go func() {
@@ -161,7 +161,7 @@ func (p *Values[V]) Expire(before time.Time) {
 	}
 }
 
-// Drop drops a value that is not parked. It does not wait for it.
+// Drop drops a value that is not parked. It does not wait until the value is dropped.
 func (p *Values[V]) Drop(v V) { p.dropping.Go(v.Drop) }
 
 // drop removes and drops a value. The caller holds mu.

@@ -79,7 +79,7 @@ func (p place) initdb(ctx context.Context, unsafe bool) error {
 }
 
 // waitUnused returns ErrInUse if a live server uses the cluster, and waits for one that is
-// stopping. It ignores the postmaster.pid of a crashed server, because postgres checks that by more
+// stopping. It ignores the postmaster.pid of a crashed server, because postgres itself checks more
 // than the process ID.
 func (p place) waitUnused(ctx context.Context) error {
 	begin := time.Now()
@@ -137,8 +137,8 @@ func processExists(pid int) bool {
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// lockFile takes an exclusive lock, waiting for its holder. The lock ends with the process at the
-// latest.
+// lockFile takes an exclusive lock. It waits until the current holder has released the lock. The
+// lock is released at the latest when the process of its holder ends.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -61,7 +61,8 @@ func (s *Server) Detach(ctx context.Context) error {
 	}
 }
 
-// Ask runs one statement as superuser and returns the boolean of its row; false if there is none.
+// Ask runs one statement as superuser and returns the boolean of its row, or false if there is no
+// row.
 func (s *Server) Ask(ctx context.Context, sql string) (answer bool, err error) {
 	conn, err := pgx.Connect(ctx, s.DSN())
 	if err != nil {

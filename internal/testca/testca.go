@@ -48,7 +48,7 @@ func (a *Authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// sign signs a certificate. Without a parent, it signs itself.
+// sign signs a certificate. If parent is nil, the certificate is self-signed.
 func (a *Authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	a.t.Helper()
 	template.SerialNumber = big.NewInt(a.serial.Add(1))

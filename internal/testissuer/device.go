@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// device is the device flow (RFC 8628) of an issuer. One login at a time is open.
+// device is the device flow (RFC 8628) of an issuer. Only one login can be open at a time.
 type device struct {
 	code     string
 	answer   string // error of OAuth, or "" if the user has accepted
@@ -18,7 +18,8 @@ type device struct {
 	revoked  []string
 }
 
-// Accept lets the user of the device flow log in. Tokens have the claims and are valid for a time.
+// Accept lets the user of the device flow log in. Tokens contain the claims and are valid for
+// lifetime.
 func (i *Issuer) Accept(claims map[string]any, lifetime time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -190,7 +190,7 @@ func (i *Issuer) Token(others map[string]any) string {
 	return Sign(i.t, key, i.Claims(others))
 }
 
-// Sign returns a token with claims that a private or shared key signs by its algorithm.
+// Sign returns a token with claims. A private or shared key signs it with the algorithm of the key.
 func Sign(t testing.TB, key jose.JSONWebKey, claims map[string]any) string {
 	t.Helper()
 	payload, err := json.Marshal(claims)

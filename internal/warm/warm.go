@@ -51,8 +51,8 @@ func (g *Goroutines) loop(do func()) {
 	}
 }
 
-// Wait runs do like Go and waits for its end. If do panics, Wait panics. Use it for calls that need
-// a deep stack from long-lived goroutines, whose own stacks would stay large.
+// Wait runs do like Go and waits for its end. If do panics, Wait panics. Long-lived goroutines use
+// it for calls that need a deep stack, so that their own stacks stay small.
 func (g *Goroutines) Wait(do func() error) error {
 	c := calls.Get().(*call)
 	c.do = do

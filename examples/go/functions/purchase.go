@@ -15,8 +15,8 @@ type Purchase struct {
 	Price int    `json:"price"`
 }
 
-// newPurchase returns a function that buys something. A person of the group buyers must release it
-// in the inbox within two days, if it is expensive.
+// newPurchase returns a function that buys something. If the item is expensive, a member of the
+// group buyers must release the purchase in the inbox within two days.
 func newPurchase(do send) processor.Processor {
 	return durable.Func("purchase", func(ctx durable.Ctx, in Purchase) (string, error) {
 		if in.Price < 500 {

@@ -15,7 +15,7 @@ type Subscription struct {
 	Months   int    `json:"months"` // number of paid months
 }
 
-// Change is a call of the customer. An empty plan ends the subscription with the month.
+// Change is a call of the customer. An empty plan ends the subscription at the end of the month.
 type Change struct {
 	Plan string `json:"plan"`
 }

@@ -30,8 +30,8 @@ const (
 const (
 	// shortLockTimeout limits the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// shortLockTime is how long flushes wait only shortLockTimeout for locks after one of them has
-	// reached lock_timeout.
+	// shortLockTime is the time after a flush has reached lock_timeout during which flushes wait
+	// only shortLockTimeout for locks.
 	shortLockTime = 10 * time.Second
 	// contentionDeferTime is how long a request may be put aside before it returns ErrLocked.
 	// A flush of another node takes less time, even if the database is busy.

@@ -141,8 +141,8 @@ type journal struct {
 	reruns  map[string]int // how often a completed step was forgotten
 	failed  map[string]int // how often a failed step was forgotten
 
-	// repaired is true if the function was repaired by step. Then steps that the repair has ended,
-	// or that run again, are later in entries than what the function did after them.
+	// repaired is true if the function was repaired by step. Then the entries of steps that the
+	// repair has ended, or that ran again, can come after the entries of later operations.
 	repaired bool
 }
 

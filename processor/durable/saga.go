@@ -50,7 +50,7 @@ func (t *task) undoSome(names []string) error {
 }
 
 // cancel undoes all steps in one task, because a CANCEL has only one result. If the attempt is
-// lost, the next one undoes again what no checkpoint has stored.
+// lost, the next one repeats the undos that no checkpoint has stored.
 func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	if err := t.advance(); err != nil {
 		return nil, err

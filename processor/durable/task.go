@@ -308,7 +308,7 @@ func (t *task) finish(response []byte) (*progressorv1.ProcessResponse, error) {
 	}
 	name := t.journal.entries[0].Name
 	switch {
-	case err == nil && (response != nil || t.defers): // it answers a call, but the last task responds with the value
+	case err == nil && (response != nil || t.defers): // this task answers a call, and the next one returns the value
 	case err == nil:
 		t.rejectOpen(nil)
 		t.journal.add(entry{Kind: kindEnd, Name: name, Value: t.returned.value})

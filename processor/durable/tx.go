@@ -29,8 +29,8 @@ const claimStep = `INSERT INTO durable_steps (key)
 SELECT $1::text FROM set_config('idle_in_transaction_session_timeout', $2, true)
 ON CONFLICT (key) DO NOTHING`
 
-// maxConflicts is how many times a try runs a transaction that PostgreSQL rolls back because of
-// others.
+// maxConflicts is the maximum number of times that one try runs its transaction if PostgreSQL rolls
+// it back because of other transactions.
 const maxConflicts = 10
 
 var errCancelled = processor.Fail("cancelled", "the process was cancelled")

@@ -11,8 +11,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// restTime is how long an endpoint that could not be reached or was busy is tried only after all
-// others. Without it, each call whose first host drops packets would wait for dialTimeout.
+// restTime is the time during which an endpoint that could not be reached or was busy is tried only
+// after all others. Without it, each call whose first host drops packets would wait for
+// dialTimeout.
 const restTime = 5 * time.Second
 
 // endpoints are the URLs of a processor. They are safe for concurrent use.

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// sentFirst is in the error of net/http if the server sent something before it got the request.
+// sentFirst is part of the error of net/http if the server sent data before it received the
+// request.
 const sentFirst = "readLoopPeekFailLocked"
 
 // FailureClass returns a description of a failed request that is safe to show to the users of a

@@ -43,7 +43,8 @@ func Lost(number string) string {
 const longDigits = 16
 
 // hasLongDigits reports whether data contains at least 16 digits in a row, in a number or a string.
-// It reads only one of 16 bytes if there are no digits, so that most requests need no walk.
+// If data has no digits, it reads only every 16th byte. Because of this check, most requests need
+// no walk.
 func hasLongDigits(data []byte) bool {
 	for i := longDigits - 1; i < len(data); {
 		if !isDigit(data[i]) {

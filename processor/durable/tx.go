@@ -146,8 +146,9 @@ func (x txStep) try(ctx context.Context, body func(pgx.Tx) (any, error)) (any, e
 }
 
 // settle ends a step that failed for the last time. If one of its transactions has committed
-// nevertheless, because the response was lost or in another attempt, it returns the value.
-// Otherwise it stores the error, so that none can commit later. If this fails, it fails the task.
+// nevertheless, it returns the value. This happens if the response was lost, or if another attempt
+// committed. Otherwise it stores the error, so that none can commit later. If this fails, it fails
+// the task.
 func (x txStep) settle(failed error) (any, error) {
 	row, err := once(x.run.ctx, x.db, x.key(), func(pgx.Tx) (txRow, error) {
 		return txRow{Error: recorded(failed)}, nil

@@ -113,7 +113,7 @@ DELETE FROM constraint_holds h
    AND h.process_id = item.process_id;
 
 -- MoveSweep stores the last process that a sweep has handled. If the cursor is empty, the sweep has
--- handled all processes, and the sweep is over.
+-- handled all processes and is over.
 -- name: MoveSweep :exec
 UPDATE constraint_sets
    SET cursor = NULLIF(@cursor::text, ''),

@@ -251,9 +251,9 @@ SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority
      LIMIT 1) process ON true;
 
 -- MoveJobs sets waits_for and line of jobs that TakeLines or StaleJobs has taken. A job that needs
--- no key, or that has got all its keys, waits for a slot. Any other job waits for the key of line.
--- line is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of
--- the job.
+-- no key, or that has all its keys, waits for a slot. Any other job waits for the key of line. line
+-- is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of the
+-- job.
 -- name: MoveJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.*

@@ -1,9 +1,9 @@
 -- DeliverNotifies takes the notify messages and the ends of children that are first in the queue of
 -- their target. It adds NOTIFY tasks behind the waiting tasks of the targets, regardless of
 -- max_waiting. If max_tasks tasks wait in a process, it gets no messages until fewer tasks wait.
--- Messages to a process in SUSPENDED or ERROR are held, at most hold_lim at a time. A job accepts
--- and holds no messages, because a message that was held for a FAILED job would reach a later run
--- of the job.
+-- Messages to a process in SUSPENDED or ERROR are held, at most hold_lim at a time. No message is
+-- delivered to a job or held for it, because a message that was held for a FAILED job would reach a
+-- later run of the job.
 --
 -- It runs after LockProcesses. If a process was inserted after the locks were taken, its messages
 -- are left to the next delivery: they may have been sent after the process was created, so they

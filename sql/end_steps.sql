@@ -1,14 +1,14 @@
 -- EndSteps notifies runs of the ends of the jobs of their steps. Unlike NotifyParents, it needs no
 -- message, because the flush that ends the jobs has locked the run. It adds a NOTIFY task with all
 -- ends to the run. This node runs the task at once (captured) if the run is idle and the node has a
--- slot (capture). With a message instead, its delivery and the claim of the task would take more
--- than half of the cost of a step.
+-- slot (capture). With a message instead, the delivery of the message and the claim of the task
+-- would be more than half of the cost of a step.
 --
 -- It runs after SaveResult and ignores an item if this transaction has not written the end of its
 -- task. Each end is delivered once, because EndSteps deletes the row of parents.
 --
--- While a run is busy, ends are added to its last waiting task if that task contains ends. So the
--- run handles many ends with one result. A run is notified by a message if it is not locked (it is
+-- While a run is busy, ends are added to its last waiting task if that task contains ends. The run
+-- then handles many ends with one result. A run is notified by a message if it is not locked (it is
 -- not the run_id of an item, or was missing), not RUNNING, in another namespace, or has a cancel
 -- request or messages. ord is the ord of the first job of the run. The outcome is captured, place
 -- (the task waits to be claimed), process (it waits behind others) or message.

@@ -8,7 +8,7 @@ SELECT DISTINCT item.namespace, item.unique_key
  ORDER BY item.namespace, item.unique_key
 ON CONFLICT DO NOTHING;
 
--- LockJobKeys locks unique keys in order, after processes, as in every transaction.
+-- LockJobKeys locks unique keys in order, after processes, as every transaction does.
 -- name: LockJobKeys :exec
 SELECT 1 FROM (
   SELECT DISTINCT item.namespace, item.unique_key
@@ -34,8 +34,8 @@ SELECT 1 FROM (
 -- (another job has the unique key; process_id is that job), again, replayed, mismatch or exists.
 --
 -- A job for which this node has a slot (capture) runs at once, without a row in schedule. It must
--- not have a start time, a fairness key or keys of constraints, and not be grouped. If the
--- namespace has got constraints, it waits to be evaluated.
+-- not have a start time, a fairness key or keys of constraints, and not be grouped. If constraints
+-- were added to the namespace, the job waits to be evaluated.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS earlier_process_id, request.task_id AS earlier_task_id,

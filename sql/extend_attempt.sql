@@ -1,5 +1,5 @@
 -- ExtendAttempt sets the timeout of a running attempt, counted from its start. It locks the
--- process, like every change of a task. It returns no row if the attempt is over.
+-- process, like every change of a task. It returns 0 if the attempt has ended.
 -- name: ExtendAttempt :execrows
 UPDATE running r
    SET deadline = r.running_time + (@timeout_us::bigint) * interval '1 microsecond'

@@ -1,7 +1,7 @@
 -- A failing cron is one whose last run has failed. Then its state, whose first line is JSON,
--- contains the number of consecutive failures. No text contains the pattern, because its quotes
--- would be escaped. search/crons.go contains the same condition. CountFailingCrons counts the
--- failing crons of namespaces, among the first lim crons of each.
+-- contains the number of consecutive failures. No text in the state contains the pattern that is
+-- searched for, because its quotes would be escaped. search/crons.go contains the same condition.
+-- CountFailingCrons counts the failing crons of namespaces, among the first lim crons of each.
 -- name: CountFailingCrons :many
 SELECT item.namespace::text AS namespace, failing.n::bigint AS n
   FROM unnest(@namespaces::text[]) AS item(namespace)

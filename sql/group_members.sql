@@ -17,11 +17,11 @@ SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0
 
 -- ReassignMembers sets which workers may make the next attempt of members: the worker with the
 -- place or, if it gives up the place, any worker that the group allows. It runs after SaveResult
--- and selects its items like WriteJobs. The engine checks the group next, because no other member
--- may run. Rows are locked in the order of CheckGroups: tasks of groups, groups, places, each by
--- key. || '' prevents the planner from reading all of them in order. The conditions on counts keep
--- this order. The task of a group changes in any case, because CheckGroups may be about to make it
--- wait.
+-- and selects its items like WriteJobs. The engine checks the group next, because it is possible
+-- that no other member runs. Rows are locked in the order of CheckGroups: tasks of groups, groups,
+-- places, each by key. || '' prevents the planner from reading all rows of a table in index order.
+-- The conditions on the counts of earlier CTEs enforce this order. The task of a group changes in
+-- any case, because CheckGroups may be about to make it wait.
 -- name: ReassignMembers :exec
 WITH input AS MATERIALIZED (
   SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,

@@ -4,8 +4,7 @@
 -- returns how many rows each invariant checks.
 -- name: FindViolations :many
 WITH
--- Every table that can contain a task. Tasks of removed processes are ignored, because batches
--- delete them.
+-- All tasks, with the table that contains each of them.
 placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'tasks' AS place, attempt, status <> 'CANCELLED' AS ended,
          status = 'CANCELLED' OR task_type IN ('TIMEOUT', 'CANCEL') AS checkpoints
@@ -44,8 +43,8 @@ open_tasks AS MATERIALIZED (
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id
     FROM events GROUP BY namespace, process_id),
--- Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
--- wait in a process that does not run them.
+-- Processes whose waiting tasks SettleQueues must still move after a change of status. Until then
+-- the tasks wait in a process that does not run them.
 unsettled AS MATERIALIZED (
   SELECT namespace, process_id FROM queue_backlogs),
 found AS (
@@ -388,7 +387,7 @@ found AS (
          AND x.process_id = r.process_id
          AND x.fencing_token >= r.fencing_token
   UNION ALL
-  -- applied_once: one attempt has ended at most one task.
+  -- applied_once: an attempt has ended at most one task.
   SELECT 'applied_once', namespace, process_id,
          format('token %s ended tasks %s', fencing_token,
                 string_agg(task_id::text, ', ' ORDER BY task_id))

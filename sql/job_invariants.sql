@@ -35,9 +35,9 @@ WITH found AS (
         FROM job_counts WHERE state NOT IN ('running', 'cancel_requested')) x
    GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
   UNION ALL
-  -- events_agree: each event of a job may follow the previous one, and the last one has the current
-  -- state of the job. It applies to namespaces that keep all events, and ignores events after their
-  -- retention and those of runs.
+  -- events_agree: each event of a job begins in the state in which the previous event ended, and
+  -- the last event ends in the current state of the job. The invariant applies to namespaces that
+  -- keep all events. It ignores events of runs.
   SELECT 'events_agree', e.namespace, e.job_id,
          format('event %s (%s) leads from %s to %s; expected: from %s to %s',
                 e.event_id, e.type, coalesce(e.from_status, 'nothing'),
@@ -209,8 +209,8 @@ WITH found AS (
      AND l.state IS DISTINCT FROM 'cancelled'
      AND NOT l.worker_id = ANY (g.takers)
   UNION ALL
-  -- group_is_full: a group that waits for its members has as many as it requires, at least one of
-  -- which has not ended, and each has a process.
+  -- group_is_full: a group that waits for its members has a row in job_groups, a member that has
+  -- not ended and, unless it is being cancelled, as many members as it requires.
   SELECT 'group_is_full', s.namespace, s.process_id,
          format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
     FROM schedule s
@@ -229,8 +229,9 @@ WITH found AS (
    WHERE s.waits_for = 'members'
      AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
   UNION ALL
-  -- pending_result_fits: only the function complete stores the result of an attempt in its lease,
-  -- and a later lease of the process does not have it.
+  -- pending_result_fits: the function complete stores results only in the leases of TIMEOUT and
+  -- CANCEL tasks of processes that are not jobs, and a later lease of the process does not have the
+  -- result.
   SELECT 'pending_result_fits', l.namespace, l.process_id,
          format('task %s, a %s of a process of kind "%s", has a result in its lease', r.task_id,
                 r.task_type, p.kind)

@@ -217,15 +217,15 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND r.process_id = member.process_id
          LIMIT 1) attempt ON true) members ON true;
 
--- ReadUnreached returns how many times the processor of a job was not reached, and when that began.
+-- ReadUnreached returns how many times the processor of a job could not be reached, and since when.
 -- name: ReadUnreached :one
 SELECT j.unreached, statement_timestamp()::timestamptz AS now
   FROM jobs j
  WHERE j.namespace = @namespace
    AND j.process_id = @process_id;
 
--- WriteUnreached stores how many times the processors of jobs were not reached, and when that
--- began. It runs after SaveResult and selects its items like WriteJobs.
+-- WriteUnreached stores how many times the processors of jobs could not be reached, and since when.
+-- It runs after SaveResult and selects its items like WriteJobs.
 -- name: WriteUnreached :exec
 UPDATE jobs j
    SET unreached = input.unreached::jsonb, updated_time = statement_timestamp()

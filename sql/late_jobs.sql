@@ -1,5 +1,6 @@
--- FindLateJobs locks jobs whose start deadline passed before an attempt began, latest first. Every
--- claim skips them, so they only wait for their end. Locked rows are left to the next call.
+-- FindLateJobs locks jobs whose start deadline passed before an attempt began, longest overdue
+-- first. Every claim skips them, so they only wait for their end. Locked rows are left to the next
+-- call.
 -- name: FindLateJobs :many
 SELECT s.namespace, s.process_id, s.job_name::text AS name, s.scheduled_time,
        s.start_deadline::timestamptz AS start_deadline

@@ -1,6 +1,6 @@
 -- ListBroken lists the processes that went to ERROR last, newest first, at most lim in total.
--- reason and message are the beginnings of those of the task that caused the error. A process that
--- was imported in ERROR has no such task: its message is its detail.
+-- reason and message are the beginnings of the reason and the message of the task that caused the
+-- error. A process that was imported in ERROR has no such task: its message is its detail.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        left(coalesce(broken.reason, ''), 256)::text AS reason,
@@ -33,7 +33,7 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
  ORDER BY broken.attention_time DESC;
 
 -- ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
--- that are steps of other runs. Of each namespace, it reads only the newest lim runs that are
+-- that are steps of other runs. It reads only the newest lim runs of each namespace that are
 -- FAILED, CANCELLED or EXPIRED.
 -- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,

@@ -55,8 +55,8 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), item.timer_type::task_typ
     LIMIT 1) process;
 
 -- CheckTimers aborts the transaction if a process has more than max_timers pending timers after
--- SetTimers. extra is 1 if SaveResult adds the default timer. Because plain SQL has no RAISE,
--- CheckTimers casts an error message to a number.
+-- SetTimers. extra is 1 if SaveResult adds the default timer. CheckTimers casts an error message to
+-- a number, because plain SQL has no RAISE.
 -- name: CheckTimers :exec
 SELECT CASE
          WHEN counts.pending + item.extra > @max_timers::int

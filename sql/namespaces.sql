@@ -112,8 +112,8 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
 -- constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
 -- several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
 -- members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
--- past its start deadline. paused_names contains the paused job names, sorted. (EXISTS could be
--- planned as a hash of all such rows.)
+-- past its start deadline. paused_names contains the paused job names, sorted. (The subqueries use
+-- LIMIT 1, because PostgreSQL may plan EXISTS as a hash of all such rows.)
 -- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
        coalesce(c.version, 0)::bigint AS constraints_version,

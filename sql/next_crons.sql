@@ -1,8 +1,8 @@
 -- ListNextCrons lists the crons of namespaces that fire next, soonest first, at most lim. The first
 -- line of the state of a cron is JSON, with its next fire time. The default timer of a cron is not
--- later than that, but may be earlier: it is also the deadline of its runs. So the crons whose
--- timers are due first are read, up to candidates, and sorted by their fire times. Their states
--- have at most max_bytes in total.
+-- later than that, but may be earlier: it is also the deadline of its runs. Therefore,
+-- ListNextCrons reads the crons whose timers are due first, up to candidates, and sorts them by
+-- their fire times. Their states have at most max_bytes in total.
 -- name: ListNextCrons :many
 SELECT summed.namespace, summed.process_id, summed.aux_state
   FROM (

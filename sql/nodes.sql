@@ -44,8 +44,8 @@ DELETE FROM nodes n
    AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id);
 
--- ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. The
--- table running is small.
+-- ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. It
+-- reads all of running, which is a small table.
 -- name: ListNodes :many
 WITH counts AS MATERIALIZED (
   SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id)

@@ -30,7 +30,7 @@ SELECT coalesce(sum(timers.n), 0)::bigint AS time, coalesce(sum(ready.n), 0)::bi
         ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) waiting) others;
 
 -- CountRuns counts the runs of namespaces by status: those that have not ended, and those that
--- ended without success. Of each, it counts up to lim in each namespace.
+-- ended without success. It counts each of the two groups up to lim in each namespace.
 -- name: CountRuns :many
 SELECT item.namespace::text AS namespace, counted.status::text AS status, counted.n::bigint AS n
   FROM unnest(@namespaces::text[]) AS item(namespace)

@@ -14,8 +14,8 @@ SELECT EXISTS (
 SELECT count(*) FROM sinks s WHERE s.namespace = @namespace;
 
 -- PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
--- The first token comes from a sequence, so that, after a sink was deleted and created again, its
--- old node does not have the lease of the new sink.
+-- The first token comes from a sequence. Therefore, if a sink is deleted and created again, the
+-- node that delivered for the old sink does not have the lease of the new one.
 -- name: PutSink :exec
 INSERT INTO sinks AS s (
   namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag, resumed_time, token,

@@ -120,7 +120,7 @@ type ListRunningRow struct {
 	KindKeysNow       int64
 }
 
-// ListRunning returns running rows of a node that are not in its memory, with the columns of
+// ListRunning returns running rows of a node that the node does not know, with the columns of
 // SearchCalls. The responses to the claims of these rows were lost, and the node adopts the rows.
 // Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
 // and stops after the row that exceeds max_bytes.
@@ -388,13 +388,13 @@ type ListSuspectsRow struct {
 	TimeoutUs    int64
 }
 
-// ListSuspects returns the running rows that may be zombies. The collector decides whether they
-// are, because the clock of the database may have been changed. node_dead is true if the node that
-// claimed the task was declared dead. A lease is listed from 1.5 heartbeat intervals (renewal_us)
-// before its expiry, so that the collector can measure for how long it was not renewed.
-// overdue is true if the deadline of the attempt has passed. While the node that claimed the task
-// is alive, only that node decides about an overdue attempt, because it knows how long the attempt
-// has run.
+// ListSuspects returns the running rows that may be zombies. The collector decides which of them
+// are zombies, because the clock of the database may have been changed. node_dead is true if the
+// node that claimed the task was declared dead. A lease is listed from 1.5 heartbeat intervals
+// (renewal_us) before its expiry, so that the collector can measure for how long it was not
+// renewed. overdue is true if the deadline of the attempt has passed. While the node that claimed
+// the task is alive, only that node decides about an overdue attempt, because it knows how long the
+// attempt has run.
 func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsParams) ([]ListSuspectsRow, error) {
 	rows, err := db.Query(ctx, listSuspects, arg.MarginUs, arg.NodeID, arg.Lim)
 	if err != nil {

@@ -56,7 +56,7 @@ type MoveSweepParams struct {
 }
 
 // MoveSweep stores the last process that a sweep has handled. If the cursor is empty, the sweep has
-// handled all processes, and the sweep is over.
+// handled all processes and is over.
 func (q *Queries) MoveSweep(ctx context.Context, db DBTX, arg MoveSweepParams) error {
 	_, err := db.Exec(ctx, moveSweep, arg.Cursor, arg.Namespace)
 	return err

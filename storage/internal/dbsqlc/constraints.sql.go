@@ -451,9 +451,9 @@ type MoveJobsParams struct {
 }
 
 // MoveJobs sets waits_for and line of jobs that TakeLines or StaleJobs has taken. A job that needs
-// no key, or that has got all its keys, waits for a slot. Any other job waits for the key of line.
-// line is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of
-// the job.
+// no key, or that has all its keys, waits for a slot. Any other job waits for the key of line. line
+// is empty if the job needs no key. If evaluated is true, keys replaces the constraint_keys of the
+// job.
 func (q *Queries) MoveJobs(ctx context.Context, db DBTX, arg MoveJobsParams) error {
 	_, err := db.Exec(ctx, moveJobs,
 		arg.Namespaces,

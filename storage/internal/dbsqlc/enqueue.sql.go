@@ -277,8 +277,8 @@ type EnqueueJobsRow struct {
 // (another job has the unique key; process_id is that job), again, replayed, mismatch or exists.
 //
 // A job for which this node has a slot (capture) runs at once, without a row in schedule. It must
-// not have a start time, a fairness key or keys of constraints, and not be grouped. If the
-// namespace has got constraints, it waits to be evaluated.
+// not have a start time, a fairness key or keys of constraints, and not be grouped. If constraints
+// were added to the namespace, the job waits to be evaluated.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
 	rows, err := db.Query(ctx, enqueueJobs,
 		arg.Ords,
@@ -374,7 +374,7 @@ type LockJobKeysParams struct {
 	UniqueKeys []string
 }
 
-// LockJobKeys locks unique keys in order, after processes, as in every transaction.
+// LockJobKeys locks unique keys in order, after processes, as every transaction does.
 func (q *Queries) LockJobKeys(ctx context.Context, db DBTX, arg LockJobKeysParams) error {
 	_, err := db.Exec(ctx, lockJobKeys, arg.Namespaces, arg.UniqueKeys)
 	return err

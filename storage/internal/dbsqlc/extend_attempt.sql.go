@@ -31,7 +31,7 @@ type ExtendAttemptParams struct {
 }
 
 // ExtendAttempt sets the timeout of a running attempt, counted from its start. It locks the
-// process, like every change of a task. It returns no row if the attempt is over.
+// process, like every change of a task. It returns 0 if the attempt has ended.
 func (q *Queries) ExtendAttempt(ctx context.Context, db DBTX, arg ExtendAttemptParams) (int64, error) {
 	result, err := db.Exec(ctx, extendAttempt,
 		arg.TimeoutUs,

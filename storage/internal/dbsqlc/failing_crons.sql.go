@@ -38,9 +38,9 @@ type CountFailingCronsRow struct {
 }
 
 // A failing cron is one whose last run has failed. Then its state, whose first line is JSON,
-// contains the number of consecutive failures. No text contains the pattern, because its quotes
-// would be escaped. search/crons.go contains the same condition. CountFailingCrons counts the
-// failing crons of namespaces, among the first lim crons of each.
+// contains the number of consecutive failures. No text in the state contains the pattern that is
+// searched for, because its quotes would be escaped. search/crons.go contains the same condition.
+// CountFailingCrons counts the failing crons of namespaces, among the first lim crons of each.
 func (q *Queries) CountFailingCrons(ctx context.Context, db DBTX, arg CountFailingCronsParams) ([]CountFailingCronsRow, error) {
 	rows, err := db.Query(ctx, countFailingCrons, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -388,7 +388,7 @@ found AS (
          AND x.process_id = r.process_id
          AND x.fencing_token >= r.fencing_token
   UNION ALL
-  -- applied_once: one attempt has ended at most one task.
+  -- applied_once: an attempt has ended at most one task.
   SELECT 'applied_once', namespace, process_id,
          format('token %s ended tasks %s', fencing_token,
                 string_agg(task_id::text, ', ' ORDER BY task_id))
@@ -511,13 +511,12 @@ type FindViolationsRow struct {
 // hold at any time, even while engines work. CheckInvariants runs FindViolations and
 // FindKindViolations on one snapshot. Every part has the name of its invariant. CountInvariantRows
 // returns how many rows each invariant checks.
-// Every table that can contain a task. Tasks of removed processes are ignored, because batches
-// delete them.
+// All tasks, with the table that contains each of them.
 // Waiting tasks that continue without an operator when their process is idle.
 // For each process with open tasks: its CANCEL tasks, its INIT tasks, whether a task runs, and
 // whether a group waits for its members.
-// Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
-// wait in a process that does not run them.
+// Processes whose waiting tasks SettleQueues must still move after a change of status. Until then
+// the tasks wait in a process that does not run them.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {
 	rows, err := db.Query(ctx, findViolations, lim)
 	if err != nil {

@@ -361,9 +361,9 @@ type OldestAvailableRow struct {
 }
 
 // OldestAvailable returns how long (in µs) the oldest job of each namespace and name has been
-// available. It finds the pairs of name and priority with one index probe each, and also the key
-// queues. most limits the number of pairs and the number of key queues in a namespace. Of each pair
-// and each key queue, it reads the first lim jobs.
+// available. It finds each pair of name and priority, and each key queue, with one index probe.
+// most limits the number of pairs and the number of key queues in a namespace. It reads the first
+// lim jobs of each pair and of each key queue.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {

@@ -353,7 +353,7 @@ type ReadUnreachedRow struct {
 	Now       time.Time
 }
 
-// ReadUnreached returns how many times the processor of a job was not reached, and when that began.
+// ReadUnreached returns how many times the processor of a job could not be reached, and since when.
 func (q *Queries) ReadUnreached(ctx context.Context, db DBTX, arg ReadUnreachedParams) (ReadUnreachedRow, error) {
 	row := db.QueryRow(ctx, readUnreached, arg.Namespace, arg.ProcessID)
 	var i ReadUnreachedRow
@@ -497,8 +497,8 @@ type WriteUnreachedParams struct {
 	Unreacheds    []string
 }
 
-// WriteUnreached stores how many times the processors of jobs were not reached, and when that
-// began. It runs after SaveResult and selects its items like WriteJobs.
+// WriteUnreached stores how many times the processors of jobs could not be reached, and since when.
+// It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) WriteUnreached(ctx context.Context, db DBTX, arg WriteUnreachedParams) error {
 	_, err := db.Exec(ctx, writeUnreached,
 		arg.Namespaces,

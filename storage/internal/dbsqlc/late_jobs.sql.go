@@ -142,8 +142,9 @@ type FindLateJobsRow struct {
 	StartDeadline time.Time
 }
 
-// FindLateJobs locks jobs whose start deadline passed before an attempt began, latest first. Every
-// claim skips them, so they only wait for their end. Locked rows are left to the next call.
+// FindLateJobs locks jobs whose start deadline passed before an attempt began, longest overdue
+// first. Every claim skips them, so they only wait for their end. Locked rows are left to the next
+// call.
 func (q *Queries) FindLateJobs(ctx context.Context, db DBTX, lim int32) ([]FindLateJobsRow, error) {
 	rows, err := db.Query(ctx, findLateJobs, lim)
 	if err != nil {

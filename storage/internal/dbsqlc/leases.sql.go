@@ -328,8 +328,8 @@ type ListPendingResultsRow struct {
 	WorkerToken   int64
 }
 
-// ListPendingResults returns the results that workers have stored with the function complete and
-// with which nodes must end the attempts, oldest first.
+// ListPendingResults returns the results that workers have stored with the function complete,
+// oldest first. Nodes end the attempts with these results.
 func (q *Queries) ListPendingResults(ctx context.Context, db DBTX, arg ListPendingResultsParams) ([]ListPendingResultsRow, error) {
 	rows, err := db.Query(ctx, listPendingResults, arg.KnownTokens, arg.Lim)
 	if err != nil {
@@ -566,7 +566,7 @@ type ReadLeaseRow struct {
 }
 
 // ReadLease returns a leased task with the columns of Poll, if fencing_token and salt are those of
-// its lease. progress is NULL. Thus, a node can end the lease even if another node has created it.
+// its lease. A node that did not create the lease needs these columns to end it. progress is NULL.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,

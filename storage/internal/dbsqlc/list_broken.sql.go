@@ -59,8 +59,8 @@ type ListBrokenRow struct {
 }
 
 // ListBroken lists the processes that went to ERROR last, newest first, at most lim in total.
-// reason and message are the beginnings of those of the task that caused the error. A process that
-// was imported in ERROR has no such task: its message is its detail.
+// reason and message are the beginnings of the reason and the message of the task that caused the
+// error. A process that was imported in ERROR has no such task: its message is its detail.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {
@@ -126,7 +126,7 @@ type ListFailedRunsRow struct {
 }
 
 // ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
-// that are steps of other runs. Of each namespace, it reads only the newest lim runs that are
+// that are steps of other runs. It reads only the newest lim runs of each namespace that are
 // FAILED, CANCELLED or EXPIRED.
 func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
 	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)

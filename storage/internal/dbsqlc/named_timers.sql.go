@@ -40,8 +40,8 @@ type CheckTimersParams struct {
 }
 
 // CheckTimers aborts the transaction if a process has more than max_timers pending timers after
-// SetTimers. extra is 1 if SaveResult adds the default timer. Because plain SQL has no RAISE,
-// CheckTimers casts an error message to a number.
+// SetTimers. extra is 1 if SaveResult adds the default timer. CheckTimers casts an error message to
+// a number, because plain SQL has no RAISE.
 func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParams) error {
 	_, err := db.Exec(ctx, checkTimers,
 		arg.MaxTimers,

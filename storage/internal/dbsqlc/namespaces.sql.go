@@ -341,8 +341,8 @@ type ReadNamespaceStatesRow struct {
 // constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
 // several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
 // members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
-// past its start deadline. paused_names contains the paused job names, sorted. (EXISTS could be
-// planned as a hash of all such rows.)
+// past its start deadline. paused_names contains the paused job names, sorted. (The subqueries use
+// LIMIT 1, because PostgreSQL may plan EXISTS as a hash of all such rows.)
 func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNamespaceStatesRow, error) {
 	rows, err := db.Query(ctx, readNamespaceStates)
 	if err != nil {

@@ -227,8 +227,8 @@ type ListNodesRow struct {
 	Running      int32
 }
 
-// ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. The
-// table running is small.
+// ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. It
+// reads all of running, which is a small table.
 func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error) {
 	rows, err := db.Query(ctx, listNodes)
 	if err != nil {

@@ -84,7 +84,7 @@ type CountRunsRow struct {
 }
 
 // CountRuns counts the runs of namespaces by status: those that have not ended, and those that
-// ended without success. Of each, it counts up to lim in each namespace.
+// ended without success. It counts each of the two groups up to lim in each namespace.
 func (q *Queries) CountRuns(ctx context.Context, db DBTX, arg CountRunsParams) ([]CountRunsRow, error) {
 	rows, err := db.Query(ctx, countRuns, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -173,8 +173,8 @@ type ReplyTasksParams struct {
 // its process. A reply does nothing if its task has ended, for example because an error has
 // cancelled the task. It also does nothing if the task does not exist and the history of the
 // process was restarted, because the task may have ended before the restart. A reply to any other
-// task aborts the transaction. Because plain SQL has no RAISE, ReplyTasks casts an error message to
-// a number.
+// task aborts the transaction. ReplyTasks casts an error message to a number, because plain SQL has
+// no RAISE.
 func (q *Queries) ReplyTasks(ctx context.Context, db DBTX, arg ReplyTasksParams) error {
 	_, err := db.Exec(ctx, replyTasks,
 		arg.Namespaces,

@@ -921,8 +921,8 @@ type PutSinkParams struct {
 }
 
 // PutSink creates a sink or replaces its settings. An existing sink keeps its cursor and its state.
-// The first token comes from a sequence, so that, after a sink was deleted and created again, its
-// old node does not have the lease of the new sink.
+// The first token comes from a sequence. Therefore, if a sink is deleted and created again, the
+// node that delivered for the old sink does not have the lease of the new one.
 func (q *Queries) PutSink(ctx context.Context, db DBTX, arg PutSinkParams) error {
 	_, err := db.Exec(ctx, putSink,
 		arg.Namespace,

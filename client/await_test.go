@@ -47,9 +47,9 @@ func (e *scriptedReads) GetRun(_ context.Context, r *progressorv1.GetRunRequest)
 	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
-// AwaitJob and AwaitRun send requests until the job or run has ended, also while engines stop and
-// start. Each request is retried up to Retry.MaxAttempts times. AwaitJob and AwaitRun call the
-// given function with each response. Only the first request does not wait for the end.
+// AwaitJob and AwaitRun send requests until the job or run has ended, even if engines stop and
+// start. They retry each request up to Retry.MaxAttempts times, and call the given function with
+// each response. Only the first request does not wait for the end.
 func TestAwaitEnd(t *testing.T) {
 	t.Parallel()
 	e := &scriptedReads{}

@@ -44,9 +44,9 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal polls until it has taken as many leases as most, or ctx is done. It never ends these
-// leases, like a worker that dies, so the engine gives their tasks to other workers. It returns the
-// number of leases.
+// steal polls until it has taken the number of leases in most, or ctx is done. It returns the
+// number of leases. Like a worker that dies, it never ends these leases, so the engine gives their
+// tasks to other workers.
 func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only at the end of the test

@@ -309,9 +309,9 @@ func TestCheckpointsWhoseResponsesAreLost(t *testing.T) {
 	}
 }
 
-// The response to a checkpoint is lost, and its repetition fails, so the worker does not know
-// whether the checkpoint was stored. It then releases the task and ignores what the handler
-// returns. The next attempt gets the stored events.
+// The response to a checkpoint is lost, and the retry fails, so the worker does not know whether
+// the checkpoint was stored. It then releases the task and ignores what the handler returns. The
+// next attempt gets the stored events.
 func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	h := newTestEngine(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -374,9 +374,8 @@ func TestCheckpointWithUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A worker of an older engine cannot store checkpoints. The function then runs each step in its own
-// task, even if the worker learns only from its first checkpoint that the engine does not support
-// them.
+// A worker cannot store checkpoints if the engine is too old to support them. The function then
+// runs each step in its own task, even if the worker learns this only from its first checkpoint.
 func TestCheckpointsOfAnOlderEngine(t *testing.T) {
 	t.Parallel()
 	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds)

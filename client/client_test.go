@@ -113,7 +113,7 @@ func overloaded() error {
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED})
 }
 
-// All attempts of a call have the same idempotency key. The next call has another one.
+// All attempts of a call have the same idempotency key. The next call has another key.
 func TestRetriesKeepOneKey(t *testing.T) {
 	for _, protocol := range []client.Protocol{client.ProtocolConnect, client.ProtocolGRPC} {
 		s := &scripted{errs: []error{unavailable(), overloaded()}}
@@ -135,7 +135,7 @@ func TestRetriesKeepOneKey(t *testing.T) {
 	}
 }
 
-// A request whose connection broke is retried only if it has a key, as after UNAVAILABLE.
+// As with UNAVAILABLE, a request whose connection breaks is retried only if it has a key.
 func TestBrokenConnection(t *testing.T) {
 	for name, opts := range map[string][]client.Option{"with key": nil, "without": {client.WithoutKeys()}} {
 		s := &scripted{}
@@ -167,7 +167,7 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
-// Requests with an idempotency key keep it in all attempts.
+// If the caller sets an idempotency key, all attempts of the request have that key.
 func TestCallersKeyIsKept(t *testing.T) {
 	s := &scripted{errs: []error{unavailable(), nil, unavailable(), nil}}
 	c := serve(t, s)
@@ -251,7 +251,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// The error of a token source fails all requests, including streams, before they are sent.
+// If the token source returns an error, all requests and streams fail before they are sent.
 func TestTokenSourceFails(t *testing.T) {
 	s := &scripted{}
 	failure := errors.New("the login has expired")

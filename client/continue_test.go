@@ -41,8 +41,8 @@ func TestContinuesAfterAFailure(t *testing.T) {
 	}
 }
 
-// An attempt does not get the progress of another job. If RetryJob runs a job again that has ended,
-// the attempt also begins without progress.
+// An attempt does not get the progress of another job. If RetryJob runs an ended job again, the
+// attempt also begins without progress.
 func TestProgressBelongsToOneJob(t *testing.T) {
 	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {

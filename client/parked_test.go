@@ -40,7 +40,7 @@ func (h *testEngine) adds(amount, total int) {
 }
 
 // A durable function that waits stays in the memory of its worker. The engine then sends no
-// history. With a codec, it is the same.
+// history. This is also true with a codec.
 func TestWorkerKeepsFunction(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]client.Option{
@@ -79,7 +79,8 @@ func TestWorkerTakesFunctionOfAnother(t *testing.T) {
 	b.WantTasks(t, 2, 1)
 }
 
-// replaced lets a worker run the function once, and then another worker with the same ID.
+// replaced runs the function once on a worker, stops that worker, and then runs the function on a
+// second worker with the same ID.
 func replaced(t *testing.T, opts ...client.WorkerOption) (second *testWorker, tasks *enginetest.Adder) {
 	t.Helper()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
@@ -116,7 +117,7 @@ func TestWorkerWithoutParking(t *testing.T) {
 	tasks.WantTasks(t, 2, 2)
 }
 
-// The worker that has the function in its memory gets its tasks, if it polls.
+// If the worker that has the function in its memory polls, it gets the tasks of the function.
 func TestWorkerWithFunctionIsPreferred(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
@@ -135,7 +136,7 @@ func TestWorkerWithFunctionIsPreferred(t *testing.T) {
 		inMemory += a.Parked.Load()
 		history += a.Complete.Load()
 	}
-	if inMemory < 30 || history > 10 { // a worker may have no poll at the moment
+	if inMemory < 30 || history > 10 { // a worker may not be polling when a task becomes available
 		t.Errorf("%d tasks ran in memory, %d with the history", inMemory, history)
 	}
 }

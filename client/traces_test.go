@@ -197,7 +197,8 @@ func TestTraceOfRequests(t *testing.T) {
 	}
 }
 
-// With a ratio of 0, requests without a trace are not recorded and do not propagate one.
+// With a ratio of 0, a request without a trace is not recorded, and no trace is stored with its
+// task.
 func TestTraceRatio(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(0)

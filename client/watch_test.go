@@ -48,8 +48,8 @@ func event(id int64) *progressorv1.WatchProcessResponse {
 		Update: &progressorv1.WatchProcessResponse_Event{Event: &progressorv1.Event{EventId: id}}}
 }
 
-// changed returns an update with a process that was created at the second created, and whose status
-// changed at the second at.
+// changed returns an update with a process. created and at are the seconds at which the process was
+// created and its status changed.
 func changed(status progressorv1.ProcessStatus, created, at int64) *progressorv1.WatchProcessResponse {
 	return &progressorv1.WatchProcessResponse{
 		Update: &progressorv1.WatchProcessResponse_Process{Process: &progressorv1.Process{
@@ -58,7 +58,7 @@ func changed(status progressorv1.ProcessStatus, created, at int64) *progressorv1
 		}}}
 }
 
-// Watch passes on each event and each new status once, also if the stream breaks.
+// Watch passes on each event and each new status once, even if the stream breaks.
 func TestWatch(t *testing.T) {
 	running, completed := progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
 		progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED

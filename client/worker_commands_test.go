@@ -110,8 +110,8 @@ func TestOperatorCommands(t *testing.T) {
 	}
 }
 
-// Run returns an error, and does not retry forever, if the polls of the worker can never succeed:
-// because the namespace does not exist, is not a pull namespace, or the worker has no handlers.
+// Run does not retry polls that can never succeed. It returns an error if the namespace does not
+// exist, if it is not a pull namespace, or if the worker has no handlers.
 func TestMisconfiguredWorker(t *testing.T) {
 	h := newTestEngine(t)
 	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound,

@@ -203,7 +203,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	// A worker may receive the response to its result later than h.job returns.
+	// h.job may return before the worker receives the response to its result.
 	enginetest.Eventually(t, testTimeout, "the workers report the end of every attempt", func() bool {
 		return len(one.ended)+len(two.ended) == 202+len(broken)
 	})

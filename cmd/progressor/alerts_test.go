@@ -29,8 +29,8 @@ var (
 	wantLabel = regexp.MustCompile(`\b\w+="[^"]*"`)
 )
 
-// An engine that has just started exports every series that an alert selects, with the value 0. If
-// an event created its series, the functions rate() and increase() would not count it.
+// An engine that has just started exports every series that an alert selects, with the value 0. The
+// functions rate() and increase() do not count an event that creates its series.
 func TestAlertsHaveTheirSeries(t *testing.T) {
 	t.Parallel()
 	file, ops := filepath.Join(t.TempDir(), "progressor.yaml"), freeAddress(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestAttacks runs small attacks with progressor bench. The engine stays within the limits that do
-// not depend on the load of the machine. Only a full run of the workload can check the other
-// limits.
+// TestAttacks runs small attacks with progressor bench. It checks the limits that do not depend on
+// the load of the machine. Only a full run of the workload can check the other limits.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks := []string{"expanding-requests", "expanding-responses", "long-numbers", "patterns", "foreign-hosts",

@@ -41,7 +41,7 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 
 // A bulk of jobs cancels, retries and removes the jobs that match the filter of ListJobs, over
 // several pages, and skips jobs whose state does not allow the verb. It does not change other jobs
-// and processes.
+// or processes.
 func TestBulkOfJobs(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

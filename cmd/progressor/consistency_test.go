@@ -46,7 +46,7 @@ func TestFlagNamesAreConsistent(t *testing.T) {
 			letters[flag.Short] = flag.Name
 		}
 	}
-	// All commands use the same name for the same thing: not --note, for example, but --reason.
+	// All commands use the same name for the same thing, for example --reason and not --note.
 	for name, instead := range map[string]string{
 		"note": "reason", "validate-only": "dry-run", "follow": "watch", "since": "from", "until": "to",
 		"after":  "offset",

@@ -29,7 +29,7 @@ func TestDeployCheckOfRequests(t *testing.T) {
 			durable.SetMetadata(ctx, map[string]any{"status": "here"})
 			request := durable.Requests[int, int](ctx, "ask").Next()
 			think := durable.After(ctx, "think", time.Hour)
-			if inserted { // after everything that the journal contains, so that a busy process may do it later
+			if inserted { // a busy process may run this step later, because the step follows all entries of the journal
 				_ = durable.Run(ctx, "inspect", func(context.Context) error { return nil })
 			}
 			think.Wait()

@@ -96,7 +96,7 @@ SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnu
  ORDER BY c.relname, a.attnum`
 
 // The column tables of docs/sql.md contain the comments of the columns (COMMENT ON). -update
-// rewrites the comments, and keeps the names of the columns in the reference.
+// rewrites the comments, and keeps the second column of each table, the names in the reference.
 func TestSQLPageHasEveryColumn(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/sql.md")

@@ -155,7 +155,7 @@ func TestNodeConforms(t *testing.T) {
 	}
 }
 
-// The tasks of a process alternate between Go and Node, and its outcome is the same.
+// If the tasks of a process alternate between Go and Node, its outcome does not change.
 func TestNodeAlternatesWithGo(t *testing.T) {
 	t.Parallel()
 	url, _ := startNode(t, sdkCopy(t, sdk.TypeScript, "typescript", "node"), "test/conformance.mjs")

@@ -198,7 +198,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 			return p["document"] + ": " + p["text"], nil
 		})
 	})
-	// Answer with only the token, like a program that received the token from the job.
+	// Answer with only the token, as a program does that has received the token from the job.
 	x.start("external_worker_task", "token", `{"document": "Guten Tag"}`)
 	w := x.wait("token")
 	if w.GetTitle() != "Translate Guten Tag" || w.GetInput().GetStructValue().AsMap()["run"] != "token" {

@@ -115,7 +115,7 @@ func (l *limits) cron() *progressorv1.Cron {
 	}
 }
 
-// storedCron stores such a cron and returns its ID.
+// storedCron stores the cron that cron returns, and returns its ID.
 func (l *limits) storedCron() string {
 	l.t.Helper()
 	r, err := l.api.Cron.CreateCron(l.ctx, &progressorv1.CreateCronRequest{Cron: l.cron()})
@@ -188,7 +188,7 @@ func fillExclusions(m proto.Message, n int) {
 	}
 }
 
-// fillDependencies makes a template of 1,000 steps whose last one has n dependencies. A step cannot
+// fillDependencies makes a template of 1,000 steps. The last step has n dependencies. A step cannot
 // depend on itself, so the accepted 1,000 dependencies name only 999 different steps.
 func fillDependencies(m proto.Message, n int) {
 	t := m.(*progressorv1.PutTemplateRequest).GetTemplate()

@@ -138,7 +138,7 @@ func fillCron(c *progressorv1.Cron, n int) {
 		Target: c.GetTarget(),
 	}
 	size := n
-	for range 2 { // the first text is too long by the size of the rest
+	for range 2 { // the first text has n bytes, so the definition is larger than n
 		target.Args = structpb.NewStringValue(xs("", size))
 		size -= proto.Size(definition) - n
 	}

@@ -95,7 +95,7 @@ func TestJobErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// The result of a job is requested before the job has ended.
+// A job has no result before it ends. job result then fails, and suggests --wait.
 func TestJobResultBeforeTheEnd(t *testing.T) {
 	f := &clitest.Engine{Jobs: []*progressorv1.Job{{JobId: "m-1", State: progressorv1.JobState_JOB_STATE_RUNNING}}}
 	p := clitest.Serve(t, newCommands, f)

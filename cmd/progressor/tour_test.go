@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "update the output of the commands in README.md and docs/")
 
-// The pages whose commands are run in the order of the page in one shell, each page with its own
-// engine.
+// touredPages are the pages whose commands TestTour runs. Each page has its own engine and its own
+// shell, and its commands run in order.
 var touredPages = []string{
 	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md",
 	"docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
@@ -320,7 +320,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	bash.Dir = dir
 	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address,
 		"PYTHONDONTWRITEBYTECODE=1") // use the SDK of the working tree
-	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // in the real HOME of the user, where they are filled
+	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // the filled caches are in the real HOME of the user
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {
 			t.Fatalf("go env %s: %v", name, err)

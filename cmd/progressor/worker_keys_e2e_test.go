@@ -66,7 +66,7 @@ func TestWorkerKeys(t *testing.T) {
 	if out := root.OK(t, "job", "get", "shop/pull", "resize"); !strings.Contains(out, "RUNNING") {
 		t.Errorf("a denied request has completed the job: %s", out)
 	}
-	// The lease of a job that another worker holds.
+	// The worker cannot use the lease of a job that another worker holds.
 	other := client.New(s.URL, client.WithToken(rootToken)).Worker
 	polled, err = other.Poll(t.Context(),
 		&progressorv1.PollRequest{Namespaces: []string{"shop/pull"}, WorkerId: "other"})

@@ -66,7 +66,8 @@ func TestAdviceOfConnections(t *testing.T) {
 	}
 }
 
-// The errors of PostgreSQL name the setting to change, and omit the attempt that always fails.
+// An error of PostgreSQL names the setting to change. It omits an attempt with TLS that the server
+// refused, unless this was the only attempt.
 func TestAdviceOfDatabases(t *testing.T) {
 	t.Parallel()
 	const refused = "h:1 (127.0.0.1): tls error: server refused TLS connection"

@@ -16,8 +16,8 @@ func withSignals(t *testing.T) (*App, chan<- os.Signal) {
 	return newApp(t.Context(), Main{Signals: signals}, colorNever), signals
 }
 
-// Ctrl-C ends the wait of commands such as `run start --wait`, even if the context of their
-// request, which also listens for the signal, receives it.
+// Ctrl-C ends the wait of commands such as `run start --wait`. The context of their request also
+// listens for the signal. The wait ends even if that context receives the signal.
 func TestOneSignalEndsAllContexts(t *testing.T) {
 	t.Parallel()
 	for range 50 {

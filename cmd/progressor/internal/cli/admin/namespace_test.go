@@ -77,7 +77,7 @@ func TestNamespace(t *testing.T) {
 		Namespace: "play", Processor: builtinProcessor("echo"), StepTimeout: durationpb.New(90 * time.Second),
 		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
 	}})
-	// The output of get -o json.
+	// put accepts the output of get -o json.
 	p.Stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}`
 	p.OK(t, "namespace", "put", "play", "-f", "-", "--retention", "1h")
 	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{

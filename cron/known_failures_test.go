@@ -133,7 +133,7 @@ func TestPrevOverTransitions(t *testing.T) {
 	}
 }
 
-// The daylight-saving policies act as the API documents them.
+// The daylight-saving policies work as the API documents.
 func TestDaylightSaving(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, test := range []struct {

@@ -227,9 +227,10 @@ func (m *model) tick(times []time.Time, now time.Time) {
 	}
 }
 
-// starting returns how many of the newest fire times are decided with FIRE_NOW. These are as many
-// as would start or wait if all were decided in their order, and the fire times before them that
-// are skipped because of a failure. If none would start, all are decided.
+// starting returns how many of the newest due fire times FIRE_NOW decides. It decides all due fire
+// times in order on a copy of the model. The result is the number of fire times that start or wait
+// there, plus the number that are skipped because of a failure. If none starts or waits, the result
+// is the number of all due fire times.
 func (m *model) starting(due []time.Time, now time.Time) int {
 	tried := *m
 	tried.rows, tried.started = nil, nil

@@ -277,8 +277,8 @@ func TestMigrationIsNotInterrupted(t *testing.T) {
 	}
 }
 
-// The engine rejects a file of master keys that all users can read, which is the default of
-// Kubernetes.
+// The engine rejects a file of master keys that all users can read. By default, Kubernetes makes
+// the files of a secret readable for all users, so the chart sets another mode.
 func TestMasterKeyIsPrivate(t *testing.T) {
 	text, err := os.ReadFile("helm/progressor/templates/deployment.yaml")
 	if err != nil {

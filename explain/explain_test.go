@@ -15,7 +15,8 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
-// state is a process that was started at noon, whose INIT ran from 0 to 1 s, seen at 100 s.
+// state returns the state, at 100 s, of a process that was started at noon. Its INIT ran from 0 to
+// 1 s.
 func state(change ...func(*explain.State)) explain.State {
 	s := explain.State{
 		Now: at(100),
@@ -40,7 +41,7 @@ func timer(id int64, due float64) explain.Task {
 	return explain.Task{ID: id, Type: process.TaskTimeout, WaitsFor: process.WaitsForTime, Scheduled: at(due)}
 }
 
-// held is a task whose process is suspended.
+// held makes a task wait for the operator, as when its process is suspended.
 func held(t explain.Task) explain.Task {
 	t.WaitsFor = process.WaitsForOperator
 	return t
@@ -62,7 +63,7 @@ func status(to process.Status, since float64) func(*explain.State) {
 	return func(s *explain.State) { s.Process.Status, s.Process.StatusChanged = to, at(since) }
 }
 
-// running is a call (task 5) that has run on node 3 since 98 s. Its deadline is at 158 s.
+// running adds a call (task 5) that has run on node 3 since 98 s. Its deadline is at 158 s.
 func running(s *explain.State) {
 	t := ran(5, process.TaskCall, 98, 98, 0)
 	t.Status, t.Finished = process.TaskStatusRunning, time.Time{}
@@ -78,7 +79,7 @@ func failed(t explain.Task, reason string) explain.Task {
 	return t
 }
 
-// withoutAttempt is a task without an attempt.
+// withoutAttempt removes the attempt of a task.
 func withoutAttempt(t explain.Task) explain.Task {
 	t.Attempt, t.Running = 0, time.Time{}
 	return t
@@ -372,14 +373,14 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 	}
 }
 
-// ofRun changes the ID of a job, as if it did a step of run A-8.
+// ofRun changes the ID of a job to that of a step of run A-8.
 func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
 
 func ofStep(runStatus string) func(*explain.Job) {
 	return func(j *explain.Job) { j.RunStatus = runStatus }
 }
 
-// leased is a running task of a worker that sent a heartbeat a second ago.
+// leased adds the lease of a worker that sent a heartbeat a second ago.
 func leased(s *explain.State) {
 	s.Running.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/explain"
 )
 
-// sink is a sink at 100 s. Node 3 delivers for it.
+// sink returns the state of a sink at 100 s. Node 3 delivers its changes.
 func sink(state string, change ...func(*explain.SinkState)) explain.SinkState {
 	s := explain.SinkState{
 		Now: at(100), Namespace: "shop", SinkID: "audit", State: state, Webhook: true, Records: true, Nodes: 2,
@@ -21,7 +21,7 @@ func sink(state string, change ...func(*explain.SinkState)) explain.SinkState {
 	return s
 }
 
-// behind is a backlog that began at 40 s and exceeds max_lag at 3700 s.
+// behind adds a backlog that began at 40 s and exceeds max_lag at 3700 s.
 func behind(s *explain.SinkState) {
 	s.Backlog = explain.Backlog{Changes: 12, Oldest: at(40), Breaks: at(3700)}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// first is the state of a process whose first task waits for a slot.
+// first makes the first task of a process wait for a slot.
 func first(s *explain.State) {
 	s.Process.Status, s.Ended = process.StatusInit, nil
 	s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)}}
@@ -196,7 +196,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// pausedName is the state of a job whose name is paused.
+// pausedName pauses the name of a job.
 func pausedName(s *explain.State) {
 	s.Job.Paused = &explain.Pause{Reason: "the server is down.", By: "kim", Since: at(80)}
 }

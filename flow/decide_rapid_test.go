@@ -170,8 +170,8 @@ func drawPlan(t *rapid.T) *flow.Plan {
 }
 
 // TestRunsOfRandomGraphs drives runs of random graphs with random outcomes, cancels, skips and
-// retries. For each step that begins, it checks the rules on the complete graph, which decisions
-// avoid. Every run has to end.
+// retries. For each step that begins, it checks the rules on the complete graph. Decisions do not
+// read the complete graph. Every run has to end.
 func TestRunsOfRandomGraphs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -39,7 +39,8 @@ func doubling(definition string) string {
 	return strings.Join(append(list, `"a40": {"type": "object"}`), ",")
 }
 
-// TestProblems checks that each problem is reported with its path and with what is valid.
+// TestProblems checks that each problem is reported with its path and a description of what is
+// valid.
 func TestProblems(t *testing.T) {
 	const schema = `"payloadSchema": {"type": "object", "properties": %s}, "steps": [{"stepId": "a", "job": {}}]`
 	wait := func(fields string) string { return linear(`{"stepId": "a", "wait": {` + fields + `}}`) }

@@ -55,7 +55,7 @@ func rejection(reason string) *progressorv1.ProcessResponse {
 	}}
 }
 
-// Every outcome of an attempt, for every type of task.
+// decide handles every outcome of an attempt, for every type of task.
 func TestDecideOutcomes(t *testing.T) {
 	t.Parallel()
 	retried := map[process.TaskType]bool{process.TaskTimeout: true, process.TaskNotify: true, process.TaskCancel: true}
@@ -250,7 +250,8 @@ func TestDecideCommands(t *testing.T) {
 	}
 }
 
-// PostgreSQL does not support NUL characters. The client gets the same text as a replay.
+// PostgreSQL does not support NUL characters, so decide replaces them. The client gets the text
+// that is stored.
 func TestDecideNUL(t *testing.T) {
 	t.Parallel()
 	broken := &progressorv1.ProcessResponse{

@@ -264,8 +264,8 @@ func (n *node) calling(id, args string, change ...func(*engine.CallParams)) <-ch
 	return c
 }
 
-// persisting calls a process without waiting, and retries until it gets a slot. A scan alone may
-// hold all of few slots.
+// persisting calls a process without waiting, and retries until it gets a slot. If there are few
+// slots, a scan may hold all of them for a while.
 func (n *node) persisting(id, args string) <-chan result {
 	c := make(chan result, 1)
 	go func() {

@@ -14,8 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// refusing is a processor over the network that is never reached by a request. It accepts
-// connections if reach is nil.
+// refusing is a network processor that no request reaches. It accepts connections if reach is nil.
 type refusing struct{ reach error }
 
 func (refusing) Process(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

@@ -65,9 +65,10 @@ func TestClockWatch(t *testing.T) {
 	}{
 		{0, 10 * time.Millisecond, time.Hour, 0},
 		{time.Second, 10 * time.Millisecond, time.Hour + time.Second, 0},
-		// a slow response
+		// The response is slow.
 		{2 * time.Second, 3 * time.Second, time.Hour + 4*time.Second, 0},
-		// forward, at least
+		// The clock is set forward. The exact step is unknown, so the smallest possible step is
+		// expected.
 		{10 * time.Second, 0, 2*time.Hour + 10*time.Second, time.Hour - time.Second - time.Second},
 		{11 * time.Second, 0, 2*time.Hour + 11*time.Second, 0},                                           // once
 		{12 * time.Second, 0, time.Hour + 12*time.Second, -time.Hour},                                    // backward

@@ -159,7 +159,7 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 		response, err := b.SetTimerAfter(0).Done()
 		for k, e := range response.GetResult().GetEvents() {
 			if k == 0 {
-				// more precise than the column
+				// The timestamp is more precise than the column.
 				e.Timestamp = timestamppb.New(time.Unix(1_700_000_000+int64(timers), 123_456_789))
 			}
 		}

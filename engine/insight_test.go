@@ -157,7 +157,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	})
 }
 
-// The explanation of a process with many tasks reads the newest 1,000.
+// The explanation of a process with many tasks reads only the newest 1,000 tasks.
 func TestExplainIsBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

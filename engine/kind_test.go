@@ -256,7 +256,8 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 	}
 }
 
-// A try that could not decide has no effect on the next one.
+// If the processor of a kind fails before it returns a result, the messages of that try are not
+// sent.
 func TestRepeatedTryOfAKind(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32

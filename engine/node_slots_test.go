@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// onNode returns the slots of n namespaces of a node, each with max slots. No scan is woken for
-// them.
+// onNode returns the slots of n namespaces of a node. Each namespace has slotsEach slots. They wake
+// no scans.
 func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	all := make([]*slots, n)
 	for i := range all {

@@ -53,8 +53,8 @@ func TestDeclaredDeadNodeContinues(t *testing.T) {
 	n.called(t, "p", "x")
 }
 
-// A claim whose response was lost (here: a row in running under this node that is unknown in
-// memory) is run.
+// If the response to a claim was lost, the node finds the claim and runs the task. The test inserts
+// a row into running that belongs to this node but is unknown in its memory.
 func TestUnknownClaimIsAdopted(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -134,7 +134,7 @@ func (d db) endedOnce(t testing.TB, attempts int) {
 }
 
 // A node stores the result of an attempt that a worker has ended from SQL, and notifies everything
-// that waits for it. It learns of the result by a notice: with the polls of the test, it would take
+// that waits for it. It learns of the result by a notice, because in this test it polls only once
 // an hour.
 func TestResultsFromSQL(t *testing.T) {
 	t.Parallel()
@@ -202,8 +202,8 @@ func TestSpanOfAResultFromSQL(t *testing.T) {
 	}
 }
 
-// Until a node stores the result, the process is as during the attempt, and nothing else ends the
-// attempt: neither the worker nor the expiry of its lease.
+// Until a node stores the result, the process does not change. Neither the worker nor the expiry of
+// its lease can end the attempt.
 func TestResultFromSQLWithoutNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -276,8 +276,8 @@ func TestStopWithPendingResult(t *testing.T) {
 	rows.endedOnce(t, 1)
 }
 
-// Another node ends the attempts for which a node is responsible that has died, or that dies while
-// it ends them. The nodes do not declare it dead in this test.
+// If a node has died, or dies while it ends attempts, another node ends the attempts for which that
+// node was responsible. The nodes do not declare the node dead in this test.
 func TestResultsFromSQLOfADeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

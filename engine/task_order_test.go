@@ -119,8 +119,8 @@ func TestCallsInOrder(t *testing.T) {
 	}
 }
 
-// While other tasks wait for the only slot, a busy process gives it up after 16 tasks in a row, and
-// the oldest waiting task runs.
+// While other tasks wait for the only slot, a busy process gives up the slot after 16 tasks in a
+// row, and the oldest waiting task runs.
 func TestOthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

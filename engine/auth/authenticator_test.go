@@ -421,7 +421,7 @@ func TestRootKey(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthenticate measures the cost for each request with a cached key.
+// BenchmarkAuthenticate measures the cost of a request with a cached key.
 func BenchmarkAuthenticate(b *testing.B) {
 	keys := &table{rows: map[string]storage.KeyState{}}
 	_, token := keys.add()

@@ -27,7 +27,7 @@ import (
 // fuzzSecret is the secret of the keys of the fuzz tests.
 var fuzzSecret = strings.Repeat("5a", secretBytes)
 
-// withoutLimits removes the limits on failures, so that a checks every input.
+// withoutLimits removes the limits on failures, so that every input is checked.
 func withoutLimits(a *Authenticator) {
 	const unlimited = 1e9
 	a.failed = &failures{newBudget(unlimited, unlimited), 0}

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/auth/oidc"
 )
 
-// Failed logins of one address are limited, and thus the requests to the issuer that they cause.
-// Other addresses are not affected.
+// The number of failed logins from one address is limited. This also limits the requests to the
+// issuer. Other addresses are not affected.
 func TestFailedLoginsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

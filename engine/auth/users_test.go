@@ -51,7 +51,8 @@ func (t *table) grant(principal, role, namespace string) {
 	})
 }
 
-// A user has its own grants and those of its groups, and loses them within 10 s.
+// A user has the grants of the user and of the groups in the token. A removed grant ends within 10
+// s.
 func TestUsersAndGroups(t *testing.T) {
 	t.Parallel()
 	a, keys, at, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -359,7 +360,7 @@ func TestTokenCache(t *testing.T) {
 	}
 }
 
-// BenchmarkUser measures the cost for each request with a cached token and with an uncached one.
+// BenchmarkUser measures the cost of a request with a cached token and with an uncached token.
 func BenchmarkUser(b *testing.B) {
 	i := testissuer.New(b)
 	issuers, err := oidc.New([]oidc.Config{

@@ -419,7 +419,7 @@ func TestTenThousand(t *testing.T) {
 	}
 }
 
-// Lists and counts include the processes of the engine, which a filter on kind distinguishes.
+// Lists and counts include the processes of the engine. A filter on kind distinguishes them.
 func TestListsAndCountsHaveBulks(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

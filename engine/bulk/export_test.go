@@ -37,7 +37,7 @@ func (b *Bulks) StopCounting() { b.limits.expectTime, b.limits.dryRunTime = 0, 0
 // FailureEvent returns the stored event of a failure.
 func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }
 
-// EndEarly makes pages of up to ten processes, handled one at a time, end early.
+// EndEarly makes a page handle one process at a time and end after a millisecond.
 func (b *Bulks) EndEarly() { b.limits.concurrent, b.limits.pageTime = 1, time.Millisecond }
 
 // PollTwice makes a bulk wait for a repair for only two polls.

@@ -48,9 +48,10 @@ func start(t testing.TB, dsn string) *node {
 	return &node{n, n.Crons, gate}
 }
 
-// obey returns a processor that does what the args of a task say. complete and fail end it, and
-// timeout fails it with the reason of a step timeout. hold keeps its slot until the gate is closed.
-// Otherwise the process runs until it is called with one of these args, or cancelled.
+// obey returns a processor that does what the args of a task say. complete and fail end the
+// process, and timeout fails the task with the reason of a step timeout. hold keeps its slot until
+// the gate is closed. Otherwise the process runs until it is called with one of these args, or
+// cancelled.
 func obey(gate <-chan struct{}) processor.Processor {
 	return processor.Func(func(
 		ctx context.Context, r *progressorv1.ProcessRequest,

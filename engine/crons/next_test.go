@@ -14,8 +14,8 @@ import (
 )
 
 // The crons that fire next are listed in the order of their fire times, for one namespace or for
-// all that are not paused. A timer that is the deadline of a run does not change the order. A
-// paused cron is not listed, even if it has such a timer.
+// all namespaces that are not paused. A timer that is the deadline of a run does not change the
+// order. A paused cron is not listed, even if it has such a timer.
 func TestListNext(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -99,7 +99,7 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 		}
 	}
 	eventually(t, "the slot is taken", func() bool {
-		// 2 if a scan had begun with the old number of slots
+		// Both tasks run if a scan had begun with the old number of slots.
 		return n.Count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1
 	})
 	before := n.Count(t, "SELECT count(*) FROM cron_fires")
@@ -245,7 +245,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	eventually(t, "the cron fires", func() bool { return n.Count(t, "SELECT count(*) FROM cron_fires") > before+1 })
 }
 
-// The namespace of a run may differ from that of its cron. The cron receives its end.
+// A run may be in another namespace than its cron. The cron is notified when the run ends.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

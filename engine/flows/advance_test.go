@@ -137,7 +137,7 @@ func startBlocked(t *testing.T, template string) (n *node, release chan struct{}
 	return n, release
 }
 
-// A run changes while its job runs. The end of the job finds the new state.
+// If a run changes while its job runs, the run continues from its new state when the job ends.
 func TestRunChangesBeforeItsJobEnds(t *testing.T) {
 	t.Parallel()
 	n, release := startBlocked(t, threeJobs)
@@ -150,7 +150,7 @@ func TestRunChangesBeforeItsJobEnds(t *testing.T) {
 	same(t, runSummary(n.ended(t, "ns", "r")), "SUCCEEDED: first SUCCEEDED second SKIPPED third SUCCEEDED")
 }
 
-// The database rejects what a run does after a job. The job has succeeded.
+// A job succeeds even if the database rejects the next step of its run.
 func TestJobEndsIfItsRunCannot(t *testing.T) {
 	t.Parallel()
 	n, release := startBlocked(t, threeJobs)
@@ -167,7 +167,8 @@ func TestJobEndsIfItsRunCannot(t *testing.T) {
 	}
 }
 
-// A run must read a result before it can decide. The end of its job does not wait for that.
+// The end of a job does not wait for its run, even if the run must read a result before it can
+// decide.
 func TestJobEndsBeforeItsRunReads(t *testing.T) {
 	t.Parallel()
 	n, release := startBlocked(t, `{"type": "line", "steps": [{"step_id": "zero", "job": {}},

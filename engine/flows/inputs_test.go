@@ -125,8 +125,8 @@ func (n *node) refuses(
 	same(t, n.ask(t, "SELECT status::text FROM processes WHERE process_id = '~flow/' || $1", r.GetRunId()), "COMPLETED")
 }
 
-// TestRefusedRetryKeepsVersion checks that a retry with the newest version that is refused changes
-// neither the version nor the failure of the run.
+// TestRefusedRetryKeepsVersion checks that a refused retry with the newest version changes neither
+// the version nor the failure of the run.
 func TestRefusedRetryKeepsVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

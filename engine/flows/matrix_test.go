@@ -20,8 +20,8 @@ import (
 //
 //   - the final status of the run and of its steps
 //   - "another: ", and the status of the run that the verb has started
-//   - if the verb is rejected, and thus the run does not change: the reason of the error, a colon,
-//     and the message
+//   - the reason of the error, a colon, and the message, if the verb is rejected and the run does
+//     not change
 type row struct{ status, verb, want string }
 
 // situation is a run in a certain status, to which a verb is applied.

@@ -91,7 +91,7 @@ func (n *node) startParent(t testing.TB) {
 }
 
 // TestStartRunCommand checks that a result starts runs, and that the parent gets the end of each
-// run, also of those that do not start.
+// run, including runs that do not start.
 func TestStartRunCommand(t *testing.T) {
 	t.Parallel()
 	large := structpb.NewStringValue(strings.Repeat("x", process.MaxPayloadBytes-2))

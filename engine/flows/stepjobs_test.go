@@ -13,7 +13,7 @@ import (
 )
 
 // TestStepJobIsCancelled cancels the jobs of steps directly. A step or an item that the run did not
-// ask to end fails. A cancelled compensation leaves the status of its step.
+// ask to end fails. A cancelled compensation does not change the status of its step.
 func TestStepJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -137,8 +137,8 @@ func TestResultsOfAGroupAreBounded(t *testing.T) {
 	}
 }
 
-// The failures of many workers fit into one job. It keeps the newest, and shortens those of its
-// worker runs after 2 MiB.
+// The failures of many workers fit into one job. The job keeps the newest failures, and shortens
+// the failures of its worker runs after 2 MiB.
 func TestFailuresOfAGroupAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -111,8 +111,8 @@ func TestPollsOfLimitedClients(t *testing.T) {
 	}
 }
 
-// A client that is limited to some jobs cannot use the leases of other jobs, neither on the node
-// that has handed them out nor on another one. Even a repeated answer is not confirmed.
+// A client that is limited to some jobs cannot use the leases of other jobs, either on the node
+// that has handed them out or on another node. Even a repeated answer is not confirmed.
 func TestLeasesOfLimitedClients(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

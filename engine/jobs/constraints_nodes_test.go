@@ -144,7 +144,7 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 			w.starts(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue(), since)
 		}
 		for _, l := range leases {
-			// before the next job may start
+			// Count the end before the engine can start the next job.
 			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue())
 			switch random.IntN(5) {
 			case 0:

@@ -22,7 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// workers returns options of a job that needs count workers, from IDs if any.
+// workers returns the options of a job that needs count workers. If there are IDs, only these
+// workers may run the job.
 func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{
 		Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true,
@@ -133,7 +134,7 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	for _, j := range []struct {
 		id string
 		o  *progressorv1.JobOptions
-		// any is the oldest
+		// The job "any" is older than the other jobs for workers.
 	}{
 		{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"quorum", workers(1, 0, "w1", "w2")},
 		{"urgent", urgent},

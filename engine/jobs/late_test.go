@@ -86,7 +86,7 @@ func TestStartDeadline(t *testing.T) {
 	n.job(t, "pull", "j", succeeded)
 }
 
-// No claim takes a job after its start deadline, before the engine has ended it.
+// After its start deadline, a job cannot be claimed, even if the engine has not ended the job yet.
 func TestLateJobIsNotLeased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -186,8 +186,8 @@ func TestPausedNameLeavesKeys(t *testing.T) {
 	}
 }
 
-// A pause is listed with its time, its reason and who made it. A second pause changes the reason.
-// The number of paused names is bounded. Pause and resume are audited.
+// A pause is listed with its time, reason and author. A second pause changes the reason. The number
+// of paused names is bounded. Pause and resume are audited.
 func TestPausedNamesAreListed(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -131,7 +131,7 @@ func FuzzStrictJSON(f *testing.F) {
 		if jsonCodec.Unmarshal(data, &m) != nil {
 			return
 		}
-		// A request that passes both can be encoded as JSON again, and has lost no digits.
+		// A request that is decoded and valid can be encoded as JSON again, and has lost no digits.
 		if valid.check(&m) != nil {
 			return
 		}

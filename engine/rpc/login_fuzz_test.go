@@ -42,9 +42,9 @@ func refused(w *httptest.ResponseRecorder) bool {
 			strings.Contains(w.Body.String(), `{"error":{"code":"`)
 }
 
-// FuzzLoginCookie sends requests like a browser that has a login and that pages of other sites
-// control. A request is served only if the console could have sent it. HOST in an input means the
-// host of the console, which differs for each process of go test -fuzz.
+// FuzzLoginCookie sends the requests of a browser that has a login. Pages of other sites control
+// these requests. A request is served only if the console could have sent it. HOST in an input
+// means the host of the console, which differs for each process of go test -fuzz.
 func FuzzLoginCookie(f *testing.F) {
 	s := newLoginSite(f, ConsoleFull, "staff")
 	token := "pgl_fuzz_" + strings.Repeat("5a", 32)

@@ -36,7 +36,7 @@ func TestMetricsOfManyNamespaces(t *testing.T) {
 	}
 	_, page := get(t, w.url+"/metrics", "")
 	found := names(page)
-	// n, 199 others, (other), and none
+	// The names are n, 199 other namespaces, (other), and the empty name.
 	if len(found) > 202 || found["(other)"] == 0 || found["m-000"] == 0 || found["m-229"] != 0 {
 		t.Errorf("%d namespaces have series: (other) %d, the first %d, the last %d", len(found), found["(other)"],
 			found["m-000"], found["m-229"])

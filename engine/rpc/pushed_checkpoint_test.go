@@ -175,8 +175,8 @@ func wantTask(t *testing.T, r *progressorv1.ProcessRequest, history, state strin
 	}
 }
 
-// Any node stores the checkpoints of a pushed task, once. The result follows them, and the next
-// task, which the node that pushes has in memory, gets them.
+// Any node can store the checkpoints of a pushed task. Each is stored once, and the result follows
+// them. The next task gets them, although it is already in the memory of the node that pushes.
 func TestPushedCheckpoint(t *testing.T) {
 	t.Parallel()
 	p := newPushing(t)

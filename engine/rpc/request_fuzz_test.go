@@ -129,8 +129,8 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	if err != nil {
 		t.Fatalf("%v: %v", m, err)
 	}
-	// An object with a $ in a key may be decoded as another one with the same meaning. Both have
-	// the same encoding.
+	// An object with a $ in a key may be decoded as a different object with the same meaning. Both
+	// have the same encoding.
 	if again, err := (packed{}).Marshal(fromPack); err != nil || !bytes.Equal(again, pack) {
 		t.Fatalf("%v is decoded from MessagePack as %v", known, fromPack)
 	}

@@ -228,7 +228,7 @@ func TestPositiveDurations(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	// CheckRules, which also the command line uses, returns the same error.
+	// CheckRules returns the same error. The command line uses CheckRules too.
 	err = CheckRules(&progressorv1.EnqueueRequest{Namespace: "n", Name: "work", Options: &progressorv1.JobOptions{
 		StartDeadline: durationpb.New(-time.Second)}})
 	if want := "options.start_deadline: must be a positive duration, such as 30s"; err == nil || err.Error() != want {

@@ -159,7 +159,8 @@ func TestMasterKeys(t *testing.T) {
 	}
 }
 
-// A key is created in the database only to encrypt, and only without a file of master keys.
+// A key is created in the database only when a value is encrypted, and only if there is no file of
+// master keys.
 func TestKeyInTheDatabaseIsCreated(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()

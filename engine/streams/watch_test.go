@@ -291,10 +291,10 @@ func (s *site) write(nodes []*node, id string, calls int, stored *atomic.Int64) 
 	}
 }
 
-// Several nodes write at the same time, one of them is killed and connections break in the middle
-// of transactions, while a long transaction of another application is open. A watcher that
-// continues on another node, and sometimes before it has stored its cursor, misses no event and
-// sees the events of each process in order.
+// Several nodes write at the same time. One of them is killed, connections break in the middle of
+// transactions, and a long transaction of another application is open. A watcher that continues on
+// another node misses no event, and sees the events of each process in order. Sometimes, the
+// watcher continues before it has stored its cursor.
 func TestWatchHasNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -79,7 +79,8 @@ func TestCronsDown(t *testing.T) {
 func TestWorkloadsInOneProcess(t *testing.T) {
 	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,crons,flat,search",
 		"--history=none,full", "--metadata")
-	// start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, crons 1, flat 4, search 10
+	// The rows per workload are start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, crons 1,
+	// flat 4, search 10
 	if len(report.Rows) != 34 {
 		t.Errorf("%d rows, want 34", len(report.Rows))
 	}

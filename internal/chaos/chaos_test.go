@@ -93,8 +93,7 @@ var faults = []fault{
 	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
-// fullRound is a duration. A run of at least this duration injects each fault, even if that takes
-// longer.
+// fullRound is the minimum duration of a run that injects each fault, even if that takes longer.
 const fullRound = time.Minute
 
 // isFullRound reports whether the run injects each fault.

@@ -184,7 +184,7 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *responseCount
 }
 
 // ask sends the operation to all engines at once. The returned function waits for their responses
-// and checks that each one equals that of the client or is missing.
+// and checks that each response that arrives equals the response of the client.
 func (f *fleet) ask(ctx context.Context, e *entry) (check func()) {
 	limit, cancel := context.WithTimeout(ctx, f.try)
 	answers := make([][]byte, len(f.engines))

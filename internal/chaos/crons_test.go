@@ -149,7 +149,8 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 				`max(fire_time) >= to_timestamp($1)) c`,
 			now) == len(cronKinds)-1
 	})
-	// The end of a paused cron's run would not start it.
+	// Wait for these fires before the pause: a paused cron does not start them when its previous
+	// run ends.
 	if !waitUntil(testTimeout, func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
 	}) {

@@ -198,7 +198,7 @@ func (w *tripWatch) start(ctx context.Context, ns string) {
 	}
 }
 
-// travel is the function.
+// travel is the durable function of a trip.
 func (w *tripWatch) travel(ctx functions.Ctx, in trip) (string, error) {
 	pays := functions.Calls(ctx, "pay", functions.Accept(func(n int) (int, error) { return n + 1, nil }))
 	seen := map[string]string{}
@@ -321,10 +321,13 @@ func (w *tripWatch) end(conn *pgx.Conn) map[string]tripRow {
 	return rows
 }
 
-// defects returns the defects of trips: one that is lost or has not ended; an entry that is missing
-// or duplicated; a step with a value that no body returned, or that a later step saw before it was
-// stored; an undo that is missing or must not have run; a transaction that took effect twice or not
-// at all.
+// defects returns the defects of trips:
+//
+//   - a trip that is lost or has not ended
+//   - an entry that is missing or duplicated
+//   - a step with a value that no body returned, or that a later step saw before it was stored
+//   - an undo that is missing or must not have run
+//   - a transaction that took effect twice or not at all
 func (w *tripWatch) defects(rows map[string]tripRow) (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {

@@ -265,8 +265,9 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	return rows
 }
 
-// defects returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
-// with an answer that no worker has sent, or with a different answer than the accepted one.
+// defects returns the defects of jobs: a job that is lost, that was never enqueued, that ended
+// twice, or that ended with an answer that no worker has sent or that differs from the accepted
+// answer.
 func (w *jobWatch) defects(rows map[string]jobRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.enqueued {

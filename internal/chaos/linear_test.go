@@ -103,8 +103,9 @@ func chainIn(e *entry) *link {
 	return &l
 }
 
-// linearizable checks each process: there is one order of all its operations that explains every
-// response, and in which no operation comes before one that was answered before it began.
+// linearizable checks that the operations of each process have an order that explains every
+// response. In this order, an operation that began after the response to another operation comes
+// after that operation.
 func linearizable(t testing.TB, histories map[string]*history, entries []*entry) {
 	t.Helper()
 	all, origin := newJournal(entries)

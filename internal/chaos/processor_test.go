@@ -105,7 +105,7 @@ func TestBadProcessors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		began := time.Now()
 		_, err := p.Call(ctx, &progressorv1.CallRequest{
-			// Longer than the step.
+			// The timeout of the call is longer than that of the step.
 			Namespace: namespace, ProcessId: process, Args: []byte("op"), Timeout: durationpb.New(5 * time.Second),
 		})
 		cancel()

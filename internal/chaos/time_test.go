@@ -48,9 +48,9 @@ func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
 }
 
 // freezeLong stops an engine while its processor works, until another engine repeats one of its
-// attempts. When the engine continues, it must cancel its own attempts. Tasks that it has locked
-// are repeated only after 10 s. The test does not wait for these, because the step timeout of the
-// calls is as long.
+// attempts. When the engine continues, it must cancel its own attempts. Tasks that the engine has
+// locked are repeated only after 10 s. The test does not wait for these, because the step timeout
+// of the calls is also 10 s.
 func (s *chaosRun) freezeLong(i int) {
 	s.awaitBusy(i)
 	n := s.nodes[i]

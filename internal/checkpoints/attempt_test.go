@@ -10,8 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A checkpoint is sent although the context of Checkpoint ends in the meantime: otherwise it would
-// be unknown whether it is stored.
+// If the context of Checkpoint ends while the checkpoint is being sent, the request is not
+// cancelled. Otherwise, the processor would not know whether the checkpoint is stored.
 func TestSendOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &checkpoints.Attempt{

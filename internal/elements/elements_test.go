@@ -81,7 +81,8 @@ func TestCheckProto(t *testing.T) {
 		t.Fatal(err)
 	}
 	md := m.ProtoReflect().Descriptor()
-	// 3 fields, the entry with its key and value, the list, and 2 fields for each of its elements.
+	// The message has 3 fields, the entry with its key and value, the list, and 2 fields per
+	// element.
 	const fields = 3 + 1 + 2 + 1 + 2*100
 	if err := CheckProto(data, md, fields); err != nil {
 		t.Errorf("%d fields: %v", fields, err)

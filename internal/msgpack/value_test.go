@@ -168,7 +168,7 @@ func TestStructs(t *testing.T) {
 	}
 }
 
-// anyPacked draws MessagePack in its shortest form, which is the one that this package writes.
+// anyPacked draws MessagePack in its shortest form. This package writes the same form.
 func anyPacked(depth int) *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		kinds := 7

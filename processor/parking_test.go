@@ -141,7 +141,7 @@ func TestParkingDrops(t *testing.T) {
 	}
 }
 
-// After Close, no value is left, also of attempts that began before it.
+// After Close, no value is left, not even one of an attempt that began before Close.
 func TestParkingIsClosed(t *testing.T) {
 	p := &parkingTest{t: t, parking: NewParking()}
 	id := p.parks("", "")

@@ -91,7 +91,7 @@ func TestFirst(t *testing.T) {
 	check(t, "response", string(tasks[len(tasks)-1].GetResponse()), `"late"`)
 }
 
-// The order of First is that of the journal, not that of its sources.
+// First uses the order of the journal, not the order of its arguments.
 func TestFirstIsTheEarliest(t *testing.T) {
 	for name, callFirst := range map[string]bool{"call": true, "timer": false} {
 		p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -145,7 +145,8 @@ func TestCallDuringRetry(t *testing.T) {
 	check(t, "journal", journal(p), "start:f try:a call:c step:a end:f")
 }
 
-// A restart keeps all calls that were accepted, so more than it can keep are rejected.
+// A restart keeps all accepted calls, so a process rejects calls beyond the number that a restart
+// can keep.
 func TestTooManyCalls(t *testing.T) {
 	for name, test := range map[string]struct{ calls, bytes int }{"calls": {500, 0}, "bytes": {3, 1<<20 - 5000}} {
 		p := start(t, function(func(ctx durable.Ctx) (string, error) {

@@ -224,7 +224,8 @@ func TestKillEverywhereWithBranches(t *testing.T) {
 		durabletest.Call("item[3]/set", 8), durabletest.Advance(2*time.Hour))
 }
 
-// What a step depends on is stored before it runs, even if a timer has just fired.
+// The values on which a step depends are stored before the step runs, even if a timer has just
+// fired.
 func TestStoredBeforeSteps(t *testing.T) {
 	var seen []string
 	f := function(func(ctx durable.Ctx) (string, error) {

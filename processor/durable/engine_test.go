@@ -97,7 +97,7 @@ func TestEngine(t *testing.T) {
 				return resp, err
 			}))
 			begin(t, n)
-			// a call before would restart the retries of the task whose attempt was lost
+			// An earlier call would restart the retries of the task whose attempt was lost.
 			enginetest.Eventually(t, 20*time.Second, "the function waits for the payment", func() bool {
 				p := stored(t, n, progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING)
 				return lastEvent(p) == `{"k":"timer","n":"late","v":3600}`

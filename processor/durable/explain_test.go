@@ -198,7 +198,8 @@ func TestExplainChildren(t *testing.T) {
 	explained(t, n, "It has been CANCELLED since", "enough")
 }
 
-// explain says how a function can continue that panics, or that has ended with an expected "no".
+// explain says how a function that panics can continue, and with which rejection a function has
+// ended.
 func TestExplainEnds(t *testing.T) {
 	t.Parallel()
 	var fixed atomic.Bool

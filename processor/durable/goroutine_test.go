@@ -30,8 +30,8 @@ func below(n int, f func()) {
 	below(n-1, f)
 }
 
-// An operation with the Ctx of another goroutine also fails if its entry is in the journal already,
-// however deep the stack is.
+// An operation with the Ctx of another goroutine fails even if its entry is already in the journal,
+// at any depth of the stack.
 func TestMisuseInReplay(t *testing.T) {
 	now := func(ctx durable.Ctx) { durable.Now(ctx, "a") }
 	for name, test := range map[string]struct {
@@ -91,7 +91,8 @@ func (l *lender) lend(ctx durable.Ctx, during func()) {
 	}
 }
 
-// borrow calls use in another process with the Ctx that the lender lends while run runs it.
+// borrow calls use in another process, with the Ctx that the lender lends. run must run a task of
+// the lender.
 func (l *lender) borrow(t *testing.T, run func() error, use func(ctx durable.Ctx)) *processortest.Process {
 	t.Helper()
 	l.lends.Store(true)
@@ -110,7 +111,7 @@ func (l *lender) borrow(t *testing.T, run func() error, use func(ctx durable.Ctx
 	return p
 }
 
-// A function cannot change something with the Ctx of another process, even while that one runs.
+// A function cannot change anything with the Ctx of another process, even while that process runs.
 func TestCtxOfAnotherProcess(t *testing.T) {
 	for name, use := range map[string]func(ctx durable.Ctx){
 		"Sleep":       func(ctx durable.Ctx) { durable.Sleep(ctx, "a", time.Hour) },
@@ -137,7 +138,7 @@ func TestCtxOfAnotherProcess(t *testing.T) {
 			if p.Status() != process.StatusError {
 				t.Error(p.Status())
 			}
-			// the second attempt has stored nothing else
+			// The second attempt has stored nothing else.
 			check(t, "journal", journal(owner), "start:f end:f")
 			if len(owner.State()) > 0 || len(owner.Metadata()) > 0 {
 				t.Errorf("%q %v", owner.State(), owner.Metadata())

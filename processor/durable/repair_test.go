@@ -23,8 +23,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// trip reserves, sends a mail and charges, which fails at first. broke is the error of the charge,
-// and last that of the function.
+// trip reserves, sends a mail and charges. broke is the error of the charge, and last is the error
+// of the function.
 func trip(done *effects, broke, last *error) processor.Processor {
 	undo := durable.Undo(func(c context.Context, what string) error {
 		done.add("undo-" + what + keyOf(c))

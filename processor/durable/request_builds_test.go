@@ -42,8 +42,8 @@ func answering(requests bool) processor.Processor {
 	})
 }
 
-// A build that answers the calls of a queue gets calls that an older build has accepted, and whose
-// callers have their response. A reply to them does nothing.
+// If a new build answers the calls of a queue, it also gets calls that an older build has accepted.
+// The callers already have a response, so a reply to such a call does nothing.
 func TestCallsBecomeRequests(t *testing.T) {
 	d := &deployed{answering(false)}
 	p := start(t, d)

@@ -98,8 +98,8 @@ func (u *unavailable) Begin(ctx context.Context) (pgx.Tx, error) {
 	return u.TxBeginner.Begin(ctx)
 }
 
-// An error rolls back what the body did. After the last one, no attempt can commit, until an
-// operator repeats the step.
+// An error rolls back what the body did. After the error of the last try, no attempt can commit
+// until an operator repeats the step.
 func TestTxFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -92,7 +92,8 @@ func TestTimers(t *testing.T) {
 		result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("b", 2*time.Minute).SetNamedTimerAt("a",
 			begin.Add(time.Minute))),
 		result(processor.Result().SetTimerAfter(3*time.Minute)), // a
-		// b: b no longer exists; the default timer runs at once
+		// The response to timer b removes nothing, because b has fired. The default timer fires at
+		// once.
 		result(processor.Result().UnsetNamedTimer("b").SetTimerAfter(-1)),
 		result(processor.Result().SetTimerAt(begin).SetNamedTimerAfter("c", 0)), // "": both at once
 	)

@@ -10,7 +10,7 @@ import (
 
 const testdata = "./processor/durable/durablevet/testdata/"
 
-// Each mistake is reported where it is made, with words that say what to use instead.
+// Each mistake is reported at its position, with a message that says what to use instead.
 func TestTraps(t *testing.T) {
 	analysistest.Run(t, "../../..", durablevet.Analyzer, testdata+"traps")
 }

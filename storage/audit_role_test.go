@@ -90,7 +90,8 @@ func TestMigrationRevokesAuditRights(t *testing.T) {
 	}
 }
 
-// A later migration also does this for PUBLIC, and leaves INSERT only on the columns of an entry.
+// A later migration also revokes these rights from PUBLIC, and leaves INSERT only on the columns of
+// an entry.
 func TestMigrationRevokesChainRights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,7 +18,7 @@ import (
 // salt is the salt of all leases of leasedTimer.
 const salt = "0123456789abcde\xff"
 
-// leaseToken is the lease token of a claim.
+// leaseToken returns the lease token of a claim.
 func leaseToken(c *storage.Claim, salt string) string {
 	token := append([]byte{byte(len(c.Namespace))}, c.Namespace...)
 	token = binary.BigEndian.AppendUint64(token, uint64(c.FencingToken))
@@ -31,8 +31,8 @@ type query struct {
 	args []any
 }
 
-// checkpointSQL is a checkpoint of an attempt from the transaction of an application. more contains
-// its events and the parameters after them.
+// checkpointSQL returns the statement with which an application stores a checkpoint of an attempt.
+// more contains the events and the parameters after them.
 func checkpointSQL(c *storage.Claim, after int64, more string) query {
 	return checkpointOf(leaseToken(c, salt), after, more)
 }

@@ -49,8 +49,8 @@ func answer(response string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Response = []byte(response) }
 }
 
-// The parent is notified when a child ends for the first time, in whatever way. It is not notified
-// of a second end.
+// The parent is notified when a child ends for the first time, regardless of how it ends. It is not
+// notified of a second end.
 func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// completeSQL ends an attempt from the transaction of an application. more are further arguments,
-// by name.
+// completeSQL returns the statement with which an application ends an attempt. more contains
+// further arguments, by name.
 func completeSQL(c *storage.Claim, after int64, more ...string) query {
 	return completeOf(leaseToken(c, salt), after, more...)
 }

@@ -37,7 +37,7 @@ func (b *bench) eraseRows(e erasure.Set) map[string]int64 {
 	return rows
 }
 
-// tablesWith returns TABLE:ROWS for each table that has rows with a text, also in bytea columns.
+// tablesWith returns TABLE:ROWS for each table that has rows with a text, including bytea columns.
 func (b *bench) tablesWith(text string) (tables []string) {
 	b.t.Helper()
 	rows, _ := b.db.Query(b.t.Context(), `

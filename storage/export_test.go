@@ -59,8 +59,8 @@ func (s *Store) CallQueue(key process.Key) (waiting, processes int) {
 	return waiting, len(s.callQueues.byProcess)
 }
 
-// FlushAsItCloses makes a lane start with calls right after the store was closed, as it may with
-// items from the last flush.
+// FlushAsItCloses flushes calls right after the store was closed, as a lane may do with items that
+// its last flush has left.
 func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {

@@ -99,8 +99,8 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 }
 
 // A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker
-// may take the slot, unless it is for a particular worker. The group counts as begun until it is
-// checked, which the transaction has requested.
+// may take the slot, unless it is for a particular worker. The transaction requests a check of the
+// group. Until that check, the group counts as begun.
 func TestPlacesOfMembers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

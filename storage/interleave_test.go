@@ -167,8 +167,8 @@ var situations = []situation{
 type matrix struct {
 	situations    []situation
 	first, second []transaction
-	// fastPath is set if the first transaction tries the fast path first. If that does not apply,
-	// it releases the process and may then be the second one.
+	// fastPath is set if the first transaction tries the fast path first. If the fast path does not
+	// apply, the transaction releases the process, and may then be the second one.
 	fastPath   bool
 	extraState func(b *bench, id string) string // state to compare in addition to the process and its messages, or nil
 	after      func(b *bench)                   // runs at the end of a situation, or nil
@@ -307,8 +307,9 @@ func (b *bench) pendingState(id string) string {
 }
 
 // together makes two transactions wait for the same process, in order. A lane waits for a lock for
-// 250 ms (lock_timeout), which may be too short on a busy machine. If it then waits again, it comes
-// second. In this case nothing was tested, and another process is used.
+// 250 ms (lock_timeout), which may be too short on a busy machine. A lane that has to wait again
+// comes second. The pair was then not tested in this order, so together tries again with another
+// process.
 func (b *bench) together(
 	other *storage.Store, situation makeSituation, name string, first, second transaction,
 ) string {

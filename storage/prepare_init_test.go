@@ -183,8 +183,8 @@ func createdMeanwhile[T any](
 ) T {
 	t := b.t
 	t.Helper()
-	// a session waits for a lock for a limited time, which may end before the other transaction
-	// commits on a busy machine
+	// A session waits for a lock only for a limited time. On a busy machine, this time may end
+	// before the other transaction commits.
 	for try := 0; ; try++ {
 		if try == 20 {
 			t.Fatal("no try stayed within the lock timeout")

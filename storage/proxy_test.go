@@ -61,7 +61,8 @@ func (p *proxy) made() {
 	}
 }
 
-// serve forwards one connection. The first message of a client names it; only lanes are cut.
+// serve forwards one connection. The first message of a client contains its name. Only connections
+// of lanes are cut.
 func (p *proxy) serve(client, server net.Conn) {
 	first := make([]byte, 4096)
 	n, err := client.Read(first)

@@ -91,7 +91,8 @@ func TestPriorityOfACancel(t *testing.T) {
 	equal(t, "new", b.waitsWith("new"), "0 for 6")
 }
 
-// If a process waits with a low priority, a message raises this priority to its own.
+// If a process waits with a lower priority than that of a message, it gets the priority of the
+// message.
 func TestPriorityOfAMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

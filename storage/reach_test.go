@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// MayBecomeReachable returns false for errors that remain until somebody changes the settings of
-// the engine or of the database. An engine that gets another error tries again.
+// MayBecomeReachable returns false for errors that remain until the settings of the engine or of
+// the database are changed. An engine that gets another error tries again.
 func TestMayBecomeReachable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -125,9 +125,9 @@ func TestCommandsWhoseResponsesAreLost(t *testing.T) {
 	c.is("r", "INIT e0: INIT runs#1")
 }
 
-// A committed flush whose response was lost is not repeated: a result is reported as applied, the
-// task that it promoted is adopted, a request with a key finds its first try, and the task of a
-// request without a key is adopted although its client gets an error.
+// A committed flush whose response was lost is not repeated. A result is reported as applied, and
+// the task that it promoted is adopted. A request with a key finds its first try. The task of a
+// request without a key is adopted, although its client gets an error.
 func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)

@@ -132,8 +132,8 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 }
 
 // A row that is changed after the snapshot of a claim, but before it is locked, is claimed in its
-// current version and deleted from schedule. (If it were deleted by its old position, it would stay
-// there, and its job would run twice.)
+// current version and deleted from schedule. (If the claim deleted the row by its old position, the
+// row would stay in schedule, and its job would run twice.)
 func TestClaimOfARowThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -56,8 +56,8 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "jobs", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) FROM jobs"), "a b c")
 }
 
-// A message starts a job if its ID exists or if its namespace has constraints. The delivery reports
-// the outcome.
+// If the ID of a job is in use, or its namespace has constraints, the result does not start the
+// job, but sends a message. The delivery of the message reports the outcome.
 func TestJobsStartedByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -32,7 +32,7 @@ func eventDatabase(t *testing.T, n int) *storage.Store {
 	return store
 }
 
-// A filter returns the same events, newest first, from pages in SQL as it matches in a watch.
+// A filter finds the same events in a list as in a watch. The list returns the newest events first.
 func TestListEvents(t *testing.T) {
 	t.Parallel()
 	store := eventDatabase(t, 60)

@@ -33,7 +33,7 @@ func opened(t testing.TB) (*storage.Store, *pgxpool.Pool) {
 	return store, storagetest.Connect(t, dsn)
 }
 
-// plant runs statements, whose $1 is n.
+// plant runs statements with the parameter n.
 func plant(t testing.TB, db *pgxpool.Pool, n int, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {

@@ -255,7 +255,7 @@ func planContains(t *testing.T, store *storage.Store, of string, s *statement, i
 	}
 }
 
-// A page of runs with large payloads ends with the one that exceeds its limit.
+// A page of runs with large payloads ends with the run that exceeds the limit of the page.
 func TestListRunsOfManyBytes(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 60)

@@ -20,5 +20,5 @@ if [ -z "$CHROMIUM" ]; then
 fi
 cd console
 # Two files run at a time, each with its own engine and browser, because the tests often wait. The
-# timeout is that of a file.
+# timeout applies to each file.
 node --test --test-concurrency=2 --test-timeout=360000 "$@" test/*.test.mjs

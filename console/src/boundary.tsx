@@ -16,7 +16,11 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
   componentWillUnmount() {
     clearTimeout(this.again);
   }
-  /** Reloads the page when the engine is back. If the engine answers the first request, it was replaced, and reloading automatically might never end. */
+  /**
+   * Reloads the page when the engine is back. If the engine answers the first request, it was not
+   * away, so a newer version has replaced it. The page is then not reloaded automatically, because
+   * that might never end.
+   */
   async look(wasAway: boolean) {
     const back = await fetch(location.href.split("#")[0] ?? "", { cache: "no-store" }).then(
       (r) => r.ok,

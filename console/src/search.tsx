@@ -21,7 +21,7 @@ function fits(name: string, typed: string): number {
   }
   return Math.max(score, 0.01) + (text.startsWith(typed.toLowerCase()) ? 2 * contains : text.includes(typed.toLowerCase()) ? contains : 0);
 }
-const contains = 1000; // the least score of a name that contains what was typed
+const contains = 1000; // the lowest score of a name that contains what was typed
 
 interface Entry extends Omit<Command, "needs"> {
   look?: Look;

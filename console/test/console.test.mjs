@@ -60,7 +60,7 @@ spec("The list of processes has a filter with completion, and shows the error of
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "order-3" }).waitFor();
   await page.getByText("the customer called: wait").waitFor();
-  await page.getByRole("link", { name: /^order-/ }).nth(1).waitFor({ state: "detached" }); // of the list without the filter
+  await page.getByRole("link", { name: /^order-/ }).nth(1).waitFor({ state: "detached" }); // the list without the filter is gone
   assert.equal(await page.getByRole("link", { name: /^order-/ }).count(), 1);
   assert.match(page.url(), /filter=status/);
   await page.goBack();

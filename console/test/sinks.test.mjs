@@ -7,7 +7,7 @@ import { fits, specs, startBrowser, startEngine } from "./world.mjs";
 
 let engine, browser, receiver;
 const spec = specs(() => ({ engine, browser }));
-let answer = 500; // of the webhook
+let answer = 500; // the status with which the webhook responds
 const sinkOf = async (sinkId) => (await engine.post("ChangeService/GetSink", { namespace: "demo", sinkId })).sink;
 const stateOf = async (sinkId) => (await sinkOf(sinkId)).status.state.replace("SINK_STATE_", "");
 const order = (id) => start(engine, id, { order: id, items: [{ sku: "tea" }] });

@@ -38,7 +38,7 @@ function useWatch(ns: string, id: string): void {
       );
     };
     const follow = async (last: bigint) => {
-      scheduleReload(); // the page may be a second older than last
+      scheduleReload(); // the data on the page may be up to a second older than the event last
       for (let wait = 1000; !leave.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
         try {
           let first = true;

@@ -235,7 +235,7 @@ class ClientTest(Case):
 
         one = Client(self.answer(respond))
         for n in range(3):
-            one.process.remove_process({"namespace": "a", "process_id": "b"})  # which is not sent again
+            one.process.remove_process({"namespace": "a", "process_id": "b"})  # this request is not sent again
             if n == 1:
                 (_, connection), = one._connections._idle
                 while connection.sock.recv(1, 2):  # MSG_PEEK: wait until the server has closed it

@@ -23,9 +23,9 @@ _KNOWN = frozenset((
 class ProgressorError(Exception):
     """Raised if the engine refuses a request or does not respond.
 
-    Check its reason, or its code if it has no reason. The text is the engine's message, for people.
-    The code "unavailable" without a reason means that the engine could not be reached, or that the
-    response was lost.
+    Check its reason, or its code if it has no reason. The text is the engine's message, which is
+    meant for people. The code "unavailable" without a reason means that the engine could not be
+    reached, or that the response was lost.
     """
 
     def __init__(self, code: str, message: str, detail: Optional[api.ErrorDetail] = None) -> None:

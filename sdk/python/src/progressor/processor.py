@@ -25,8 +25,9 @@ MAX_DURATION = 365 * 24 * 3600.0  # seconds
 class Processor:
     """The functions of a processor, by type of task.
 
-    Without a function for notifications, that of calls handles them. Without one for cancels, a
-    cancelled process ends without a cleanup. Other tasks without a function are refused.
+    If there is no function for notifications, the function for calls handles them. If there is no
+    function for cancels, a cancelled process ends without a cleanup. Other tasks without a function
+    are refused.
 
         carts = Processor()
 

@@ -15,7 +15,7 @@ except ImportError:
     ed25519: Any = None  # type: ignore[no-redef]
 
 TOLERANCE = 300  # seconds between webhook-timestamp and the clock of this machine
-MAX_SIGNATURES = 10  # of a request that are checked
+MAX_SIGNATURES = 10  # signatures of a request that are checked
 
 
 def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Optional[float] = None) -> None:

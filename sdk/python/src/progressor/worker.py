@@ -29,9 +29,9 @@ from .processor import Processor, duration, response_of, well_formed
 MAX_POLLED = 256  # leases per poll
 POLL_WAIT = 20.0
 REQUEST_TIMEOUT = 30.0
-QUIET_PAUSE = 1.0  # between two polls of a worker that takes no new tasks
-POLL_MARGIN = 2.0  # for the last poll to end when the worker stops
-STOP_MARGIN = 2.0  # for handlers to return after they were stopped
+QUIET_PAUSE = 1.0  # seconds between two polls of a worker that takes no new tasks
+POLL_MARGIN = 2.0  # seconds for the last poll to end when the worker stops
+STOP_MARGIN = 2.0  # seconds for handlers to return after they were stopped
 PROGRESS_EVERY = 1.0
 BEAT_RETRY = 0.25
 MAX_SUMMARY = 4096  # bytes
@@ -68,11 +68,11 @@ class Job:
         self.id = job.get("job_id", request["process"]["process_id"])
         self.name = job.get("name", "")
         self.args = job.get("args")
-        #: From 1.
+        #: The number of the attempt, counted from 1.
         self.attempt = request["attempt"]
         #: Grows with every attempt, so that other systems can reject late ones.
         self.fencing_token = request["fencing_token"]
-        #: What the last attempt reported.
+        #: The progress that the last attempt reported.
         self.last_progress: Optional[api.Progress] = job.get("progress")
         #: The failures of earlier attempts, oldest first.
         self.failures: List[api.Failure] = job.get("failures", [])
@@ -275,7 +275,7 @@ class Worker:
             self._logger.info("ending the poll failed: %s", message_of(error))
         poller.join(max(0.0, end - time.monotonic()))
         if poller.is_alive():
-            self._client._connections.abort(poller.ident)  # else it would take the tasks that are released
+            self._client._connections.abort(poller.ident)  # otherwise it would take the tasks that are released
             poller.join(STOP_MARGIN)
 
     def _poll_request(self, leases: int) -> api.PollRequest:
@@ -515,7 +515,7 @@ def _apply(job: Job, directive: api.LeaseDirective, sent: Optional[api.Progress]
             job._progress = None
     kind = directive.get("directive")
     if kind == "DIRECTIVE_LOST":
-        if not job._answering:  # else it may be stored already: the response to the answer decides
+        if not job._answering:  # otherwise the answer may be stored, and the response to it decides
             job._lose("another worker has the task, or it has ended")
         return
     if kind == "DIRECTIVE_CANCEL":
@@ -548,7 +548,7 @@ def _is_permanent(error: BaseException) -> bool:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Reports whether the engine cannot accept a request, however often it is sent."""
+    """Reports whether the engine would refuse a request each time it is sent."""
     if not isinstance(error, ProgressorError):
         return False
     return error.code == "invalid_argument" or error.code == "resource_exhausted" and error.reason != "REASON_OVERLOADED"

@@ -4,7 +4,8 @@
 set -uo pipefail
 
 check() { output=$(go tool -modfile=tools/go.mod govulncheck "$1" 2>&1); }
-# Loading all packages takes long. A small one shows whether the database can be reached.
+# Loading all packages takes long. A check of a small package shows whether the database can be
+# reached.
 check ./internal/digits && check ./...
 status=$?
 unreachable='dial tcp|no such host|i/o timeout|TLS handshake|connection refused|proxyconnect'

@@ -23,7 +23,7 @@ func (n *node) heldCall(t testing.TB, g *gate, id string) (<-chan result, *progr
 }
 
 // After a failover to a standby without the last commits, no client gets the response of another
-// process, clients of lost tasks get an error, no number is issued twice, and the node keeps
+// process, and clients of lost tasks get an error. No number is issued twice, and the node keeps
 // running.
 func TestFailoverThatLosesTheTail(t *testing.T) {
 	t.Parallel()

@@ -135,9 +135,9 @@ func TestCallQueueIsFull(t *testing.T) {
 // runsHere makes a call from a node that runs its process.
 func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 
-// If a call to a process that runs here was stored and no queue knew the process, later calls wait
-// in memory behind it, and are stored with results after it has run. (Otherwise they would also be
-// stored, and a hot process would never return to the fast path.)
+// A call to a process that runs here is stored if no queue knows the process. Later calls wait in
+// memory behind that call, and are stored with results after it has run. (Otherwise, the later
+// calls would also be stored, and a hot process would never return to the fast path.)
 func TestCallQueueBehindStoredCalls(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, waitLimit)

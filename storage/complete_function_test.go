@@ -99,8 +99,8 @@ func TestCompleteFromSQL(t *testing.T) {
 	b.is("p", "COMPLETED e3: INIT FINISHED, TIMEOUT FINISHED")
 }
 
-// requireFenced checks that nothing that knows only the fencing token of a claim, or that its lease
-// has expired, can end the attempt of the claim.
+// requireFenced checks that the tokens of a claim can no longer end or extend its attempt, and that
+// the attempt does not end when its lease has expired.
 func (b *bench) requireFenced(app *pgx.Conn, c *storage.Claim, last int64) {
 	t := b.t
 	t.Helper()

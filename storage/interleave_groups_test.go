@@ -87,9 +87,9 @@ func (b *bench) memberState(id string) string {
 		  JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
 }
 
-// Two concurrent transactions of two nodes on one member, such as its result and its collection, or
-// its result and a cancel, have the same result as if they ran one after the other. The slot of the
-// member belongs to the worker that may continue, or to none.
+// Two concurrent transactions of two nodes on one member have the same result as if they ran one
+// after the other. Examples are a result and a collection, or a result and a cancel. The slot of
+// the member belongs to the worker that may continue, or to none.
 func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	t.Parallel()
 	matrix{
@@ -203,8 +203,8 @@ func TestManyPollsOneGroup(t *testing.T) {
 	}
 }
 
-// If a poll begins before another poll of its worker takes a slot, and reads the group afterwards,
-// it sees the change, because it reads the current version of the row of the group.
+// A poll may begin before another poll of its worker takes a slot, and read the group afterwards.
+// It then sees the change, because it reads the current version of the row of the group.
 func TestPollReadsTheCurrentGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -101,10 +101,10 @@ func (b *bench) stepState(id string) string {
 	return b.jobState(id) + " run " + b.state(runOf(id)) + " notified " + notified
 }
 
-// Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a
-// cancel of the run, or its end and its collection, have the same result as if they ran one after
-// the other, and the run is notified once. Commands to the run and commands to the job wait for
-// different rows.
+// Two concurrent transactions of two nodes on the job of a step and its run have the same result as
+// if they ran one after the other, and the run is notified once. Examples are the end of the job
+// and a cancel of the run, or the end and the collection of the job. Commands to the run and
+// commands to the job wait for different rows.
 func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	t.Parallel()
 	matrix{

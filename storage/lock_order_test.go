@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// A flush deletes leases in the order of their keys, in which heartbeats lock them, regardless of
-// the order of the results and of the statements that store them.
+// A flush deletes leases in the order of their keys. Heartbeats lock leases in the same order. The
+// order of the results, and of the statements that store them, does not matter.
 func TestLeasesEndInTheOrderOfHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -105,8 +105,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestKeys follows the steps of an operator who configures an engine that requires keys, creates a
-// key for a client and a second one for a rotation, and revokes the first key.
+// TestKeys follows the steps of an operator who configures an engine that requires keys. The
+// operator creates a key for a client and a second key for a rotation, and revokes the first key.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

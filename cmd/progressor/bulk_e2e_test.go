@@ -40,7 +40,7 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 }
 
 // A bulk of jobs cancels, retries and removes the jobs that match the filter of ListJobs, over
-// several pages, and skips jobs whose state does not allow the verb. It does not change other jobs
+// several pages. It skips jobs whose state does not allow the verb, and does not change other jobs
 // or processes.
 func TestBulkOfJobs(t *testing.T) {
 	t.Parallel()

@@ -20,9 +20,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestConsoleLogin follows the steps of an operator who configures an engine with TLS and a client
-// at an issuer, and of a user who logs in to the console with a browser and logs out. The audit
-// shows the login and the logout.
+// TestConsoleLogin follows the steps of an operator and of a user. The operator configures an
+// engine with TLS and a client at an issuer. The user logs in to the console with a browser and
+// logs out. The audit shows the login and the logout.
 func TestConsoleLogin(t *testing.T) {
 	t.Parallel()
 	dsn, dir, issuer := storagetest.DSN(t), t.TempDir(), testissuer.New(t)

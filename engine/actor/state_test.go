@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// TestDecode checks that a state with a field that this version does not know, at any depth, is
-// left to a newer version, and that other errors fail the task.
+// TestDecode checks that a state with an unknown field, at any depth, is left to a newer version.
+// Other errors fail the task.
 func TestDecode(t *testing.T) {
 	type inner struct {
 		N int `json:"n"`

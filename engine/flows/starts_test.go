@@ -147,7 +147,7 @@ func sameTime(a *time.Time, b *timestamppb.Timestamp) bool {
 }
 
 // TestRunStartsWithItsFirstWorker checks that a run and its steps have no start time and no attempt
-// before a worker takes the job of a step, and that they get the start time and the attempt of that
+// before a worker takes the job of a step. They then get the start time and the attempt of that
 // worker.
 func TestRunStartsWithItsFirstWorker(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestRunStartsWithItsFirstWorker(t *testing.T) {
 }
 
 // TestStepWithoutAttempt checks that a step ends without a start time and without an attempt if no
-// worker took its job, and that a step that ends before its job keeps the start time of the job.
+// worker took its job. A step that ends before its job keeps the start time of the job.
 func TestStepWithoutAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

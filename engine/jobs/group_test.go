@@ -122,9 +122,9 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// If the priorities are equal, a worker gets the places of jobs that name it before those for any
-// worker and ordinary jobs, even if these are older, regardless of whether all named workers must
-// succeed. If the priorities differ, the smallest one goes first.
+// If the priorities are equal, a worker first gets the places of jobs that name it, regardless of
+// whether all named workers must succeed. Places for any worker and ordinary jobs follow, even if
+// they are older. If the priorities differ, the smallest priority goes first.
 func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -90,9 +90,9 @@ var changes = map[string]string{
 	"WorkerService/StopWorker": `{"namespace":"w","workerId":"a"}`,
 }
 
-// notWritten are changes that end before their first write because nothing has to be changed,
-// because they lack the lease or the token of a task, or because the engine does not authenticate
-// (see TestAccessReadOnly of package storage).
+// notWritten are changes that end before their first write. They have nothing to change, lack the
+// lease or the token of a task, or need an engine that authenticates its clients (see
+// TestAccessReadOnly of package storage).
 var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGrant", "RevokeKey", "RotateKey",
 	"BackfillCron", "CancelBulk", "CancelFire", "Checkpoint", "Complete", "CompleteBatch", "CompleteStep",
 	"EnableTemplate", "FetchResult", "Heartbeat", "Release", "RepeatRun", "ReportStep", "RerunFire", "RetryJob",

@@ -117,8 +117,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 	})
 }
 
-// Requests that share an answer write it concurrently, including its headers, so the headers must
-// be created before that. (Otherwise, the race detector reports an error.)
+// Requests that share an answer write the answer and its headers concurrently. The headers must be
+// created before that. (Otherwise, the race detector reports an error.)
 func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	t.Parallel()
 	s, c := newShared(), &counting{}

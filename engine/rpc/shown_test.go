@@ -16,8 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// notPayloads are fields of responses with arbitrary content that every client that may call the
-// method can see: searchable metadata, and the definitions of templates.
+// notPayloads are fields of responses with arbitrary content that are not hidden from any client of
+// the method: searchable metadata, and the definitions of templates.
 var notPayloads = []string{"Process.metadata", "Event.metadata", "JobOptions.metadata", "Cron.metadata",
 	"StartProcessTarget.metadata", "StartRunTarget.metadata", "Run.metadata", "Template.", "StepTemplate.",
 	"ProcessAction.", "WaitAction.", "RunAction.", "OpenWait.result_schema", "AuditEntry.details", "Change."}

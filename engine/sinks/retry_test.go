@@ -28,7 +28,7 @@ func (n *node) retry(t testing.TB, change func(*progressorv1.RetrySinkDeadLetter
 }
 
 // lettersText returns the dead letters in a list as text: process ID, type of the change and number
-// of attempts, followed by "waits" if it waits for a retry, and "deleted" if its change was
+// of attempts. "waits" follows if a dead letter waits for a retry, and "deleted" if its change was
 // deleted.
 func lettersText(list []*progressorv1.SinkDeadLetter) string {
 	var texts []string

@@ -52,7 +52,7 @@ func (o *commandLog) hold(process string) *hold {
 	return o.holds[process]
 }
 
-// sendCommand sends a command until an engine has answered it, and returns the answer, or errBroken
+// sendCommand sends a command until an engine has answered it. It returns the answer, or errBroken
 // if the status of the process does not allow the command. unsure means that an earlier try may
 // have been executed, or may still be executed.
 func (l *load) sendCommand(

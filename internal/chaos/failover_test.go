@@ -50,8 +50,8 @@ func (f *failover) awaitMore(calls int64) time.Duration {
 	return await(f.t, testTimeout, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
 }
 
-// A failover to a standby that lacks the last commits: no client gets a wrong response, nothing
-// hangs, and requests that were lost before their response are reported as lost.
+// After a failover to a standby that lacks the last commits, no client gets a wrong response, and
+// nothing hangs. Requests that were lost before their response are reported as lost.
 func failoverWithLoss(t *testing.T) {
 	f := newFailover(t)
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 20})

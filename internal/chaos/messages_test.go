@@ -86,8 +86,8 @@ func isMessage(op string) bool {
 type deliveries struct{ delivered, started, cancelled, ends int }
 
 // delivered compares the commands of all operations in the chains with the operations that commands
-// have caused. Each command must have arrived once, nothing else may have arrived, and a child must
-// have ended if and only if it should have. cancelled lists the children whose cancel was
+// have caused. Each command must have arrived once, and nothing else may have arrived. A child must
+// have ended if and only if its end was expected. cancelled lists the children whose cancel was
 // acknowledged to a client. wrong lists the differences.
 func delivered(
 	histories map[string]*history, statuses map[string]string, cancelled []string,

@@ -113,8 +113,9 @@ func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	}
 }
 
-// A real upgrade: engines built from the commit before the newest migration run under load, the
-// command of this program migrates the schema, and the engines are replaced one after the other.
+// TestUpgrade runs a real upgrade. Engines built from the commit before the newest migration run
+// under load. The command of this program migrates the schema. The engines are then replaced one
+// after the other.
 func TestUpgrade(t *testing.T) {
 	old := previous(t)
 	dsn := storagetest.DSN(t)

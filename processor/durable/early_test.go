@@ -236,8 +236,8 @@ func TestEarlyStepIsDropped(t *testing.T) {
 	})
 }
 
-// A function that restarts after an early step does so in the next task, so that the steps before
-// and after the restart have different keys.
+// If a function restarts after an early step, it restarts in the next task, so that the steps
+// before and after the restart have different keys.
 func TestRestartAfterEarlyStep(t *testing.T) {
 	t.Parallel()
 	var done effects

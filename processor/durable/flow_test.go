@@ -152,7 +152,7 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
-// docs/functions.md has the code as it is.
+// docs/functions.md contains the code unchanged.
 func TestTakeBackInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	code, errCode := os.ReadFile("flow_test.go")

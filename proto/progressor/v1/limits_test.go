@@ -16,8 +16,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Each limit rejects the first value beyond it, with the path of the field and a rule that the RPC
-// layer can distinguish (too large, invalid), and accepts the largest and the smallest value.
+// Each limit accepts the largest and the smallest value, and rejects the first value beyond it. The
+// error has the path of the field and a rule, from which the RPC layer knows whether the value is
+// too large or invalid.
 func TestLimits(t *testing.T) {
 	const mebibyte = 1 << 20
 	start := func(change func(*progressorv1.StartRequest)) proto.Message {

@@ -142,7 +142,7 @@ func (b *bench) jobCounts(name string) string {
 	return strings.Join(list, ", ")
 }
 
-// CountJobs distinguishes running jobs of several workers from waiting ones.
+// Count distinguishes running jobs for several workers from waiting ones.
 func TestCountsOfAGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -40,7 +40,8 @@ func newPushing(t *testing.T) *pushing {
 	return &pushing{t, dsn, client.New(here.url), client.New(other.url)}
 }
 
-// serve serves the processor of the namespace. cfg may be changed.
+// serve serves the processor f and puts the namespace "pushed". change may change the namespace
+// before that.
 func (p *pushing) serve(f processor.Processor, change func(*progressorv1.Namespace), opts ...processor.Option) {
 	p.t.Helper()
 	server := httptest.NewServer(processor.Handler(f, opts...))

@@ -402,7 +402,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	}
 }
 
-// Each of 10,000 processes is handled once, for all page sizes.
+// Each of 10,000 processes is handled once.
 func TestTenThousand(t *testing.T) {
 	t.Parallel()
 	const many = 10_000

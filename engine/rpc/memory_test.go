@@ -119,7 +119,7 @@ func TestHugeContentLength(t *testing.T) {
 	}))
 	r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(strings.Repeat(" ", budget.Free+1)))
 	r.Header.Set("Grpc-Encoding", "gzip")
-	r.ContentLength = math.MaxUint64/maxExpansion + 1 // its product is 784
+	r.ContentLength = math.MaxUint64/maxExpansion + 1 // times maxExpansion, this overflows to 776
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if !held {
 		t.Error("the request has no share of the budget")

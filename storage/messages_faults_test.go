@@ -45,7 +45,7 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 }
 
 // Nodes that deliver the same messages concurrently deliver each of them once, in order, even if
-// the first one creates the process.
+// the first message creates the process.
 func TestNodesRaceToDeliver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

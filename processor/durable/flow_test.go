@@ -122,7 +122,8 @@ type Return struct {
 	Order string `json:"order"`
 }
 
-// takeBack runs the flow "refund" for an order, and escalates if it does not end within a week.
+// takeBack runs the flow "refund" for an order. It cancels a refund that does not end within a
+// week. If the card has expired, it runs the flow "voucher".
 func takeBack(ctx durable.Ctx, in Return) (string, error) {
 	refund := durable.Flow[string](ctx, "refund", "refund", in, durable.Scope("order", in.Order))
 	late := durable.After(ctx, "late", 7*24*time.Hour)

@@ -126,7 +126,7 @@ func (s situation) model(policy Policy) *model {
 	return m
 }
 
-// cell formats a row of the ledger in a few letters. Capitals are decisions of the API.
+// cell formats a row of the ledger in a few words. Words in capitals are decisions of the API.
 func cell(decision Decision, attempt int32, cancelled bool) string {
 	words := strings.ToUpper(strings.TrimPrefix(decision.String(), "skipped_"))
 	if decision == Fired {

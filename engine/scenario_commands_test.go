@@ -178,8 +178,7 @@ func parseKey(id string) process.Key {
 	return key(id)
 }
 
-// answer returns the response to a request or, if the request was only accepted, a description of
-// its task.
+// answer returns the response to a request, or "accepted" if the request was only accepted.
 func (r *taskRequest) answer(ans engine.Answer, err error) (string, error) {
 	if err == nil && r.accepted && ans.TaskID != 0 {
 		return "accepted", nil

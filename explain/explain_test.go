@@ -412,7 +412,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// spanTexts writes spans as what, task, and from and to in seconds.
+// spanTexts formats spans: what, the task, and the seconds from and to.
 func spanTexts(spans []explain.Span) []string {
 	var list []string
 	for _, s := range spans {

@@ -13,7 +13,7 @@ import (
 // operator is the actor that changes keys in these tests.
 var operator = process.Actor{Name: "key:operator", Source: "192.0.2.1:1"}
 
-// key creates a key with the role client in the namespaces shop/*.
+// key creates a key that is a client in the namespaces shop/* and a worker in the namespace mail.
 func (b *bench) key(id string, ttl time.Duration) {
 	b.t.Helper()
 	k := storage.NewKey{KeyID: id, Name: "billing", Hash: make([]byte, 32), TTL: ttl, Grants: []storage.GrantKey{

@@ -56,7 +56,7 @@ func (b *bench) lease(c *storage.Claim) {
 		interval '1 minute', interval '20 seconds')`, c.Namespace, c.ProcessID, c.FencingToken, []byte(salt))
 }
 
-// booking begins a transaction of an application that writes a row and stores a checkpoint.
+// booking begins a transaction of an application, which writes a row and then runs q.
 func (b *bench) booking(app *pgx.Conn, q query) (pgx.Tx, error) {
 	b.t.Helper()
 	tx, err := app.Begin(b.t.Context())

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// erase erases a run, and returns the erased processes.
+// erase erases a run, and returns the number of erased rows of each table.
 func (n *node) erase(t *testing.T, r *progressorv1.EraseProcessRequest) map[string]int64 {
 	t.Helper()
 	rows := map[string]int64{}

@@ -54,7 +54,8 @@ func startRun(templateType, id string, payload *structpb.Value) *progressorv1.Co
 	}}}
 }
 
-// ends waits until the process "parent" has n events, and returns them in alphabetical order.
+// ends waits until the process "parent" has want events and all messages are delivered. It returns
+// the events in alphabetical order.
 func (n *node) ends(t testing.TB, want int) []string {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, "the parent has all ends and no messages are left", func() bool {

@@ -128,7 +128,7 @@ func TestRemoveRun(t *testing.T) {
 	same(t, runSummary(n.ended(t, "ns", removed)), "SUCCEEDED: each SUCCEEDED other SUCCEEDED")
 }
 
-// audited returns the commands in audit.
+// audited returns the commands for runs in the audit.
 func (n *node) audited(t *testing.T) (commands string) {
 	t.Helper()
 	row := n.DB.QueryRow(context.Background(),

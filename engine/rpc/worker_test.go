@@ -185,7 +185,7 @@ type disconnecting struct {
 // Unwrap supports http.ResponseController.
 func (w disconnecting) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Write sends data.
+// Write disconnects the client before it sends data.
 func (w disconnecting) Write(data []byte) (int, error) {
 	w.disconnect()
 	return w.ResponseWriter.Write(data)

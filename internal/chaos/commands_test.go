@@ -52,9 +52,9 @@ func (o *commandLog) hold(process string) *hold {
 	return o.holds[process]
 }
 
-// sendCommand sends a command until an engine has answered it. It returns the answer, or errBroken
-// if the status of the process does not allow the command. unsure means that an earlier try may
-// have been executed, or may still be executed.
+// sendCommand sends a command until an engine has answered it. err is the error in the answer, or
+// errBroken if the status of the process does not allow the command. unsure means that an earlier
+// try may have been executed, or may still be executed.
 func (l *load) sendCommand(
 	ctx context.Context, first int, request func(context.Context, *client.Client) error,
 ) (unsure bool, err error) {

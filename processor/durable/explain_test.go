@@ -87,7 +87,7 @@ func (o *explainedOrder) sets(bank, undo error) {
 	o.undo.Store(&undo)
 }
 
-// fire makes the timers of the process due.
+// fire makes the timer with this name due.
 func fire(t *testing.T, n *enginetest.Node, name string) {
 	t.Helper()
 	storagetest.Exec(t, n.DB, `UPDATE schedule SET scheduled_time = statement_timestamp()

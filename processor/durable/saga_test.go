@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/processor/processortest"
 )
 
-// booking does two steps that can be undone and then returns what last returns.
+// booking does three steps, of which mail cannot be undone, and then returns the error of last.
 func booking(done *effects, last func() error) processor.Processor {
 	undo := durable.Undo(func(_ context.Context, what string) error {
 		done.add("undo-" + what)

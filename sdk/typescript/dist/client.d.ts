@@ -31,7 +31,7 @@ export interface ClientOptions {
     /** Replaces the fetch of Node, for example for a proxy or a client certificate. */
     fetch?: typeof fetch;
 }
-/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer time, setTimeout does not wait. */
 export declare const maxTimer: number;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an

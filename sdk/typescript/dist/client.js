@@ -8,7 +8,7 @@ import { version } from "./version.js";
 // How much longer than its timeout a request waits for a response that reports its outcome.
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
-/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer time, setTimeout does not wait. */
 export const maxTimer = 2 ** 31 - 1;
 /**
  * A client of one engine, or of a load balancer in front of several. Requests that can have an

@@ -68,7 +68,7 @@ export declare class Run {
     constructor(journal: Journal, process: Process, cancelled: boolean);
     setTimer(name: string, wait: number): void;
     unsetTimer(name: string): void;
-    /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
+    /** Returns the place of the operation of an entry. Operations that the function has not begun are last. */
     placeOf({ k, n }: Entry): number;
     mergeMetadata(fields: JsonObject): void;
     addBranch(scope: string, body: (ctx: Ctx) => Promise<void>, ready?: () => boolean): void;
@@ -105,8 +105,9 @@ export declare class Branch {
         flush?: boolean;
     }): Promise<void>;
     /**
-     * Adds an entry to the journal, and a command to the result that stores it. If too many are new, it
-     * first waits until they are stored. A function that has failed does not continue at a command.
+     * Adds an entry to the journal, and a command to the result that stores the entry. If there are too
+     * many new entries, it first waits until they are stored. A function that has failed does not
+     * continue at a command.
      */
     record(entry: Entry, command?: Command): Promise<void>;
     /** Returns a copy of a value of the program. */

@@ -11,9 +11,9 @@ export const maxCommands = 100; // of one result
 const bodies = new AsyncLocalStorage();
 const never = new Promise(() => { });
 /**
- * Resolves when every promise that can be settled without an event of the system has been settled:
+ * Resolves when every promise that can be settled without an event of the system has been settled.
  * Node runs a function of nextTick after the queue of microtasks is empty, and before any timer or
- * I/O. A branch that has neither ended nor waits for an operation then waits for something else.
+ * I/O. If a branch has not ended and does not wait for an operation, it waits for something else.
  */
 async function drained() {
     await undefined; // so that a microtask calls nextTick
@@ -60,7 +60,7 @@ export class Run {
         if (!this.effects.timers.delete(name))
             this.effects.unset.add(name);
     }
-    /** Returns the place of the operation of an entry. Those that the function has not begun are last. */
+    /** Returns the place of the operation of an entry. Operations that the function has not begun are last. */
     placeOf({ k, n }) {
         return this.asked.get(`${operationOf(k)} ${n}`) ?? this.asked.size;
     }
@@ -186,8 +186,9 @@ export class Branch {
             await new Promise((resolve) => (this.wait = { ...more, ready, resolve }));
     }
     /**
-     * Adds an entry to the journal, and a command to the result that stores it. If too many are new, it
-     * first waits until they are stored. A function that has failed does not continue at a command.
+     * Adds an entry to the journal, and a command to the result that stores the entry. If there are too
+     * many new entries, it first waits until they are stored. A function that has failed does not
+     * continue at a command.
      */
     async record(entry, command) {
         const { run } = this;

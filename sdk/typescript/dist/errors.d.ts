@@ -4,7 +4,7 @@ declare const known: readonly ["canceled", "unknown", "invalid_argument", "deadl
 export type Code = (typeof known)[number];
 /**
  * Thrown if the engine refuses a request or does not respond. Check its reason, or its code if it
- * has no reason. The message is that of the engine, for people.
+ * has no reason. The message comes from the engine and is meant for people.
  */
 export declare class ProgressorError extends Error {
     readonly code: Code;

@@ -6,7 +6,7 @@ const known = [
 ];
 /**
  * Thrown if the engine refuses a request or does not respond. Check its reason, or its code if it
- * has no reason. The message is that of the engine, for people.
+ * has no reason. The message comes from the engine and is meant for people.
  */
 export class ProgressorError extends Error {
     code;

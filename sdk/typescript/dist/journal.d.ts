@@ -27,7 +27,7 @@ export declare const maxNewBytes: number;
 export declare class StepError extends Error {
     name: string;
     readonly reason: string;
-    /** The step or the child rejected its work: an expected "no". */
+    /** The step or the child rejected its work. This is an expected outcome, and not a fault. */
     readonly rejected: boolean;
     constructor(what: string, { reason, message, rejected }: RecordedError);
 }
@@ -50,8 +50,8 @@ export declare const sizeOf: (value: unknown) => number;
 /** Decodes a payload that may be the bytes of JSON. Returns undefined if it is not JSON. */
 export declare function parsed(payload: Payload | undefined): any;
 /**
- * The entries of a process, in order. Those from index saved on are new. Those that a repair has
- * forgotten are empty: the others keep their places, because first compares them.
+ * The entries of a process, in order. The entries from index saved on are new. Entries that a repair
+ * has forgotten are empty, so that the others keep their places. first compares these places.
  */
 export declare class Journal {
     readonly first: number;

@@ -12,7 +12,7 @@ const maxDetails = maxValueBytes - 2 * maxMessage; // of a rejection, without it
 export class StepError extends Error {
     name = "StepError";
     reason;
-    /** The step or the child rejected its work: an expected "no". */
+    /** The step or the child rejected its work. This is an expected outcome, and not a fault. */
     rejected;
     constructor(what, { reason, message, rejected = undefined }) {
         super(`${what}: ${message}`);
@@ -76,8 +76,8 @@ export function parsed(payload) {
     return payload instanceof Uint8Array ? jsonOf(Buffer.from(payload).toString()) : payload;
 }
 /**
- * The entries of a process, in order. Those from index saved on are new. Those that a repair has
- * forgotten are empty: the others keep their places, because first compares them.
+ * The entries of a process, in order. The entries from index saved on are new. Entries that a repair
+ * has forgotten are empty, so that the others keep their places. first compares these places.
  */
 export class Journal {
     first;

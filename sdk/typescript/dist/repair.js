@@ -90,7 +90,10 @@ function rewindTo(entries, text) {
         throw refused(`the journal has several entries ${name}: name one of them as ${names}`);
     return entries.findIndex(({ k, n }) => n === name && operationOf(k) === of);
 }
-/** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
+/**
+ * Marks an entry and what the function did afterwards. It marks neither calls nor the events of
+ * timers and children that are kept.
+ */
 function markAfter(journal, first, order, marked) {
     const { entries } = journal;
     const scope = scopeOf(entries[first].n);

@@ -46,7 +46,7 @@ export interface ClientOptions {
 const timeoutMargin = 500;
 const tokenFileTime = 10_000;
 
-/** The longest time that setTimeout supports, in milliseconds. With a longer one, it does not wait. */
+/** The longest time that setTimeout supports, in milliseconds. With a longer time, setTimeout does not wait. */
 export const maxTimer = 2 ** 31 - 1;
 
 /**

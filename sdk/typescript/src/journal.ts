@@ -32,7 +32,7 @@ const maxDetails = maxValueBytes - 2 * maxMessage; // of a rejection, without it
 export class StepError extends Error {
   override name = "StepError";
   readonly reason: string;
-  /** The step or the child rejected its work: an expected "no". */
+  /** The step or the child rejected its work. This is an expected outcome, and not a fault. */
   readonly rejected: boolean;
 
   constructor(what: string, { reason, message, rejected = undefined }: RecordedError) {
@@ -101,8 +101,8 @@ export function parsed(payload: Payload | undefined): any {
 }
 
 /**
- * The entries of a process, in order. Those from index saved on are new. Those that a repair has
- * forgotten are empty: the others keep their places, because first compares them.
+ * The entries of a process, in order. The entries from index saved on are new. Entries that a repair
+ * has forgotten are empty, so that the others keep their places. first compares these places.
  */
 export class Journal {
   readonly entries: Entry[] = [];

@@ -84,7 +84,10 @@ function rewindTo(entries: Entry[], text: string): number {
   return entries.findIndex(({ k, n }) => n === name && operationOf(k) === of);
 }
 
-/** Marks an entry and what the function did afterwards, except calls, and what happened to timers and children that are kept. */
+/**
+ * Marks an entry and what the function did afterwards. It marks neither calls nor the events of
+ * timers and children that are kept.
+ */
 function markAfter(journal: Journal, first: number, order: Run, marked: Set<number>): void {
   const { entries } = journal;
   const scope = scopeOf(entries[first]!.n);

@@ -70,10 +70,10 @@ export interface WorkerOptions {
 
 const maxPolled = 256; // leases per poll
 const pollWait = 20_000;
-const pollMargin = 2000; // for the last poll to end when the worker stops
+const pollMargin = 2000; // ms for the last poll to end when the worker stops
 const requestTimeout = 30_000;
-const quietPause = 1000; // between two polls of a worker that takes no new tasks
-const stopMargin = 2000; // for handlers to return after their signal was aborted
+const quietPause = 1000; // ms between two polls of a worker that takes no new tasks
+const stopMargin = 2000; // ms for handlers to return after their signal was aborted
 const beatRetry = 250;
 const maxSummary = 4096;
 const maxProgress = 64 << 10; // bytes of JSON
@@ -469,7 +469,7 @@ function isPermanent(error: unknown): boolean {
 
 const isLost = (error: unknown) => error instanceof ProgressorError && error.reason === "REASON_LEASE_LOST";
 
-/** Reports whether the engine cannot accept a request, however often it is sent. */
+/** Reports whether the engine would refuse a request each time it is sent. */
 function isRefused(error: unknown): error is ProgressorError {
   if (!(error instanceof ProgressorError)) return false;
   return error.code === "invalid_argument" || (error.code === "resource_exhausted" && error.reason !== "REASON_OVERLOADED");

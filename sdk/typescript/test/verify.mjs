@@ -1,4 +1,5 @@
-// node verify.mjs KEY... <request: headers, an empty line, the body. It fails if no key has signed it.
+// Usage: node verify.mjs KEY... <request. A request is its headers, an empty line and its body. The
+// program fails if no key has signed the request.
 import { readFileSync } from "node:fs";
 import { verify } from "../dist/index.js";
 

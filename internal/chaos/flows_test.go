@@ -229,8 +229,8 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 // defects returns the defects of runs:
 //
 //   - a run that is lost or has not ended
-//   - a step that is lost, that has begun or ended twice, that has begun before its dependencies had
-//     ended, or that has the result of a rejected answer
+//   - a step that is lost, that has begun or ended twice, that has begun before its dependencies
+//     had ended, or that has the result of a rejected answer
 func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {

@@ -11,10 +11,11 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// Texts of net/http if only one side uses TLS, and of an engine if a request has no token.
+// Error texts of net/http when only one side uses TLS, and of an engine when a request has no
+// token.
 const (
 	plainToTLS   = "Client sent an HTTP request to an HTTPS server"
-	plainRequest = "400 Bad Request" // the error of Connect, which does not read that text
+	plainRequest = "400 Bad Request" // the error of Connect, which does not contain plainToTLS
 	tlsToPlain   = "server gave HTTP response to HTTPS client"
 	noToken      = "the request has no token"
 )
@@ -61,8 +62,8 @@ func databaseReport(err error, c errorReport) errorReport {
 	return c
 }
 
-// attempts returns the lines of a pgx error, one for each attempt to connect. The first attempt may
-// use TLS, which a server without TLS always refuses. Its line is omitted if there is another one.
+// attempts returns the lines of a pgx error, one for each attempt to connect. A server without TLS
+// refuses attempts that use TLS. The lines of these attempts are omitted if there are other lines.
 // Repeated lines are also omitted.
 func attempts(text string) []string {
 	head, rest, ok := strings.Cut(text, ":\n\t")

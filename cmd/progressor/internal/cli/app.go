@@ -16,9 +16,10 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// Main is the program without its operating system process, so that tests can run any command line.
+// Main is the program without global state. Its streams, variables and signals are fields, so that
+// tests can run any command line.
 type Main struct {
-	// Commands returns a pointer to a new struct of commands, as kong parses it. If name is a
+	// Commands returns a pointer to a new struct of commands, which kong parses. If name is a
 	// command, the struct may lack the commands of other subjects.
 	Commands    func(name string) any
 	Stdin       io.Reader
@@ -53,7 +54,7 @@ func newApp(ctx context.Context, m Main, color string) *App {
 	return a
 }
 
-// stop carries an exit code through kong, which exits after --help.
+// stop is the panic value with the exit code when kong exits, for example after --help.
 type stop int
 
 // Run runs a command line without the program's name and returns its exit code (see docs/cli.md).
@@ -146,7 +147,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 	return kong.New(commands,
 		kong.Name("progressor"),
 		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
-		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong reads the terminal's width from it
+		kong.Writers(output.File(a.Stdout), output.File(a.Stderr)), // kong reads the terminal's width from the writer
 		kong.Exit(func(code int) { panic(stop(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(FlagHelp),

@@ -176,7 +176,7 @@ func pageFrom(ctx context.Context, transport *http.Transport, address, path, tok
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // the URL is not repeated
+		err = failed.Err // without the URL, which the message below contains
 	}
 	if err != nil {
 		err = fmt.Errorf("the engine at %s cannot be reached: %w", address, err)

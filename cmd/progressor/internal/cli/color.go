@@ -38,7 +38,7 @@ func colorOf(args []string, getenv func(string) (string, bool)) string {
 	return mode
 }
 
-// style returns the style of a stream. size is nil unless it is a terminal.
+// style returns the style of a stream. size is nil unless the stream is a terminal.
 func (m Main) style(color string, size func() (columns, lines int)) output.Style {
 	s := output.Style{Colors: color == colorAlways, Size: size}
 	if size == nil {

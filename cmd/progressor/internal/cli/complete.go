@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 )
 
-// completeCommand is the first argument that a completion script passes, followed by = and the
-// shell if the words are quoted for this shell. The other arguments are the command line so far.
+// completeCommand is the first argument that a completion script passes. If the words are quoted
+// for a shell, = and the name of the shell follow. The other arguments are the command line so far.
 // Its last word is to be completed.
 const completeCommand = "__complete"
 
@@ -28,7 +28,7 @@ type completing struct {
 	app   *App
 	node  *kong.Node // the selected command
 	args  []string   // its arguments so far
-	flag  *kong.Flag // the flag whose value is the last word; nil if it is not a value
+	flag  *kong.Flag // the flag whose value is the last word; nil if the last word is not a value
 	flags []string   // all flags so far, with their values
 	word  string     // the last word
 }

@@ -10,14 +10,14 @@ type quoting struct {
 	escape byte // quotes the next character outside of quotes; 0 if words have no quotes
 	// The characters that the escape character can quote within single and within double quotes.
 	single, double string
-	doubled        bool // two quotes between such quotes are one
+	doubled        bool // within quotes, a quote is written twice
 	lastOnly       bool // the script passes only the last word with its quotes
 	// quote returns a value in the form that replaces the typed word. If it is nil, the shell adds
 	// the quotes.
 	quote func(value string, typed typedWord) string
 }
 
-// posix is the part of the quoting of bash and zsh that occurs in typed words.
+// posix contains the rules of bash and zsh for quotes in typed words.
 var posix = quoting{escape: '\\', double: "$`\"\\"}
 
 // shells contains the quoting of the shells whose scripts pass words with their quotes.
@@ -34,7 +34,7 @@ var shells = map[string]quoting{
 // typedWord is a word as the user has typed it. It may end between quotes.
 type typedWord struct {
 	raw, text string // with and without quotes
-	open      byte   // the quote without an end; 0 if there is none
+	open      byte   // the quote that is still open; 0 if there is none
 	before    int    // length of the text before that quote
 	kept      int    // length of raw up to the last unquoted = or :, where bash splits words
 }
@@ -84,13 +84,13 @@ func (q *quoting) escapes(open, c byte) bool {
 	return true
 }
 
-// doubleQuotesBash quotes a value in double quotes. An exclamation mark is put in single quotes,
-// because bash expands the history in double quotes, and keeps a backslash before the mark.
+// doubleQuotesBash quotes a value in double quotes. An exclamation mark is put in single quotes. In
+// double quotes, bash would expand it from the history, and would keep a backslash before it.
 var doubleQuotesBash = strings.NewReplacer("$", `\$`, "`", "\\`", `"`, `\"`, `\`, `\\`, "!", `"'!'"`)
 
-// quoteBash returns what follows the open quote of a word, or the whole word with backslashes. bash
-// adds the closing quote. Up to the last unquoted = or :, the word stays as it was typed, because
-// the script removes this part.
+// quoteBash returns the rest of the word after its open quote, or the whole word with backslashes.
+// bash adds the closing quote. The part up to the last unquoted = or : stays as it was typed,
+// because the script removes this part.
 func quoteBash(value string, typed typedWord) string {
 	switch typed.open {
 	case '\'':

@@ -16,7 +16,7 @@ import (
 const (
 	// completeTimeout limits the request for the values, because the user is waiting at a prompt.
 	completeTimeout = time.Second
-	// completePage is the maximum number of values, because more would not help the user.
+	// completePage is the maximum number of values. More would not help the user.
 	completePage = 100
 )
 

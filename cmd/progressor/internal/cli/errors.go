@@ -152,8 +152,8 @@ func (c errorReport) line() string {
 	return b.String()
 }
 
-// mention adds the reason of a failure or rejection, and its message unless the error already
-// contains it.
+// mention returns the reason of a failure or rejection, and its message unless text already
+// contains the message.
 func mention(what, reason, message, text string) string {
 	if message == "" || strings.Contains(text, output.OneLine(message)) {
 		return what + " " + reason
@@ -243,7 +243,7 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 }
 
 // nextOfJob returns the next step if the process is a job. Only the message of the engine shows
-// this.
+// that the process is a job.
 func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_STATUS || !strings.Contains(message, "it is a job") {
 		return ""

@@ -71,9 +71,9 @@ func isNetworkError(err error) bool {
 	}
 }
 
-// Explain adds information to an error if a response was lost: that the request may have been
-// stored, and how to find out. The user can run the command look, unless it is empty, or repeat the
-// request.
+// Explain adds an explanation to an error if a response was lost. It says that the request may have
+// been stored. The next step is the command look, unless look is empty, or a repetition of the
+// request with the same key.
 func (c *Change) Explain(err error, look string) error {
 	connected, ok := errors.AsType[*connect.Error](err)
 	if !ok || !c.lost.Load() || !isNetworkError(err) {

@@ -33,8 +33,8 @@ type page interface {
 	GetNextPageToken() string
 }
 
-// PrintPages reads a page with call, or with --all that page and all following ones, and prints
-// them as JSON or with show.
+// PrintPages reads a page with call. With --all, it also reads all following pages. It prints the
+// pages together, as JSON or with show.
 func PrintPages[Q proto.Message, P page](
 	a *App, c listCommand, call func(context.Context, Q) (P, error), req Q, show func(all P) error,
 ) error {

@@ -27,7 +27,8 @@ type Program struct {
 }
 
 // StartProgram starts a command with /bin/sh. The environment variable PORT contains the port on
-// which it must listen, and each of the given variables contains the address. log gets its output.
+// which the command must listen, and each of the given variables contains the address. log gets the
+// output of the command.
 func StartProgram(ctx context.Context, command string, log io.Writer, variables ...string) (*Program, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -78,7 +78,7 @@ func overviewFields(o *progressorv1.GetOverviewResponse, internal internalToo) [
 	}
 }
 
-// internalToo reports whether internal processes are counted with those of users.
+// internalToo selects whether internal processes are counted with those of users.
 type internalToo bool
 
 // counts returns the number of processes in each status.
@@ -96,7 +96,7 @@ func (i internalToo) counts(o interface {
 	return counts
 }
 
-// orMore marks counts that are too low, because there are too many rows to count.
+// orMore marks counts that are lower bounds, because there are too many rows to count.
 func orMore(more bool) string {
 	if more {
 		return ", or more"

@@ -104,7 +104,7 @@ func WantLines(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// WantRequest compares a request except for its idempotency key.
+// WantRequest compares two requests, except for their idempotency keys.
 func WantRequest(t *testing.T, got any, want proto.Message) {
 	t.Helper()
 	ignoreKey := protocmp.IgnoreFields(&progressorv1.CallRequest{}, "idempotency_key")

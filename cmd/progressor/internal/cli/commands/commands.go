@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/worker"
 )
 
-// tree is the command line. Each package has the commands of one subject; each command has its help
-// and an example. The help lists the groups in this order.
+// tree is the command line. Each embedded field has the commands of one subject. Every command has
+// a help text with an example. The help lists the groups in the order of the fields.
 type tree struct {
 	Process    process.Commands       `embed:""`
 	Deploy     deploy.Commands        `embed:""`

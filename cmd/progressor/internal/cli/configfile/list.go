@@ -19,7 +19,8 @@ type inFile struct {
 	node *yaml.Node
 }
 
-// Wrong adds the position in the file to an error. Errors of fields begin with the kind of element.
+// Wrong adds the position in the file to an error. The field in an error begins with the kind of
+// the element.
 func (f inFile) Wrong(kind string, err error) error {
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		path := strings.TrimPrefix(invalid.Field, kind+".")

@@ -204,8 +204,8 @@ func printCron[P interface{ GetCron() *progressorv1.Cron }](a *cli.App, resp P) 
 	return nil
 }
 
-// nextTitle returns the title of the next fire times, which says that they do not include the
-// jitter.
+// nextTitle returns the title of the list of next fire times. If the schedule has a jitter, the
+// title says that the times do not include it.
 func nextTitle(s *progressorv1.CronSpec) string {
 	if j := s.GetJitter().AsDuration(); j > 0 {
 		return "next fires, each up to " + output.Duration(j) + " later (jitter)"
@@ -246,7 +246,7 @@ func showPolicy(p *progressorv1.CronPolicy) string {
 	return strings.Join(parts, ", ")
 }
 
-// showTarget describes a target, without headers, because these may be secret.
+// showTarget describes a target. It omits headers, because they may be secret.
 func showTarget(t *progressorv1.CronTarget) string {
 	in := func(namespace string) string {
 		if namespace == "" {
@@ -364,7 +364,8 @@ func (c *cronCancelCmd) Run(a *cli.App) error {
 	return c.advised(cli.Show(a, c, c.Client().Cron.CancelFire, req, showFire))
 }
 
-// advised names the argument in an error about a fire, and the command that shows the fires.
+// advised adds advice to an error about a fire: the message names the argument, and the next step
+// is the command that shows the fires.
 func (f *fireArgs) advised(err error) error {
 	d := client.Detail(err)
 	connected, ok := errors.AsType[*connect.Error](err)

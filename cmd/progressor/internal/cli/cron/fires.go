@@ -69,7 +69,7 @@ func printFires(a *cli.App, fires []*progressorv1.Fire) error {
 
 func between(from, to time.Time) string { return durations.Rounded(to.Sub(from)) }
 
-// why describes the reason of the decision, and how the run ended.
+// why returns the reason for the decision, and how the run ended.
 func why(f *progressorv1.Fire) string {
 	if f.GetReason() != "" && f.GetDetail() != "" {
 		return f.GetReason() + "; " + f.GetDetail()

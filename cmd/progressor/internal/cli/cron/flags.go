@@ -126,7 +126,8 @@ type targetFlags struct {
 	cli.PayloadFlags
 }
 
-// apply sets the values of the flags in a target, of the named kind or of the existing one.
+// apply sets the values of the flags in a target. A flag that selects the kind of target replaces
+// the existing target.
 func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 	switch {
 	case f.StartProcess:

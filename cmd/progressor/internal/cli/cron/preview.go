@@ -77,7 +77,7 @@ func (c *cronPreviewCmd) bounds() (from, to time.Time, err error) {
 	return instant(start), instant(end), err
 }
 
-// defaultBounds returns now and the same day of the next month.
+// defaultBounds replaces missing bounds: from by now, and to by the same day of the next month.
 func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
 	if from.IsZero() {
 		from = time.Now().Truncate(time.Second)
@@ -121,7 +121,7 @@ func (c *cronPreviewCmd) schedule(a *cli.App) (*cron.Schedule, *progressorv1.Cro
 	return schedule, resp.GetCron(), nil
 }
 
-// printJSON prints the response of the API. For a stored cron, the engine computes it.
+// printJSON prints the response of the API. For a stored cron, the engine computes the response.
 func (c *cronPreviewCmd) printJSON(a *cli.App, schedule *cron.Schedule, from, to time.Time) error {
 	if c.ID == "" {
 		resp := &progressorv1.PreviewCronResponse{Words: schedule.Words()}
@@ -145,8 +145,8 @@ func (c *cronPreviewCmd) printJSON(a *cli.App, schedule *cron.Schedule, from, to
 }
 
 const (
-	// maxDrawn is the maximum number of fire times that a preview computes, which takes about a
-	// second. A month can have more fire times, because it has more seconds.
+	// maxDrawn is the maximum number of fire times that a preview computes. Computing them takes
+	// about a second. A month with a fire time in each second has fewer.
 	maxDrawn = 3_000_000
 	// maxTimes is the maximum number of times that are printed for a day.
 	maxTimes = 8

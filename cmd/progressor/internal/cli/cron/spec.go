@@ -46,7 +46,7 @@ func instant(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// cronFlags lists the flags whose names do not follow from the names of their fields.
+// cronFlags maps fields to flags, for the flags whose names cannot be derived from the field.
 var cronFlags = map[string]string{
 	"spec.exclude_expressions": "--exclude", "spec.daylight_saving.gap": "--daylight-gap",
 	"spec.daylight_saving.overlap": "--daylight-overlap",

@@ -29,7 +29,7 @@ const (
 	readPause = 100 * time.Millisecond
 )
 
-// openProcesses is the filter of a check without a filter on the status.
+// openProcesses is added to a filter that does not compare the status.
 const openProcesses = "status = RUNNING OR status = SUSPENDED"
 
 var (
@@ -37,8 +37,8 @@ var (
 	statusName = regexp.MustCompile(`(^|[^.\w])status\b`)
 )
 
-// asksStatus reports whether a filter compares the status of processes. A field of the metadata may
-// also have this name.
+// asksStatus reports whether a filter compares the status of processes. A field of the metadata
+// with the name status does not count.
 func asksStatus(filter string) bool {
 	return statusName.MatchString(quoted.ReplaceAllString(filter, `""`))
 }
@@ -49,8 +49,8 @@ var (
 	errEncoded = errors.New("the first event of the process is not JSON")
 )
 
-// unsureError is the error for a process that possibly does not run a durable function. It is the
-// result of the command only if no process could be checked.
+// unsureError is the error for a process that may not run a durable function. It is the result of
+// the command only if no process could be checked.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }
@@ -190,7 +190,7 @@ func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *du
 			return nil, nil, err
 		case !busy && same:
 			return p, report, nil
-		case reads == maxReads: // a default timer means that a task runs soon
+		case reads == maxReads: // the added default timer says that a task runs soon
 			p.Timers = append(p.Timers, &progressorv1.Timer{FireTime: timestamppb.Now()})
 			report, err = k.run(ctx, p)
 			return p, report, err
@@ -203,8 +203,8 @@ func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *du
 	}
 }
 
-// askLarge is ask for a process whose history is too large for one response. It returns an
-// uncheckedError if the process may run a durable function.
+// askLarge is like ask, but for a process whose history is too large for one response. It returns
+// an uncheckedError if the process may run a durable function.
 func (k *checks) askLarge(ctx context.Context, id string) (*progressorv1.Process, *durablecheck.Report, error) {
 	resp, err := k.engine.Process.GetProcess(ctx, &progressorv1.GetProcessRequest{
 		Namespace: k.NS, ProcessId: id, Range: &progressorv1.HistoryRange{Limit: new(int32(1))},
@@ -221,7 +221,8 @@ func (k *checks) askLarge(ctx context.Context, id string) (*progressorv1.Process
 		output.Thousands(process.MaxHistoryEvents), process.MaxHistoryBytes>>20)}
 }
 
-// run asks the build. If only this process cannot be checked, the report says so.
+// run asks the build for a report about p. If only the check of this process fails, the report
+// contains the error.
 func (k *checks) run(ctx context.Context, p *progressorv1.Process) (*durablecheck.Report, error) {
 	report, err := durablecheck.Run(ctx, k.build, p)
 	_, failed := errors.AsType[*durablecheck.FailedError](err)
@@ -239,8 +240,8 @@ func (k *checks) run(ctx context.Context, p *progressorv1.Process) (*durablechec
 // to run.
 var quietSpans = []string{"idle", "time", "operator", "reply"}
 
-// isBusy reports whether a task of the process runs or waits, and whether the process is the same
-// as when it was read.
+// isBusy reports whether a task of the process runs or waits to run. same reports whether the
+// process is unchanged since p was read.
 func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, same bool, err error) {
 	resp, err := k.engine.Insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{
 		Namespace: p.GetNamespace(), ProcessId: p.GetProcessId(),
@@ -255,7 +256,7 @@ func (k *checks) isBusy(ctx context.Context, p *progressorv1.Process) (busy, sam
 }
 
 // isJournal reports whether the history of a process is the journal of a function. err is an
-// unsureError if that is not known without the build.
+// unsureError if only the build can decide this.
 func isJournal(p *progressorv1.Process) (ok bool, err error) {
 	if len(p.GetHistory()) == 0 {
 		return false, nil

@@ -127,7 +127,7 @@ func (c *checkCmd) target(ctx context.Context) (*progressorv1.ConnectProcessor, 
 	ctx, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()
 	resp, err := c.Client().Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: c.NS})
-	if err != nil && connect.CodeOf(err) != connect.CodePermissionDenied { // it may read processes
+	if err != nil && connect.CodeOf(err) != connect.CodePermissionDenied { // the user may still read processes
 		return nil, err
 	}
 	current := resp.GetNamespace().GetProcessor().GetConnect()

@@ -109,7 +109,7 @@ func (r *result) add(p *progressorv1.Process, report durablecheck.Report) {
 	}
 }
 
-// finish sorts the result and counts the processes with findings of these classes.
+// finish sorts the result and counts the processes with findings of the classes in failOn.
 func (r *result) finish(failOn []string) {
 	slices.SortFunc(r.Runs, func(a, b affectedRun) int { return cmp.Compare(a.ProcessID, b.ProcessID) })
 	slices.SortFunc(r.NotChecked, func(a, b uncheckedRun) int { return cmp.Compare(a.ProcessID, b.ProcessID) })

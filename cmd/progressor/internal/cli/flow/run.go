@@ -393,8 +393,8 @@ type timed interface {
 	AsTime() time.Time
 }
 
-// took returns the time from start to end, or until now if to is not set. It returns "" if from is
-// not set.
+// took returns how long something took, from its start to its end, or until now if to is not set.
+// It returns "" if from is not set.
 func took(from, to timed) string {
 	if !from.IsValid() {
 		return ""

@@ -52,8 +52,8 @@ func printRun(a *cli.App, flags cli.ClientFlags, r *progressorv1.Run) error {
 	return err
 }
 
-// runProgress returns the progress of a run. A run that ended without success has no bar, which
-// would look as if it continued.
+// runProgress returns the progress of a run. A run that ended without success has no bar, because a
+// bar would look as if the run continued.
 func runProgress(r *progressorv1.Run) string {
 	if !runEnded(r) || r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		return progressBar(r.GetProgress().GetPercent()) + " " + output.ShowProgress(r.GetProgress())

@@ -89,7 +89,7 @@ func (c *flowWatchCmd) Run(a *cli.App) error {
 	return runOutcome(r)
 }
 
-// watchedState is the part of a run whose changes are printed.
+// watchedState returns the parts of a run whose changes are printed, as one text.
 func watchedState(r *progressorv1.Run) string {
 	var b strings.Builder
 	fmt.Fprint(&b, r.GetStatus(), r.GetBlockedOn(), r.GetUpdatedTime().AsTime())

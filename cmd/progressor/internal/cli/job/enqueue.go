@@ -124,8 +124,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 	)
 }
 
-// bulkBatch is the number of lines per request. maxBulkLine limits a line to the size
-// of a message.
+// bulkBatch is the number of lines per request. maxBulkLine limits a line to the size of a message.
 const (
 	bulkBatch   = 1000
 	maxBulkLine = 16 << 20

@@ -139,7 +139,7 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 	return cli.SetEnum("--unique-scope", f.UniqueScope, func(s progressorv1.UniqueScope) { o.Unique.Scope = s })
 }
 
-// jobFlags lists the flags whose names do not follow from the names of their fields.
+// jobFlags maps fields to flags, for the flags whose names cannot be derived from the field.
 var jobFlags = map[string]string{
 	"job_id": "--id", "delay": "--delay", "namespace": "NS", "name": "NAME", "args": "--args",
 	"idempotency_key": "--idempotency-key",

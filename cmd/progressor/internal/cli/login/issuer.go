@@ -78,7 +78,7 @@ var errRedirect = errors.New("the issuer redirects, which is not supported")
 // maxBody is the maximum size of a response of an issuer in bytes.
 const maxBody = 1 << 20
 
-// limitedBodies fails responses with large bodies.
+// limitedBodies limits the bodies of responses to maxBody.
 type limitedBodies struct{ next http.RoundTripper }
 
 func (l limitedBodies) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -98,7 +98,7 @@ func (i Issuer) context(ctx context.Context) (context.Context, error) {
 	return oidc.ClientContext(ctx, client), nil
 }
 
-// addresses contains the URLs in the discovery document of an issuer.
+// addresses contains the URLs from the discovery document of an issuer.
 type addresses struct {
 	*oauth2.Config
 	revocation string // "" if the issuer does not revoke tokens
@@ -168,8 +168,8 @@ func (i Issuer) Check() error {
 	return nil
 }
 
-// interruptible ends requests when ctx ends. Package oauth2 sends the request for a code without a
-// context.
+// interruptible cancels requests when ctx ends. It is needed because package oauth2 sends the
+// request for a code without a context.
 type interruptible struct {
 	ctx  context.Context //nolint:containedctx // the context of all requests
 	next http.RoundTripper
@@ -288,8 +288,8 @@ func (l Login) refresh(ctx context.Context) (Login, error) {
 	return next, nil
 }
 
-// login returns the login with a token of the issuer. If there is an error, it has only the refresh
-// token.
+// login returns the login with a token of the issuer. If there is an error, the returned login has
+// only the refresh token.
 func (i Issuer) login(token *oauth2.Token) (Login, error) {
 	text, kind := token.AccessToken, "access token"
 	if !i.Access {

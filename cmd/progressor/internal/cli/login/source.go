@@ -65,7 +65,7 @@ func (l Login) valid() bool { return time.Until(l.Expires) > 0 }
 // refresh stores a new token. Only one command at a time refreshes a login, because an issuer may
 // accept a refresh token only once.
 func (s *source) refresh(ctx context.Context) (l Login, err error) {
-	var failed error // the error of l.refresh, after which the file is still written
+	var failed error // the error of l.refresh; the file is written nevertheless
 	err = s.file.change(ctx, func(all *logins) error {
 		var ok bool
 		l, ok = all.Logins[key(s.engine)]

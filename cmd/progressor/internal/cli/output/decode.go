@@ -15,12 +15,13 @@ import (
 )
 
 // marshal returns a message as JSON. With Style.Decode, payloads that are JSON or text are shown as
-// such; others begin with base64:, as in tables.
+// JSON or text. Other payloads begin with base64:, as in tables.
 func (s Style) marshal(m proto.Message) ([]byte, error) {
 	if !s.Decode {
 		return protojson.Marshal(m)
 	}
-	// protojson writes a mark for each payload, which keeps the order of the fields.
+	// The copy gets a mark in the place of each payload, and the marks are replaced in the JSON.
+	// This keeps the order of the fields.
 	m = proto.Clone(m)
 	d := &decoder{}
 	_, _ = rand.Read(d.nonce[:]) // never fails

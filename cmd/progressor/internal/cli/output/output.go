@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// The maximum number of characters of a payload in a cell of a table. It is small because a row of
-// a trace has two payloads.
+// The maximum number of characters of a payload in a cell of a table. TraceLimit is smaller,
+// because a row of a trace has two payloads.
 const (
 	CellLimit  = 100
 	TraceLimit = 60

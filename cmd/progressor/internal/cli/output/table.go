@@ -192,7 +192,7 @@ const (
 	readable  = 24 // width to which cells are cut only if no Minor column can be omitted
 )
 
-// isCrowded reports whether a row does not fit, although texts are cut to a readable width.
+// isCrowded reports whether a row does not fit even if texts are cut to a readable width.
 func isCrowded(columns []column, limit int) bool {
 	cut := slices.Clone(columns)
 	for n := range cut {
@@ -260,7 +260,7 @@ func newTable() table.Writer {
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", strings.Repeat(" ", columnGap)
-	style.Format.Header = text.FormatDefault // Rows does, without breaking escape sequences
+	style.Format.Header = text.FormatDefault // Rows formats the titles, without breaking escape sequences
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	return t

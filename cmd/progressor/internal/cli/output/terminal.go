@@ -43,7 +43,7 @@ func (l *TerminalLine) End() {
 // characters.
 const ProgressWidth = 24
 
-// Bar draws a bar of some characters. part is the full fraction, from 0 to 1.
+// Bar draws a bar of some characters. part is the filled fraction, from 0 to 1.
 func Bar(part float64, width int) string {
 	full := int(part * float64(width))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"

@@ -25,7 +25,7 @@ func ShowFailure(f *progressorv1.Failure) string {
 	return f.GetReason() + ": " + f.GetMessage()
 }
 
-// ShowProcessor describes the processor of a namespace, without headers, because these may be
+// ShowProcessor describes the processor of a namespace. It omits headers, because they may be
 // secret.
 func ShowProcessor(p *progressorv1.ProcessorConfig) string {
 	switch t := p.GetTransport().(type) {

@@ -23,7 +23,7 @@ type bulkCmd struct {
 	Cancel bulkCancelCmd `cmd:"" help:"Stop a bulk; its changes are kept."`
 }
 
-// bulkVerbs maps the names of the commands for a single process to verbs.
+// bulkVerbs maps actions to verbs. An action has the name of the command for a single process.
 var bulkVerbs = map[string]progressorv1.BulkVerb{
 	"repair":  progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR,
 	"suspend": progressorv1.BulkVerb_BULK_VERB_SUSPEND,
@@ -185,8 +185,8 @@ func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	return nil
 }
 
-// leftOut returns a hint that jobs also match the filter, with the command for a single job. It
-// returns "" if none does or if the query fails.
+// leftOut returns a hint that jobs also match the filter, with the command that starts a bulk for
+// jobs. It returns "" if no job matches or if the query fails.
 func (c *bulkStartCmd) leftOut(ctx context.Context) string {
 	if bulkKinds[c.Kind] != "" {
 		return ""

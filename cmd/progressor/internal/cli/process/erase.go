@@ -46,7 +46,7 @@ created after the erasure, --replay does not erase it, but reports it and exits 
     progressor erase --replay erasures.jsonl`
 }
 
-// erasure is a line of the file of --record.
+// erasure is a line in the file of --record.
 type erasure struct {
 	Time      time.Time `json:"time"`
 	Namespace string    `json:"namespace"`
@@ -90,8 +90,8 @@ func (c *eraseCmd) Run(a *cli.App) error {
 }
 
 // record appends the erasure to the file of --record. It does so before the erasure begins, because
-// an erasure may be interrupted. It omits processes that cannot be erased, because --replay repeats
-// everything in the file.
+// an erasure may be interrupted. If the process cannot be erased, it returns an error and appends
+// nothing, because --replay repeats everything in the file.
 func (c *eraseCmd) record(a *cli.App, e erasure) error {
 	ctx, cancel := a.Request()
 	defer cancel()

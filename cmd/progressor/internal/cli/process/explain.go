@@ -115,8 +115,8 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 }
 
 // explainedAt returns the database time of an explanation, because the clock of this machine may
-// differ. It is derived from the total of a kind of span, which includes the durations of its open
-// spans.
+// differ. The time is derived from the total duration of a kind of span, which includes the open
+// spans up to this time.
 func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 	spans := resp.GetSpans()
 	for _, open := range spans {

@@ -92,7 +92,7 @@ func Tree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (an
 		return v, exactNumbers(node, path, 53)
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		return map[string]any{}, nil // `pull:` alone chooses it
+		return map[string]any{}, nil // an empty value, as in `pull:`, sets the field
 	}
 	if node.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: %s: must have the fields of %s", node.Line, orRoot(path), withArticle(desc))
@@ -263,7 +263,8 @@ func EnumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 	return "", fmt.Errorf("unknown value %q; use one of %s", name, strings.Join(short, ", "))
 }
 
-// protobuf uses a no-break space or a space in its errors, depending on the build.
+// jsonError matches the beginning of an error of protojson. Depending on the build, it contains a
+// no-break space or a space.
 var jsonError = regexp.MustCompile(`^proto:[ \x{a0}]+(?:syntax error )?(?:\(line (\d+):(\d+)\): )?`)
 
 // PlainError returns an error of protojson in plainer words, with its position and its cause.

@@ -15,9 +15,9 @@ import (
 
 // The modes of authentication.
 const (
-	authAuto     = "auto"     // none on loopback addresses, required on others
+	authAuto     = "auto"     // none on loopback addresses without OIDC, otherwise required
 	authRequired = "required" // every client needs a credential
-	authLocal    = "local"    // as required; a root key in a file also works
+	authLocal    = "local"    // like required, but the root key in a file is also accepted
 	authNone     = "none"     // every client may do everything
 )
 
@@ -98,7 +98,7 @@ func (a authentication) open(
 	root := ""
 	switch a.mode {
 	case authNone:
-		auth.New(store, "", registerer) // its metrics are exported in every mode
+		auth.New(store, "", registerer) // the metrics are exported in every mode
 		if !isLoopback(listen) {
 			log.Warn("no authentication: everyone who can connect has full access", "listen", listen,
 				"next", "use --auth.mode required and progressor key create")

@@ -184,7 +184,7 @@ var (
 	passwordBegin = regexp.MustCompile(`(?i)password\s*=`)
 )
 
-// redactDSN hides the passwords of a connection string of either form.
+// redactDSN hides the passwords of a connection string, which is a URL or has key=value pairs.
 func redactDSN(dsn string) string {
 	if scheme, rest, ok := strings.Cut(dsn, "://"); ok && !strings.ContainsAny(scheme, "= ") {
 		return scheme + "://" + redactUser(redactQuery(rest))

@@ -104,7 +104,7 @@ type finding struct {
 
 type invariant struct {
 	Name       string `json:"name"`
-	Looked     int64  `json:"looked"` // number of rows
+	Looked     int64  `json:"looked"` // number of checked rows
 	Violations int    `json:"violations"`
 }
 
@@ -142,7 +142,7 @@ func examine(ctx context.Context, dsn string, o examineOptions) (*examination, e
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to do on the connection
 	if err := e.checkSchema(ctx, conn); err != nil {
 		return nil, err
 	}
@@ -195,8 +195,9 @@ func (s schemaFacts) isMissingObject(err error) bool {
 	return !s.isCurrent() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
 }
 
-// checkSchema checks that this binary can use the schema. The invariants are checked only on its
-// own schema version. For another version, some would be missing or wrong.
+// checkSchema checks that this binary can use the schema. The invariants are checked only if the
+// schema has the version of this binary. For another version, some invariants would be missing or
+// wrong.
 func (e *examination) checkSchema(ctx context.Context, conn *pgx.Conn) error {
 	_, err := storage.CheckSchema(ctx, conn)
 	var refused *storage.SchemaError
@@ -244,7 +245,8 @@ func processName(v storage.Violation) string {
 	return v.Namespace + "/" + v.ProcessID
 }
 
-// print writes the result for people. The problems come last, where they are visible.
+// print writes the result for people. The problems come last, so that they are visible without
+// scrolling.
 func (e *examination) print(a *cli.App) error {
 	err := output.PrintFields(a.Stdout,
 		output.Field{"progressor", e.Version},

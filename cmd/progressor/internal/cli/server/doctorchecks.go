@@ -120,8 +120,8 @@ func (e *examination) checkConnections(ctx context.Context, conn *pgx.Conn) erro
 // it.
 const formerMaxConnections = 19
 
-// namedIndex matches the statements of migrations that create and drop indexes, in order. An index
-// that is built concurrently is dropped first, in case an earlier attempt failed.
+// namedIndex matches the statements of migrations that create and drop indexes. An index that is
+// built concurrently is dropped first, in case an earlier attempt failed.
 var namedIndex = regexp.MustCompile(
 	`(?i)(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\w+)`)
 
@@ -303,7 +303,7 @@ func (e *examination) checkTransactions(ctx context.Context, conn *pgx.Conn, lon
 	return e.checkXmin(ctx, conn)
 }
 
-// xminHolder holds the oldest xmin. Vacuum keeps all rows that it could still see.
+// xminHolder holds the oldest xmin. Vacuum keeps all rows that the holder may still see.
 type xminHolder struct {
 	Age  int64  `json:"age"` // in transactions
 	Kind string `json:"kind"`

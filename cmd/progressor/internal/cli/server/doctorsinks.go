@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lateLease is how long no node may deliver for a sink before doctor warns. Another node takes
-	// the lease within a second after its end.
+	// lateLease is how long a sink may be without a node that delivers before doctor warns. Another
+	// node takes a lease within a second after its end.
 	lateLease = time.Minute
 	// nearMaxLag is the portion of max_lag from which doctor warns.
 	nearMaxLag = 0.8

@@ -92,7 +92,8 @@ func firstLine(source string, text []byte) (string, error) {
 	return password, nil
 }
 
-// withPassword adds a password to a connection string of either form, replacing an existing one.
+// withPassword adds a password to a connection string, which is a URL or has key=value pairs. It
+// replaces an existing password.
 func withPassword(dsn, password string) string {
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		separator := "?"

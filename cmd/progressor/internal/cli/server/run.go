@@ -88,10 +88,10 @@ type node struct {
 
 	certificates *rpc.Certificates // certificates of the API; nil without TLS
 
-	file    *configfile.File                            // its namespaces, templates, crons and sinks are stored
+	file    *configfile.File                            // the node stores its namespaces, templates, crons and sinks
 	prepare func(context.Context, *engine.Engine) error // called before the configuration is stored; may be nil
-	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
-	ready   func()                                      // called when it accepts requests
+	begin   func(context.Context, *flows.Flows) error   // called when the node can run processes; may be nil
+	ready   func()                                      // called when the node accepts requests
 
 	complete atomic.Bool // everything in the configuration is stored
 	stopping atomic.Bool // the node waits for the end of the linger time, or drains

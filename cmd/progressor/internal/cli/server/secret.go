@@ -195,7 +195,7 @@ func (c *secretPutCmd) read(a *cli.App) (string, error) {
 }
 
 // checkKeys returns an error if the database has other secrets whose key this command does not
-// know. The engines have that key, and probably not the one that this command would use.
+// know. The engines have that key. They probably do not have the key that this command would use.
 func (c *secretPutCmd) checkKeys(ctx context.Context, stored storage.Secrets, vault *secrets.Vault) error {
 	all, err := stored.List(ctx)
 	if err != nil {

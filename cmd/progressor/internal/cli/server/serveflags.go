@@ -18,7 +18,8 @@ import (
 var errNoDSN = errors.New("--db.dsn: is required: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the " +
 	"configuration file")
 
-// configFlag is the path of the configuration file. The type settings resolves its settings.
+// configFlag is the path of the configuration file. The type settings of package cli reads the
+// file.
 type configFlag struct {
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
 }
@@ -76,7 +77,8 @@ func (f dbFlags) check() error {
 // maxLinger is the longest time between SIGTERM and the drain.
 const maxLinger = 10 * time.Minute
 
-// clientPortion is the part of engine.max_in_flight that one client gets by default.
+// clientPortion determines the default limit of one client: engine.max_in_flight divided by
+// clientPortion.
 const clientPortion = 4
 
 // maxPoolConns is the largest pool of connections.
@@ -193,7 +195,8 @@ func (e engineFlags) check() error {
 	return nil
 }
 
-// defaultConnections is the maximum number of connections by default, if there are enough files.
+// defaultConnections is the maximum number of connections by default, if the limit on open files is
+// high enough.
 const defaultConnections = 20_000
 
 // maxConnections returns the maximum number of connections of clients. The default leaves files for

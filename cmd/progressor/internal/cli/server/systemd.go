@@ -6,7 +6,8 @@ import (
 	"net"
 )
 
-// notify sends the state of the program to systemd, if it started the program with Type=notify.
+// notify sends the state of the program to systemd, if systemd started the program with
+// Type=notify.
 func (n *node) notify(log *slog.Logger, state string) {
 	socket, _ := n.getenv("NOTIFY_SOCKET")
 	if socket == "" {

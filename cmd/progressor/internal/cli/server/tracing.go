@@ -188,8 +188,8 @@ func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 // countingExporter exports the spans of a queue and counts them.
 type countingExporter struct{ *spanQueue }
 
-// ExportSpans exports a batch. It logs an error once until exports succeed again, and does not
-// return it to the SDK, which would log it each time.
+// ExportSpans exports a batch. It logs an error once until exports succeed again. It does not
+// return the error, because the SDK would log every error.
 func (c countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer c.waiting.Add(-int64(len(spans)))
 	if err := c.next.ExportSpans(ctx, spans); err != nil {

@@ -24,8 +24,8 @@ import (
 
 const (
 	defaultMaxOutput = 1 << 20
-	stderrLines      = 20      // lines of standard error in a failure
-	stderrBytes      = 4 << 10 // at most
+	stderrLines      = 20      // maximum number of lines of standard error in a failure
+	stderrBytes      = 4 << 10 // maximum size of these lines
 	strayWait        = time.Second
 )
 

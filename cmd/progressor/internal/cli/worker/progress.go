@@ -14,15 +14,15 @@ import (
 	"github.com/progressor-engine/progressor/client"
 )
 
-// commandReport is one line that a command has written to file descriptor 3.
+// commandReport reads the lines that a command writes to file descriptor 3.
 type commandReport struct {
-	retryAfter time.Duration // 0 if the command did not write one; valid after read
+	retryAfter time.Duration // 0 if the command wrote none; valid after read
 	done       chan struct{} // closed at the end of read
 }
 
 func newCommandReport() *commandReport { return &commandReport{done: make(chan struct{})} }
 
-// read reports the progress that a command writes, until it closes the file.
+// read reports the progress that the command writes, until the command closes the file.
 func (c *commandReport) read(ctx context.Context, r io.Reader) {
 	defer close(c.done)
 	lines := bufio.NewScanner(r)

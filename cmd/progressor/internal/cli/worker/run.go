@@ -139,7 +139,7 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if len(c.Job) == 0 {
 		w.HandleJobs(processor.Func(e.Process))
 	}
-	defer e.killAll() // the commands would survive a second signal
+	defer e.killAll() // otherwise, the commands would survive a second signal
 	return a.UntilSignal(log, func(ctx context.Context) error { return w.Run(ctx) })
 }
 

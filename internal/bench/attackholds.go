@@ -28,8 +28,8 @@ const (
 	slowByte = 5 * time.Second
 	// holdPause is the time before a client of an attack repeats what was rejected or ended.
 	holdPause = 10 * time.Second
-	// namespaceClients is the number of clients that create namespaces, at most namespacesAtMost
-	// before the attack. The engine refuses earlier.
+	// namespaceClients is the number of clients that create namespaces. Before the attack, they try
+	// to create namespacesAtMost namespaces. The engine must refuse earlier.
 	namespaceClients, namespacesAtMost = 8, 5000
 )
 
@@ -164,7 +164,7 @@ func (a *attacked) importEvents(ctx context.Context) error {
 	return nil
 }
 
-// watchSilently watches this process, and reads nothing.
+// watchSilently watches the process with many events, and reads nothing.
 func (a *attacked) watchSilently(ctx context.Context) error {
 	message := `{"namespace":"` + attackerName + `","processId":"` + watchedID + `"}`
 	var request strings.Builder

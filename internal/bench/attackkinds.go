@@ -16,8 +16,8 @@ import (
 // attackKind is a kind of attack of a tenant, or of a client without credentials, on an engine.
 type attackKind struct {
 	note func(c *Command) string
-	// takes is how long the attack takes to change its metric. It is 0 if that is less than a
-	// window.
+	// takes is how long the attack takes to change its metric. It is 0 if the metric changes within
+	// a window.
 	takes  time.Duration
 	metric series
 	alert  string // the alert that the metric can trigger
@@ -49,7 +49,7 @@ const (
 	expandedBytes    = 16 << 20 // maximum size of a request or a response
 )
 
-// alertOfLimits and the others are alerts of deploy/prometheus/alerts.yaml.
+// alertOfLimits and the constants below it are names of alerts in deploy/prometheus/alerts.yaml.
 const (
 	alertOfLimits  = "ProgressorRefuses"
 	alertOfInvalid = "ProgressorRequestsInvalid"

@@ -30,13 +30,13 @@ const (
 	probeEvery = 250 * time.Millisecond
 	// maxShownTime is how long an attack continues until a metric shows it.
 	maxShownTime = 10 * time.Second
-	// victimProcesses is the number of processes that the other tenant calls.
+	// victimProcesses is the number of processes that the victim calls.
 	victimProcesses = 1000
 )
 
-// attacks measures what an attack leaves to another tenant, the victim: its requests per second
-// before, during and after it. The engine runs in its own process, as in production. It must stay
-// within the bounds, and a metric must show the attack.
+// attacks measures how an attack affects another tenant, the victim: the requests per second of the
+// victim before, during and after the attack. The engine runs in its own process, as in production.
+// It must stay within the bounds, and a metric must show the attack.
 func (r *runner) attacks(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	which := attackKinds[v.state]
@@ -104,8 +104,8 @@ func (r *runner) underAttack(ctx context.Context, d *scratch, a *attacked, which
 	return a.report(ctx, which, row, &before.done, shown)
 }
 
-// attack offers the load of the victim while the attack runs. The attack ends when its metric is
-// above shown, because one request of some attacks can take longer than the load.
+// attack offers the load of the victim while the attack runs. The attack continues until its metric
+// is above shown, because a single request of some attacks can take longer than the load.
 func (a *attacked) attack(
 	ctx context.Context, which attackKind, load flood, m *meter, shown float64,
 ) (*flooded, spent, error) {
@@ -137,8 +137,8 @@ func (a *attacked) attack(
 	return w, cost, errors.Join(err, attackErr)
 }
 
-// awaitMetric waits until a series is above a value, but at most maxShownTime. An attack can make
-// the engine reject the request for its metrics.
+// awaitMetric waits until a series is above a value, but at most maxShownTime. It ignores errors,
+// because an attack can make the engine reject the request for its metrics.
 func (a *attacked) awaitMetric(ctx context.Context, s series, value float64) error {
 	for began := time.Now(); time.Since(began) < maxShownTime; {
 		if now, err := a.metric(ctx, s); err == nil && now > value {
@@ -234,7 +234,8 @@ func (a *attacked) probe(ctx context.Context) {
 	}
 }
 
-// tolerantWork counts a failed request. An attack must not end the bench.
+// tolerantWork is like work, but it counts a failed request and returns ErrOverloaded, because an
+// attack must not end the bench.
 func (a *attacked) tolerantWork(ctx context.Context, c *client) error {
 	err := a.work(ctx, c)
 	if err == nil || ctx.Err() != nil || errors.Is(err, process.ErrOverloaded) {
@@ -244,13 +245,13 @@ func (a *attacked) tolerantWork(ctx context.Context, c *client) error {
 	return process.ErrOverloaded
 }
 
-// counts counts what an attack does. It is safe for concurrent use.
+// counts contains the counters of an attack. It is safe for concurrent use.
 type counts struct {
-	requests    atomic.Int64 // that were answered
-	connections atomic.Int64 // that were opened
-	created     atomic.Int64 // namespaces
-	failed      atomic.Int64 // requests of the victim, in the window
-	slowest     atomic.Int64 // probe, in nanoseconds
+	requests    atomic.Int64 // answered requests of the attack
+	connections atomic.Int64 // opened connections of the attack
+	created     atomic.Int64 // created namespaces
+	failed      atomic.Int64 // failed requests of the victim, in the window
+	slowest     atomic.Int64 // duration of the slowest probe, in nanoseconds
 }
 
 // attackVariants returns one case for each of --attacks.

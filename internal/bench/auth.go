@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The states of auth, which alternate.
+// The states that the workload auth measures in turn.
 const (
 	withoutAuth = "without authentication"
 	withKey     = "with an API key"

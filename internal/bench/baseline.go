@@ -243,8 +243,8 @@ func (b *baseline) perform(ctx context.Context, id string, task int64) error {
 	return nil
 }
 
-// serve saves the result of a waiting call and tells its client. It does the same for all calls
-// that wait behind it.
+// serve saves the result of a waiting call and notifies its client. It does the same for all calls
+// that wait behind this call.
 func (b *baseline) serve(ctx context.Context, id string, task int64) {
 	for task != 0 {
 		next, err := b.save(ctx, id, task, false)

@@ -54,8 +54,8 @@ SELECT task_id, process_id, 'timeout', 'waiting', scheduled_time, 0, 0 FROM time
 )
 
 // baselineClaim is the number of tasks that one scan takes. It is much larger than the number of
-// connections, so that a sequential scan of the schedule is not done for a few tasks.
-// baselineScanPause is the pause between two scans for calls.
+// connections, so that a sequential scan of the schedule finds many tasks. baselineScanPause is the
+// pause between two scans for calls.
 const (
 	baselineClaim     = 1000
 	baselineScanPause = 50 * time.Millisecond

@@ -121,8 +121,8 @@ func (r *runner) recordedCalls(ctx context.Context, v variant, row *Row) error {
 	})
 }
 
-// measureSink measures how long after the load the sink has delivered all changes. Each call is one
-// change. Then it rewinds the sink and measures the rate at which it delivers them again.
+// measureSink measures how long the sink takes after the load to deliver all changes. Each call is
+// one change. Then it rewinds the sink and measures the rate at which it delivers them again.
 func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row, calls int64) error {
 	messages := func() (n int64) {
 		for _, p := range cluster.PartitionInfos(changesTopic) {
@@ -161,8 +161,8 @@ func (s *site) measureSink(ctx context.Context, cluster *kfake.Cluster, row *Row
 	return nil
 }
 
-// webhookLatency measures the time from the recording of a change, which is right before its
-// commit, to the request that the webhook receives.
+// webhookLatency measures the time from the recording of a change to the request that the webhook
+// receives. A change is recorded right before its commit.
 func (r *runner) webhookLatency(ctx context.Context, v variant, row *Row) error {
 	received := make(chan time.Duration, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {

@@ -72,7 +72,8 @@ type attackFlags struct {
 	AttackSize int      `default:"100" placeholder:"PERCENT" help:"For attacks: number of their clients, in percent of the full size. Default: ${default}."`
 }
 
-// Environment contains the functions of the program that the bench needs.
+// Environment contains the streams, the output format and the version of the program that runs the
+// bench.
 type Environment struct {
 	Stdin    io.Reader
 	Stdout   io.Writer

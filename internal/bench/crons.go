@@ -32,8 +32,8 @@ func (f cronFires) times() int64 { return int64(f.last.Sub(f.first)/f.every) + 1
 
 func (f cronFires) total() int64 { return f.times() * int64(f.crons) }
 
-// crons measures, by the ledger, how late crons that all fire at the same times make their
-// decisions.
+// crons measures how late crons with the same fire times make their decisions. It reads the times
+// of the decisions from the ledger.
 func (r *runner) crons(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, cronProcessor(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -128,8 +128,8 @@ func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Dura
 }
 
 const (
-	// The key of the ledger contains the fire time. If the number of rows with one of the times is
-	// right, all of them are there.
+	// The fire time is part of the key of the ledger. So if the number of rows is right, every fire
+	// time has a row.
 	countDecided = `
 SELECT count(*), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE status = 'SUCCESS')
   FROM cron_fires WHERE namespace = $1 AND count = 1 AND NOT manual AND fire_time BETWEEN $2 AND $3
@@ -140,8 +140,8 @@ SELECT count(*), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WH
 	readLateness = `SELECT fire_time, decided_time FROM cron_fires WHERE namespace = $1 ORDER BY fire_time`
 )
 
-// measure checks that each fire time of each cron was decided once and started at most one run, and
-// reads how late that was.
+// measure checks that each fire time of each cron was decided once and started at most one run. It
+// reads how late the decisions were.
 func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent spent) error {
 	var decided, fired, succeeded, rows, runs int64
 	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired,

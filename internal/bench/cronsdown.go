@@ -19,7 +19,7 @@ import (
 const (
 	// downFor is how long the engine is down.
 	downFor = time.Hour
-	// downCatchUp is the catchup_limit.
+	// downCatchUp is the catchup_limit of the policy CATCH_UP_LIMITED.
 	downCatchUp = 10
 	// downWait is how long the crons may take to catch up.
 	downWait = 5 * time.Minute
@@ -101,8 +101,8 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	return r.verify(ctx, d, row, nil)
 }
 
-// putBack changes the crons of a stopped engine to what they would be if it had stopped an hour
-// ago: when they were created, what they have decided, and when they fire next.
+// putBack changes the crons of a stopped engine as if the engine had stopped an hour ago: their
+// creation times, their last decisions, and their next fire times.
 func putBack(ctx context.Context, conn *pgx.Conn) error {
 	states := map[string][]byte{}
 	rows, err := conn.Query(ctx, `SELECT process_id, aux_state FROM processes WHERE namespace = $1 AND kind = 'cron'`,
@@ -130,7 +130,8 @@ func putBack(ctx context.Context, conn *pgx.Conn) error {
 	return conn.SendBatch(ctx, &b).Close()
 }
 
-// older returns the state of a cron an hour ago. Its first line is JSON.
+// older returns the state of a cron with all its times moved back by downFor. The first line of the
+// state is JSON.
 func older(text []byte) ([]byte, error) {
 	head, body, _ := bytes.Cut(text, []byte{'\n'})
 	var state map[string]any
@@ -159,9 +160,9 @@ const (
 SELECT count(*) FROM processes p WHERE p.namespace = $1 AND p.kind = 'cron' AND NOT EXISTS (
   SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id
     AND s.timer_name = '' AND s.scheduled_time > clock_timestamp())`
-	// readCaughtUp counts the crons that have caught up, and their rows. The key of the ledger
-	// contains the fire time. Each cron must have a row for every minute from the first one after
-	// its creation to the last one.
+	// readCaughtUp counts the crons that have caught up, and their rows in the ledger. The fire
+	// time is part of the key of the ledger. A cron has caught up if it has a row for every minute
+	// from its creation to its last fire time.
 	readCaughtUp = `
 SELECT count(*) FILTER (WHERE n = minutes), coalesce(sum(n), 0)::bigint, coalesce(sum(fired), 0)::bigint,
   coalesce(sum(missed), 0)::bigint FROM (

@@ -20,7 +20,7 @@ import (
 
 // The states of the workload durable.
 const (
-	oneStep     = "one step"     // each run has one step; the latency is the time until it has run
+	oneStep     = "one step"     // each run has one step; the latency is the time until the step has run
 	manySteps   = "steps"        // each client has a run that does one step after the other
 	manyCalls   = "calls"        // each client calls a run that does nothing but take calls
 	pushedCalls = "pushed calls" // the same, and the engine calls the function over Connect
@@ -59,7 +59,7 @@ func (r *runner) durable(ctx context.Context, v variant) error {
 	return err
 }
 
-// stepWaiters are the clients that wait for the step of their run, by its number.
+// stepWaiters are the clients that wait for the step of their run, by the number of the run.
 type stepWaiters struct {
 	mu   sync.Mutex
 	byID map[uint64]chan struct{}
@@ -208,7 +208,7 @@ func startRuns(ctx context.Context, s *site, first, end int) error {
 func (r *runner) runsInMemory(ctx context.Context, v variant, row *Row) error {
 	return r.onEngine(ctx, v.history, durable.Func("calls", takeCalls), row,
 		func(_ *scratch, s *site) (acknowledged, error) {
-			first := v.clients / 10 // they warm up the engine
+			first := v.clients / 10 // the first runs warm up the engine
 			if err := startRuns(ctx, s, 0, first); err != nil {
 				return nil, err
 			}

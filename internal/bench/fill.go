@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The data that the bench writes into the tables of the engine: as if it had been created long
-// before a measurement.
+// The statements that fill the tables of the engine before a measurement. The rows look as if they
+// had been created long before.
 const (
 	fillEvents = `
 INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
@@ -43,8 +43,8 @@ SELECT setval('task_ids', greatest(nextval('task_ids'), nextval('fencing_tokens'
 // fillChunk is the number of processes that one statement creates.
 const fillChunk = 50_000
 
-// analyze gives the planner statistics of tables of that size, marks pages as visible and removes
-// what a previous phase left behind.
+// analyze updates the statistics of the planner, marks pages as visible and removes the dead rows
+// of a previous phase.
 func (d *scratch) analyze(ctx context.Context) error {
 	return d.execute(ctx, statement{
 		sql: `VACUUM ANALYZE processes, tasks, events, schedule, running, requests, jobs, flow_runs, flow_steps`,

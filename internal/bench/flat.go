@@ -91,7 +91,7 @@ func (r *runner) callFlat(ctx context.Context, v variant, side *flatSide) (*Row,
 	return row, nil
 }
 
-// meanRate returns the row with which the other rows are compared.
+// meanRate returns a row with the mean rate of some rows, with which other rows are compared.
 func meanRate(rows []*Row) *Row {
 	mean := &Row{}
 	for _, row := range rows {

@@ -18,8 +18,8 @@ type flood struct {
 	do       func(ctx context.Context, c *client) error
 }
 
-// flooded is the result of a flood. Operations that end after it are acknowledged, but do not count
-// as done in its time.
+// flooded is the result of a flood. Operations that end after the flood count as acknowledged, but
+// not as done.
 type flooded struct {
 	offered      int64
 	elapsed      time.Duration
@@ -43,7 +43,7 @@ func (f flood) run(ctx context.Context) (*flooded, error) {
 	w := &flooded{}
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	var free []*client // clients of operations that have ended: a client is too large to allocate one for each
+	var free []*client // clients of ended operations, which are used again because a client is large
 	begin := time.Now()
 	end := begin.Add(f.duration)
 	one := func(c *client) {

@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The templates of the workload flows.
+// The sizes and limits of the workload flows.
 const (
 	flowClients = 128
 	graphSteps  = 1000
@@ -23,8 +23,8 @@ const (
 	flowsAtMost = 10 * time.Minute
 )
 
-// stepProcessor is the processor of steps. It does nothing, and reports when each step begins if a
-// caller waits for that.
+// stepProcessor is the processor of steps. It does nothing. If noted is set, it records when each
+// step begins.
 type stepProcessor struct {
 	mu     sync.Mutex
 	noted  bool
@@ -161,8 +161,8 @@ func (d *scratch) waitRuns(ctx context.Context) error {
 	) AS unfinished`)
 }
 
-// oneRun executes one run after the other. It does not begin after a checkpoint as the other phases
-// do: images of pages would be a large part of the bytes that so few runs write.
+// oneRun executes one run after the other. Unlike the other phases, it does not begin with a
+// checkpoint. After a checkpoint, page images would be a large part of the WAL of so few runs.
 func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepProcessor, row *Row) error {
 	r.step("flows, latency")
 	var latencies histogram

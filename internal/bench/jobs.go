@@ -67,8 +67,8 @@ const (
 	jobClients = 4
 )
 
-// jobsKeys is the workload of jobs that need a key of a constraint: the number of keys, and how
-// many jobs may hold each at a time.
+// jobsKeys is the name of the workload whose jobs need a key of a constraint. There are keysOfJobs
+// keys, and jobsOfAKey jobs may hold a key at the same time.
 const (
 	jobsKeys   = "jobs-keys"
 	keysOfJobs = 1000

@@ -13,16 +13,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobsClaims is the workload that compares jobs with a key of a constraint and jobs without, in
-// each phase: claiming, getting the key, and ending.
+// jobsClaims is the name of the workload that compares jobs that need a key of a constraint with
+// jobs that need none. It measures three phases: getting the key, claiming, and ending.
 const jobsClaims = "jobs-claims"
 
 const (
-	keyedNamespace = "keyed" // every job needs one of keysOfJobs keys, and there are enough of them
+	keyedNamespace = "keyed" // every job needs one of keysOfJobs keys, and gets it at once
 	plainNamespace = "plain"
 	claimBatch     = 100   // number of jobs that one Poll claims
-	claimRound     = 1000  // jobs of one namespace that are claimed, or ended, before the turn of the other
-	claimedAtMost  = 20000 // jobs of each namespace: all are claimed before one ends, and a job may take 30 s
+	claimRound     = 1000  // jobs of one namespace that are claimed or ended before the other namespace takes its turn
+	claimedAtMost  = 20000 // maximum per namespace: all jobs are claimed before one ends, and a job may take 30 s
 )
 
 // claims measures how fast workers claim jobs by Poll in the same program, from a namespace without

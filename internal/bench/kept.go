@@ -30,9 +30,9 @@ func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 	return d, nil
 }
 
-// flatKept measures in a filled database, or fills one that is kept. Filling takes a long time, and
-// continues where an earlier run was interrupted. The rows of such a database are not checked after
-// each run; progressor doctor does that.
+// flatKept measures in the database of --flat-database, or fills it if it is not filled yet.
+// Filling takes a long time, and continues where an earlier run was interrupted. The rows of such a
+// database are not checked after each run; progressor doctor does that.
 func (r *runner) flatKept(ctx context.Context, v variant) error {
 	d, err := r.server.kept(ctx, r.command.FlatDatabase)
 	if err != nil {

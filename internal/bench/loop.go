@@ -57,7 +57,7 @@ type stepCounter struct {
 }
 
 // loopProcessor is like processor.BenchLoop, but can be stopped and watched. Each client has a
-// process, which is a chain of timers that are due at once, until it is stopped.
+// process that sets a timer that is due at once, again and again, until the process is stopped.
 type loopProcessor struct {
 	processor.Processor
 	*looper

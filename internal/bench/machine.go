@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Machine describes what the figures depend on.
+// Machine contains the facts about the machine and the server on which the figures depend.
 type Machine struct {
 	Cores             int      `json:"cores"`
 	Go                string   `json:"go"`

@@ -87,8 +87,8 @@ func (r *runner) measureMemory(ctx context.Context, d *scratch, g *rig, row *Row
 	return err
 }
 
-// holdCallers makes the calls, and lets the processor answer them at the end. A call that fails
-// calls cancel.
+// holdCallers makes the calls, and lets the processor answer them at the end. If a call fails,
+// cancel is called.
 func (r *runner) holdCallers(
 	ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error,
 ) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meter measures the cost of a piece of work: bytes of WAL, CPU, group commits. What cannot be
-// measured is unknown.
+// meter measures the cost of a piece of work: bytes of WAL, CPU, group commits. Values that cannot
+// be measured are unknown.
 type meter struct {
 	conn       *pgx.Conn // to the measured server; nothing else uses it in the meantime
 	postmaster int       // 0 if it is not on this machine

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// rowsOfNamespace is the number of timers or calls that wait in each of many namespaces.
+	// rowsOfNamespace is the number of timers or calls that wait in each namespace of the tenant.
 	rowsOfNamespace = 300
 	largeBytes      = 1 << 20
 	largeNamespaces = 7
@@ -24,8 +24,9 @@ const (
 	clearPause      = 100 * time.Millisecond
 )
 
-// The rows of a tenant, as they would be after its clients have made many requests. All take the
-// tenant's namespace, or the namespaces tenant1, tenant2, … as the first parameter.
+// The statements for the rows of a tenant. The rows look as if the clients of the tenant had made
+// many requests. The first parameter is the namespace of the tenant, the prefix of its namespaces
+// tenant1, tenant2, …, or a pattern for LIKE.
 const (
 	fillNamespaces = `
 INSERT INTO namespaces (namespace, config, paused)

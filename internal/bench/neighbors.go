@@ -21,8 +21,8 @@ const (
 	tenantName   = "tenant"
 	tenantFilter = "tenant%" // LIKE: tenantName, and the other tenants of the bench
 	// offeredPortion is the portion of the peak that the other namespaces request. It leaves the
-	// tenant its share of the CPU. If both namespaces demand all of it, neither can reach 80% of
-	// its rate alone.
+	// tenant its share of the CPU. If both used all of the CPU that they get, neither could keep
+	// 80% of the rate that it has alone.
 	offeredPortion = 0.4
 	// messageEvery is the interval between SQL messages in the other namespace, each to one of
 	// messageTargets processes.
@@ -96,8 +96,9 @@ func (n *neighborhood) Process(
 	return n.Processor.Process(ctx, req)
 }
 
-// neighbors measures what a tenant in one state leaves to another namespace: its calls per second,
-// and the lateness of its timers and SQL messages, before, during and after the state.
+// neighbors measures how a state of a tenant affects another namespace: the calls per second, and
+// the lateness of the timers and SQL messages of that namespace, before, during and after the
+// state.
 func (r *runner) neighbors(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	state := neighborStates[v.state]
@@ -287,7 +288,8 @@ func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, con
 	return w, s, errors.Join(err, stateErr, messagesErr)
 }
 
-// tolerantCall counts a failed call. A state must not end the bench.
+// tolerantCall is like call, but it counts a failed call and returns ErrOverloaded, because a state
+// must not end the bench.
 func (n *neighborhood) tolerantCall(ctx context.Context, c *client) error {
 	err := n.call(ctx, c)
 	if err == nil || ctx.Err() != nil || errors.Is(err, process.ErrOverloaded) {

@@ -77,8 +77,8 @@ func noteQueue(c *Command) string {
 	return fmt.Sprintf("a process with %d waiting notifications", c.NeighborQueue)
 }
 
-// neighborVariants is one case for each of --neighbor-states, with the largest number of clients
-// for the peak.
+// neighborVariants returns one case for each of --neighbor-states, with the largest number of
+// clients for the peak.
 func neighborVariants(c *Command, name string) []variant {
 	states := c.NeighborStates
 	if len(states) == 0 {

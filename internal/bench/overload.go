@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// recoveryLimit is how long the latency after an overload is watched. A larger figure means that it
-// did not return to normal.
+// recoveryLimit is how long the latency after an overload is watched. A larger figure means that
+// the latency did not return to normal.
 const recoveryLimit = 30 * time.Second
 
 // overload offers calls at twice the peak rate of the engine. It measures how many calls the engine
@@ -35,7 +35,7 @@ func (r *runner) overload(ctx context.Context, v variant) error {
 }
 
 // measureOverload finds the peak rate. It then offers half of the peak, twice the peak, and half of
-// the peak again. Then it finds the peak again: an engine whose tables are new does more calls than
+// the peak again. Then it finds the peak again, because an engine with new tables is faster than
 // after ten seconds of load. The figures are compared with the mean of both peaks.
 func (r *runner) measureOverload(ctx context.Context, o *operations, row *Row) (calls int64, err error) {
 	duration := r.command.Duration
@@ -119,8 +119,8 @@ func (r *runner) awaitNormalLatency(
 	}
 }
 
-// lost counts what an engine that cannot keep its leases loses: tasks that were taken from it, and
-// late results.
+// lost counts the losses of an engine that cannot keep its leases: the tasks that were taken from
+// it, and its late results.
 func lost(registry *prometheus.Registry) (n float64, err error) {
 	families, err := registry.Gather()
 	for _, family := range families {

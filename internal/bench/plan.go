@@ -15,8 +15,9 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	// neighbors: the state of the tenant; attacks: the name of the attack; changes: their receiver;
-	// auth: the credentials
+	// state depends on the workload: the state of the tenant (neighbors), the name of the attack
+	// (attacks), the receiver of the changes (changes), the credentials (auth), or the kind of run
+	// (durable).
 	state string
 }
 

@@ -20,7 +20,7 @@ const (
 	procTick = 10 * time.Millisecond
 )
 
-// procStat is the part of /proc/PID/stat that the bench reads.
+// procStat contains the fields of /proc/PID/stat that the bench reads.
 type procStat struct {
 	command  string
 	parent   int

@@ -22,8 +22,8 @@ UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_c
 	endedRetention  = time.Hour
 )
 
-// retention calls processes twice: among many that ended long ago, and while the engine removes
-// these.
+// retention calls processes twice: among many processes that ended long ago, and while the engine
+// removes the ended ones.
 func (r *runner) retention(ctx context.Context, v variant) error {
 	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
 	before.Note = fmt.Sprintf("among %d ended processes", r.command.Ended)

@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespaceName is the namespace of all workloads. builtinName is its processor if that runs inside
-// the engine.
+// namespaceName is the namespace of all workloads. builtinName is the name of its processor if the
+// processor runs inside the engine.
 const (
 	namespaceName = "bench"
 	builtinName   = "bench"
@@ -46,8 +46,8 @@ type site struct {
 	ended    chan error
 }
 
-// openSite starts an engine. It first migrates the schema if needed: a database that stays may be
-// empty or old.
+// openSite starts an engine. It first migrates the schema if needed, because the database of
+// --flat-database may be empty or old.
 func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p processor.Processor) (*site, error) {
 	if err := storage.Migrate(ctx, dsn); err != nil {
 		return nil, err

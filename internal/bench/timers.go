@@ -51,8 +51,8 @@ func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 	return fmt.Errorf("%d of %d %s: %w", a.lateness.n, a.want, a.what, context.Cause(ctx))
 }
 
-// timerProcessor is the processor of timers. INIT sets a timer for the time in its args, TIMEOUT
-// records how late it is.
+// timerProcessor is the processor of timers. INIT sets a timer for the time in its args, and
+// TIMEOUT records how late the timer is.
 type timerProcessor struct {
 	processor.Processor
 	*arrivals

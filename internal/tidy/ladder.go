@@ -19,7 +19,7 @@ const commandLine = "cmd/progressor/internal/cli"
 // tooling is the level of tools and test kits, which are outside the layers.
 const tooling = -1
 
-// groupLevels contains the level of each group of packages, by the path of its first package in the
+// groupLevels contains the level of each group of packages, by the path of its root package in the
 // module. A package that is not listed belongs to the nearest listed one above it in the path
 // (processor/demo to processor). Packages of one group may import each other. Other imports must be
 // of a strictly lower level.
@@ -67,7 +67,7 @@ var toolingUsers = map[string][]string{
 // Only storage and its subpackages may import the code that sqlc generates.
 const generatedQueries = "storage/internal/dbsqlc"
 
-// Pure packages only compute: they must not import the impure ones, or use the clock.
+// Pure packages only compute: they must not import impure packages or use the clock.
 var (
 	purePackages = []string{"process", "cron", "explain", "flow", "engine/sinks/format"}
 	clock        = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}

@@ -9,8 +9,8 @@ const (
 	notIfPortable = "it does so only if the setting progressor.portable is off"
 )
 
-// exceptions contains all statements that use a feature that is not portable. The list only
-// becomes shorter: rewrite a statement, then remove it. Never add one.
+// exceptions contains all statements that use features that are not portable. The list only becomes
+// shorter: rewrite a statement, then remove it. Never add one.
 var exceptions = []exception{
 	{rowVersions, fastPath, []string{"CaptureCall"}},
 	{transactionIDs, fastPath, []string{"CaptureCall"}},

@@ -11,9 +11,9 @@ const minCTELetters = 4
 
 var (
 	sqlComment = regexp.MustCompile(`--[^\n]*`)
-	// OFFSET 0 only prevents inlining of a subquery.
+	// sqlOffset does not match OFFSET 0, which only prevents inlining of a subquery.
 	sqlOffset = regexp.MustCompile(`(?i)\boffset\s+[^\s0)]`)
-	// The query after the parenthesis distinguishes a CTE from a window.
+	// sqlCTE matches a CTE. The query after the parenthesis distinguishes a CTE from a window.
 	sqlCTE = regexp.MustCompile(`(?i)\b(\w+)(?:\s*\([\w\s,]*\))?\s+AS\s+(?:(?:NOT\s+)?MATERIALIZED\s+)?` +
 		`\(\s*(?:\(|(?:SELECT|INSERT|UPDATE|DELETE|WITH|VALUES)\b)`)
 )

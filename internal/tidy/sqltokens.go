@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// sqlToken matches one token of SQL. Its groups are a comment, a string, the tag of a
-// dollar-quoted string, a quoted identifier, and a word. A block comment does not contain others.
+// sqlToken matches one token of SQL. Its groups are a comment, a string, the tag of a dollar-quoted
+// string, a quoted identifier, and a word. It does not support nested block comments.
 var sqlToken = regexp.MustCompile(`(?s)` +
 	`(--[^\n]*|/\*.*?\*/)` +
 	`|((?:\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'))` +

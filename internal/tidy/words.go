@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Words that have no meaning here, or that belong to other products. ARCHITECTURE.md has the
-// glossary.
+// emptyWords are words that have no meaning here, or that belong to other products. ARCHITECTURE.md
+// has the glossary.
 var emptyWords = map[string]bool{
 	"workflow": true, "orchestration": true, "manager": true, "helper": true, "util": true, "common": true,
 	"base": true, "impl": true, "data": true, "info": true,

@@ -42,7 +42,7 @@ type peer interface {
 	measure(ctx context.Context, d *database, s size) (results, error)
 }
 
-// size is how much each case measures.
+// size describes how much each case measures.
 type size struct {
 	jobs     int
 	duration time.Duration // duration of a case of functions

@@ -89,7 +89,8 @@ var functionFigures = []figure{
 // printTable prints a line for each figure: the median of each peer over all rounds, and the median
 // of the first peer divided by that of each other one.
 func printTable(w io.Writer, names []string, figures []figure, rounds map[string][]results) error {
-	// The names of the lines are padded, because all columns are aligned to the right.
+	// The names of the lines are padded to align them to the left, because all columns are aligned
+	// to the right.
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, name := range names {
 		fmt.Fprintf(t, "\t%s", name)

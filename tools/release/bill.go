@@ -10,7 +10,7 @@ import (
 )
 
 // writeBill writes the bill of materials of a binary: the modules that it contains. The bill has no
-// serial number, no time and no hash of the tool, so that it is the same everywhere.
+// serial number, no time and no hash of the tool, so that a binary always has the same bill.
 func writeBill(path, version string) (err error) {
 	generator, err := bin.NewGenerator(path, bin.WithIncludeStdlib(true), bin.WithVersionOverride(version),
 		bin.WithLogger(zerolog.Nop()))

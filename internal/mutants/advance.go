@@ -29,7 +29,7 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
 	{
-		name: "advance-from-an-old-state", breaks: "a run that has changed since it decided decides again",
+		name: "advance-from-an-old-state", breaks: "a run that has changed since its decision decides again",
 		file: advanceRuns, old: "        AND p.aux_state = item.old_state\n", planted: "",
 		packages: "./storage", run: "TestChangedRunDoesNotAdvance",
 	},
@@ -85,7 +85,7 @@ var advanceMutants = []mutant{
 		packages: "./storage", run: "TestRunAdvancesWithTheEndOfItsJob",
 	},
 	{
-		name: "advance-twice", breaks: "one result of a run is stored in a flush",
+		name: "advance-twice", breaks: "a flush stores at most one result of a run",
 		file: "storage/advance_runs.go", old: "c.Advance == nil || advanced[c.Run]", planted: "c.Advance == nil",
 		packages: "./storage", run: "TestRunAdvancesOnceInAFlush",
 	},
@@ -101,7 +101,7 @@ var advanceMutants = []mutant{
 		packages: "./engine/flows", run: "TestRunAdvances",
 	},
 	{
-		name: "advance-waits-for-reads", breaks: "the end of a job does not wait until its run has read what it needs",
+		name: "advance-waits-for-reads", breaks: "the end of a job does not wait for the reads of its run",
 		file: advanceEngine, old: "	cancel(errReadsAhead)\n", planted: "	defer cancel(errReadsAhead)\n",
 		packages: "./engine/flows", run: "TestJobEndsBeforeItsRunReads",
 	},

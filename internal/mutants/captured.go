@@ -9,7 +9,7 @@ var capturedMutants = []mutant{
 		packages: "./storage", run: "TestEnqueueCaptured",
 	},
 	{
-		name: "captured-job-without-keys", breaks: "a captured job does not run if the namespace has got constraints",
+		name: "captured-job-without-keys", breaks: "a captured job does not run if the namespace now has constraints",
 		file: "sql/enqueue.sql", old: "checked.created AND checked.capture AND checked.waits_for = 'place'",
 		planted:  "checked.created AND checked.capture",
 		packages: "./storage", run: "TestEnqueueCaptured",

@@ -58,7 +58,7 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "BackfillInOrder",
 	},
 	{
-		name: "cron-oldest-first", breaks: "of several due fire times, the newest ones run",
+		name: "cron-oldest-first", breaks: "if several fire times are due, the newest ones run",
 		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))",
 		planted:  "keep = later(keep, time.Time{})",
 		packages: "./cron", run: "Late|History",

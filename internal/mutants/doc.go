@@ -2,11 +2,11 @@
 // them. A bug replaces a few words of a source file. The changed file is passed to go test
 // -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
 //
-// A bug is a replacement and not a diff, because changes of the lines around it do not invalidate a
-// replacement. Building the tests takes much longer than running those that catch a bug. So one
-// test program contains many bugs: a function with bugs calls the function without a bug, or with
-// the bug that an environment variable selects. First, all selected tests run without a bug. A bug
-// that cannot be selected in this way, such as one in a migration, a type or an SDK, is planted
+// A bug is a replacement and not a diff, because a replacement stays valid when the lines around it
+// change. Building the tests takes much longer than running those that catch a bug. So one test
+// program contains many bugs: a function with bugs calls its version without a bug, or its version
+// with the bug that an environment variable selects. First, all selected tests run without a bug. A
+// bug that cannot be selected in this way, such as one in a migration, a type or an SDK, is planted
 // alone. So is a bug that no test has caught.
 //
 // A bug in a statement replaces words of sql/*.sql, and the program replaces the same words in the

@@ -137,7 +137,7 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestTooManyCalls",
 	},
 	{
-		name: "durable-stores-bad-metadata", breaks: "metadata that cannot be stored fails before a step runs",
+		name: "durable-stores-bad-metadata", breaks: "metadata that cannot be stored is an error before a step runs",
 		file: "processor/durable/value.go", old: "if err := checkMetadata(merged); err != nil {",
 		planted:  "if err := checkMetadata(merged); err != nil && merged == nil {",
 		packages: "./processor/durable", run: "TestMisuse",
@@ -218,7 +218,7 @@ var durableMutants = []mutant{
 		packages: "./engine/bulk", run: "TestArgsAreHidden",
 	},
 	{
-		name: "bulk-args-ignored-if-empty", breaks: "a bulk with empty args repairs by the processors",
+		name: "bulk-args-ignored-if-empty", breaks: "with empty args, a bulk lets the processors repair",
 		file: "cmd/progressor/internal/cli/process/bulk.go", old: "case args == nil && c.Args == nil:",
 		planted:  "case args == nil && (c.Args == nil || *c.Args == \"\"):",
 		packages: "./cmd/progressor/internal/cli/process", run: "TestBulkStart",

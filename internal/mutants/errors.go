@@ -1,6 +1,7 @@
 package main
 
-// errorMutants are the mutants of error groups.
+// errorMutants are the mutants of error groups, of failing crons, and of repairs, retries and
+// repeated runs.
 var errorMutants = []mutant{
 	{
 		name: "error-group-reason", breaks: "errors with different reasons are in different groups",

@@ -41,7 +41,7 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
-		name: "flow-one-item-more", breaks: "max_running items run at a time",
+		name: "flow-one-item-more", breaks: "at most max_running items run at a time",
 		file: flowItems, old: "p.MaxRunning > 0 && each.Running >= p.MaxRunning",
 		planted:  "p.MaxRunning > 0 && each.Running > p.MaxRunning",
 		packages: "./flow", run: "RandomGraphs",
@@ -342,7 +342,7 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepJobHasAFairnessKey",
 	},
 	{
-		name: "flow-waits-unrecorded", breaks: "the events of a run say when it waits for an answer",
+		name: "flow-waits-unrecorded", breaks: "the events of a run show when the run waits for an answer",
 		file: "engine/flows/write.go", old: "	if waits && !queued {\n", planted: "	if waits && queued {\n",
 		packages: "./engine/flows", run: "TestEventsOfRun",
 	},

@@ -8,13 +8,13 @@ const (
 // jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
 	{
-		name: "job-event-in-run", breaks: "the events of a run are not those of a job with its ID",
+		name: "job-event-in-run", breaks: "a job does not have the events of the run with the same ID",
 		file: "storage/search/events.go", old: "WHEN coalesce(a.of_run, a.step_id IS NOT NULL) THEN a.job_id END",
 		planted:  "ELSE a.job_id END",
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
-		name: "job-event-in-watch-of-run", breaks: "in a watch, the events of a run are not those of a job with its ID",
+		name: "job-event-in-watch-of-run", breaks: "a watch of a job has no events of the run with the same ID",
 		file: "storage/search/events.go", old: "if !e.OfRun {", planted: "if false {",
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},

@@ -111,7 +111,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestStartDeadline$",
 	},
 	{
-		name: "start-deadline-of-a-retry", breaks: "a start deadline concerns only the first attempt",
+		name: "start-deadline-of-a-retry", breaks: "a start deadline applies only to the first attempt",
 		file: "sql/retry_tasks.sql", old: "r.attempt = 1 AND NOT item.counted",
 		planted:  "r.attempt = 1",
 		packages: "./storage", run: "TestEndLateJobs",
@@ -134,7 +134,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestPausedNameLeavesKeys",
 	},
 	{
-		name: "paused-step-begins", breaks: "the node that has ended a step does not begin the next of a paused name",
+		name: "paused-step-begins", breaks: "the node that has ended a step does not begin one of a paused name",
 		file: "engine/attempt.go", old: "&& !ns.pulled() && !e.hasPausedNames(ns.name)",
 		planted:  "&& !ns.pulled()",
 		packages: "./engine/flows", run: "TestStepOfAPausedName",
@@ -427,7 +427,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Group|Broadcast|Quorum|Released",
 	},
 	{
-		name: "group-row-unlocked", breaks: "two polls of one worker at the same moment get one place of a job",
+		name: "group-row-unlocked", breaks: "two polls of one worker at the same time get only one place of a job",
 		file: pollGroups, old: "FOR NO KEY UPDATE OF s, p, g SKIP LOCKED",
 		planted:  "FOR NO KEY UPDATE OF s, p SKIP LOCKED",
 		packages: "./storage", run: "ManyPolls|CurrentGroup",
@@ -474,13 +474,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "batch-fails-at-concurrent-job",
-		breaks: "a batch sees a job that another session creates at the same time",
+		breaks: "a batch finds a job that another session creates at the same time",
 		file:   "storage/transactions.go", old: "try == insertTries || ", planted: "true || try == insertTries || ",
 		packages: "./storage", run: "TestEnqueueMeetsProcess",
 	},
 	{
 		name:   "replacing-fails-at-concurrent-job",
-		breaks: "a job that replaces another one sees a concurrent job with its ID",
+		breaks: "a job that replaces another one finds a concurrent job with its ID",
 		file:   "storage/jobs/replace.go", old: "changed = storage.IsUniqueViolation(err); changed",
 		planted:  "changed = false; changed",
 		packages: "./storage", run: "TestEnqueueMeetsProcess",

@@ -40,7 +40,7 @@ var kafkaMutants = []mutant{
 		packages: "./engine/sinks/kafka", run: "TestFailureKeepsTheOrder",
 	},
 	{
-		name: "kafka-several-batches", breaks: "a chunk has one batch for each partition at most",
+		name: "kafka-several-batches", breaks: "a chunk has at most one batch for each partition",
 		file: kafkaDeliverer, old: "(bytes > d.maxBytes || !known)", planted: "!known",
 		packages: "./engine/sinks/kafka", run: "TestFailureKeepsTheOrder|TestTooLarge",
 	},

@@ -5,7 +5,7 @@ const metadataList = "migrations/00154_metadata_pending_list.sql"
 // limitMutants remove bounds of fields and of responses.
 var limitMutants = []mutant{
 	{
-		name: "two-checkpoints-together", breaks: "one flush stores one checkpoint of an attempt",
+		name: "two-checkpoints-together", breaks: "a flush stores at most one checkpoint of an attempt",
 		file: "storage/lane.go", old: "p = part{item.completion.FencingToken, true}", planted: "return item == nil",
 		packages: "./storage", run: "TestRepeatedCheckpoints",
 	},

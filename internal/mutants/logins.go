@@ -150,7 +150,7 @@ var loginMutants = []mutant{
 		packages: "./engine/auth", run: "TestExchangesAtTheSameTime",
 	},
 	{
-		name: "login-reads-keys", breaks: "the limits of keys do not stop logins, nor do logins use them up",
+		name: "login-reads-keys", breaks: "the limits of keys do not stop logins, and logins do not use them up",
 		file: consoleLogins, old: "	if !a.logins.exchanges.take(address) {\n",
 		planted:  "	if a.limitReads(address) != nil {\n",
 		packages: "./engine/auth", run: "TestLoginsAtASharedAddress|TestForgedAttempts",

@@ -70,8 +70,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// Fewer than fewBugs bugs are planted one by one. Building the tests of each bug then takes less
-// time than building all packages of the bugs once.
+// fewBugs is the number of bugs from which bugs are planted together. Building the tests of each of
+// a few bugs takes less time than building all packages of the bugs once.
 const fewBugs = 5
 
 // runner plants bugs and reports which of them the tests catch.
@@ -104,8 +104,8 @@ func (r *runner) plantAlone(ctx context.Context, bugs []mutant) error {
 
 // plantTogether builds test programs that contain many bugs, and switches on one bug at a time by
 // an environment variable. It returns the bugs to plant alone: those that cannot be switched on by
-// a variable, and those that the tests did not catch, perhaps because a test starts another
-// program, which does not contain the bug.
+// a variable, and those that the tests did not catch. A test may miss a bug because it starts
+// another program that does not contain the bug.
 func (r *runner) plantTogether(ctx context.Context, bugs []mutant) (alone []mutant, err error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {

@@ -126,7 +126,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestLockedTask",
 	},
 	{
-		name: "two-ends-together", breaks: "one flush stores one end of an attempt",
+		name: "two-ends-together", breaks: "a flush stores at most one end of an attempt",
 		file: "storage/lane.go", old: "l.flush(l.deferRepetitions(ops), mode)", planted: "l.flush(ops, mode)",
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
@@ -137,7 +137,7 @@ var mutants = []mutant{
 	},
 	{
 		name:   "one-general-item-slows-all",
-		breaks: "an item that needs the general statement leaves the others the fast path",
+		breaks: "if an item needs the general statement, the other items still use the fast path",
 		file:   "storage/fast_path.go", old: "n >= min(minFastPath, len(items))", planted: "n >= len(items)",
 		packages: "./storage", run: "TestFlushUsesBothPaths",
 	},
@@ -273,7 +273,7 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Order|WithoutSlot|ForTheSlot|Stored",
 	},
 	{
-		name: "timer-before-call", breaks: "a call that waits goes before a timer that is due",
+		name: "timer-before-call", breaks: "a waiting call runs before a timer that is due",
 		file: searchTimers, old: "c.waits_for::text = 'place')",
 		planted:  "c.waits_for::text = 'time' AND c.task_id < 0)",
 		packages: "./storage ./engine", run: "Timer",
@@ -292,7 +292,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Timer",
 	},
 	{
-		name: "timer-from-begin-time", breaks: "transactions ask for the time after they have waited for their locks",
+		name: "timer-from-begin-time", breaks: "transactions read the clock after they have waited for their locks",
 		file: saveResult, old: "CASE\n           WHEN item.timer_after_us >= 0\n" +
 			"             THEN statement_timestamp() +",
 		planted:  "CASE\n           WHEN item.timer_after_us >= 0\n             THEN now() - interval '1 second' +",
@@ -306,7 +306,7 @@ var mutants = []mutant{
 	},
 	{
 		name:   "suspended-forgotten",
-		breaks: "the status that follows is decided from the locked row, not by the attempt",
+		breaks: "the next status depends on the locked row, not on the attempt",
 		file:   saveResult, old: "WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END",
 		planted:  "WHEN 'SUSPENDED' THEN 'RUNNING' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Suspended|SuspendWhile",
@@ -323,7 +323,7 @@ var mutants = []mutant{
 		packages: "./storage", run: "Key",
 	},
 	{
-		name: "waiting-request-repeated", breaks: "a repeated request whose first one had to wait gets the same answer",
+		name: "waiting-request-repeated", breaks: "a repeat of a request that had to wait gets the same answer",
 		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
 		planted:  "FROM decided\n   WHERE accepted\n     AND false",
 		packages: "./storage", run: "Key|FastPath|Duplicate",
@@ -401,7 +401,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "Drain|ReleaseOfATask",
 	},
 	{
-		name: "cancel-waits-its-turn", breaks: "a CANCEL task goes before the calls that wait",
+		name: "cancel-waits-its-turn", breaks: "a CANCEL task runs before waiting calls",
 		file: saveResult, old: "AND (NOT input.cancelling OR s.task_type IN ('INIT', 'CANCEL'))", planted: "",
 		packages: "./storage ./engine", run: "Cancel",
 	},
@@ -487,7 +487,7 @@ var mutants = []mutant{
 	},
 	{
 		name:   "bulk-history-overflows",
-		breaks: "the failures of a bulk can be read regardless of their texts",
+		breaks: "the failures of a bulk can be read regardless of the size of their texts",
 		file:   "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
 		packages: "./engine/bulk", run: "Failures",
 	},

@@ -1,6 +1,6 @@
 package main
 
-// Mutants of the deletion of namespaces.
+// namespaceMutants break the deletion of namespaces.
 var namespaceMutants = []mutant{
 	{
 		name: "deletes-before-nodes-know", breaks: "nothing is deleted while a live node may accept requests",

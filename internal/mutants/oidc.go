@@ -14,7 +14,7 @@ const (
 	loginCommand = "cmd/progressor/internal/cli/admin/login.go"
 )
 
-// oidcMutants remove checks of JSON Web Tokens.
+// oidcMutants remove checks of JSON Web Tokens, and of logins of the command line.
 var oidcMutants = []mutant{
 	{
 		name: "oidc-login-readable", breaks: "logins that others can read are rejected",

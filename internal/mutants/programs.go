@@ -25,10 +25,10 @@ const bugVariable = "PLANTED_BUG"
 // programs are test programs that contain many bugs, at most one of which is switched on.
 // Building the tests of a package takes ten times as long as running those that catch a bug.
 type programs struct {
-	dir    string            // it contains the programs
-	root   string            // the root of the module
-	bugs   []mutant          // the programs contain them
-	others []mutant          // they must be planted alone
+	dir    string            // directory of the programs
+	root   string            // root directory of the module
+	bugs   []mutant          // bugs that the programs contain
+	others []mutant          // bugs that must be planted alone
 	number map[string]int    // the number of each bug, by name
 	files  map[string]string // the program of each package
 	tests  map[string]string // what -test.run selects in each package, for all of its bugs
@@ -95,7 +95,8 @@ func (p *programs) overlay() string { return filepath.Join(p.dir, "overlay.json"
 
 var packageClause = regexp.MustCompile(`(?m)^package \w+`)
 
-// selectorCode returns the file that declares the variable in the package of other code.
+// selectorCode returns a file that declares the variable plantedBug in the package of the given
+// code.
 func selectorCode(code []byte) []byte {
 	return fmt.Appendf(nil, "%s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar %s, _ = strconv.Atoi(os.Getenv(%q))\n",
 		packageClause.Find(code), planted, bugVariable)
@@ -131,8 +132,8 @@ func (p *programs) build(ctx context.Context) (output []byte, err error) {
 
 var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`)
 
-// blame adds to broken each bug whose code contains a compiler error. It reports whether there is
-// one.
+// blame adds to broken each bug whose code contains a compiler error. It reports whether it has
+// added a bug.
 func blame(output []byte, where map[string][]lines, broken map[int]bool) bool {
 	before := len(broken)
 	for _, found := range compileError.FindAllSubmatch(output, -1) {
@@ -146,8 +147,8 @@ func blame(output []byte, where map[string][]lines, broken map[int]bool) bool {
 	return len(broken) > before
 }
 
-// testWithoutBugs runs all tests that are to catch a bug, with none of them. It returns the errors
-// of the packages whose tests fail.
+// testWithoutBugs runs all tests that are to catch a bug, without any bug. It returns the errors of
+// the packages whose tests fail.
 func (p *programs) testWithoutBugs(ctx context.Context, parallel int) (map[string]error, error) {
 	var (
 		group errgroup.Group

@@ -162,7 +162,7 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "NextTimersOfAll",
 	},
 	{
-		name: "skipped-timer-forgotten", breaks: "a timer that scans skip for a long time is looked for again",
+		name: "skipped-timer-forgotten", breaks: "scans look again for a timer that they have skipped for a long time",
 		file: "storage/search.go", old: "if passed >= 0 {",
 		planted:  "if passed >= 0 && passed < 500*time.Millisecond {",
 		packages: "./engine", run: "TimerOfHeldProcess",
@@ -192,7 +192,7 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "ScansForget",
 	},
 	{
-		name: "resume-reads-all", breaks: "a resume does not read the tasks again that were prepared for it",
+		name: "resume-reads-all", breaks: "a resume does not read again the tasks that were prepared for it",
 		file: "sql/suspend_processes.sql", old: "coalesce(b.prepared_task_id, 0)", planted: "0",
 		packages: "./storage", run: "ResumeOfALargeQueue",
 	},
@@ -204,7 +204,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name:   "next-tasks-unbounded",
-		breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
+		breaks: "the next tasks that a flush lets run at once have a bounded number of bytes",
 		file:   "sql/save_result.sql", old: " / cardinality(@ords::int[]) AS promotable",
 		planted:  " AS promotable",
 		packages: "./storage", run: "NextTasksAreRead",

@@ -11,7 +11,7 @@ const (
 )
 
 // sdkMutants break rules of the SDKs, of durable functions and of the conformance kit. The tests
-// run the embedded copies.
+// run the copies of the SDKs that Go embeds, so an overlay can change them.
 var sdkMutants = []mutant{
 	{
 		name: "denied-command-blocks-answers", breaks: "a denied command of one answer does not block other answers",

@@ -170,7 +170,7 @@ var securityMutants = []mutant{
 		packages: "./engine/auth", run: "TestDatabaseHangs",
 	},
 	{
-		name: "expires-never", breaks: "a key that expires at once is not a key that never expires",
+		name: "expires-never", breaks: "a key that expires at once does not become a key that never expires",
 		file: "cmd/progressor/internal/cli/server/key.go", old: "*expires < time.Second:", planted: "*expires < 0:",
 		packages: "./cmd/progressor", run: "TestWrongGrants",
 	},
@@ -282,7 +282,7 @@ var securityMutants = []mutant{
 		packages: "./cmd/progressor", run: "TestSecretsAreRedacted",
 	},
 	{
-		name: "nothing-is-reserved", breaks: "answers of workers and commands of operators pass a full node",
+		name: "nothing-is-reserved", breaks: "a full node accepts answers of workers and commands of operators",
 		file: "engine/inflight.go", old: "limit -= limit / reservedPortion", planted: "_ = reservedPortion",
 		packages: "./engine", run: "TestReservedRequests",
 	},
@@ -447,7 +447,7 @@ var securityMutants = []mutant{
 		packages: "./client", run: "TestTokenFileIsReadByOneRequest",
 	},
 	{
-		name: "certificates-dropped", breaks: "files that cannot be used leave the previous certificates",
+		name: "certificates-dropped", breaks: "if the new files cannot be used, the previous certificates stay in use",
 		file:     "engine/rpc/certificates.go",
 		old:      "	certificate, err := tls.X509KeyPair(",
 		planted:  "	c.config.Store(nil)\n	certificate, err := tls.X509KeyPair(",
@@ -459,7 +459,7 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestConnections",
 	},
 	{
-		name: "closed-connections-counted", breaks: "a closed connection is free for another one",
+		name: "closed-connections-counted", breaks: "a closed connection makes room for another one",
 		file: "engine/rpc/connections.go", old: "	c.leave()\n	return c.TCPConn.Close()",
 		planted:  "	return c.TCPConn.Close()",
 		packages: "./engine/rpc", run: "TestConnectionsAreLimited",
@@ -471,13 +471,13 @@ var securityMutants = []mutant{
 		packages: "./engine/rpc", run: "TestLargeRequestsWait",
 	},
 	{
-		name: "compressed-is-small", breaks: "a compressed request counts as what it may become",
+		name: "compressed-is-small", breaks: "a compressed request counts with its maximum decompressed size",
 		file: "engine/rpc/memory.go", old: "if b.asked || b.read*b.expansion <= budget.Free {",
 		planted:  "if b.asked || b.read <= budget.Free {",
 		packages: "./engine/rpc", run: "TestLargeRequestsWait",
 	},
 	{
-		name: "gzip-to-the-end", breaks: "no more is decompressed than a message may contain",
+		name: "gzip-to-the-end", breaks: "a body is decompressed only up to the maximum size of a message",
 		file: "engine/rpc/memory.go", old: "g.Reader.Read(p[:min(len(p), g.left)])", planted: "g.Reader.Read(p)",
 		packages: "./engine/rpc", run: "TestExpandingBody",
 	},

@@ -76,7 +76,8 @@ func (d declaration) head(f *ast.FuncDecl) string {
 	return string(d.src[d.file.Offset(f.Pos()):d.file.Offset(f.Body.Pos())])
 }
 
-// statement returns the value of a constant that is declared alone.
+// statement returns the specification of a constant that is declared alone, or nil for other
+// declarations.
 func statement(d *ast.GenDecl) *ast.ValueSpec {
 	if d.Tok != token.CONST || len(d.Specs) != 1 {
 		return nil
@@ -95,7 +96,7 @@ func (d declaration) renamed(name string) string {
 	return text[:d.file.Offset(f.Name.Pos())-begin] + name + text[d.file.Offset(f.Name.End())-begin:]
 }
 
-// switchedFile is a source file that contains the code without a bug and that of all its bugs.
+// switchedFile is a source file that contains the code without a bug and the code of all its bugs.
 type switchedFile struct {
 	src   []byte
 	decls map[int][]switched // by the index of the declaration
@@ -110,7 +111,7 @@ type switched struct {
 // lines are the lines of a bug in the source of a switchedFile.
 type lines struct{ bug, first, last int }
 
-// source returns the code, and where each bug is in it.
+// source returns the code, and the lines of each bug in the code.
 func (f *switchedFile) source() (code []byte, where []lines) {
 	var out bytes.Buffer
 	var at int
@@ -140,7 +141,8 @@ func writeStatement(out *bytes.Buffer, bugs []switched) {
 	fmt.Fprintf(out, "\t}\n\treturn %s\n}()\n", value(was))
 }
 
-// writeFunction writes a function that calls the one without a bug or one of those with a bug.
+// writeFunction writes a function that calls its version without a bug or one of its versions with
+// a bug.
 func writeFunction(out *bytes.Buffer, bugs []switched) (where []lines) {
 	was := bugs[0].was
 	f := was.Decl.(*ast.FuncDecl)

@@ -121,7 +121,7 @@ var txMutants = []mutant{
 		packages: "./storage", run: "TestPendingResultOfEndedProcess",
 	},
 	{
-		name: "pending-result-behind-others", breaks: "results that are left to other nodes delay no others",
+		name: "pending-result-behind-others", breaks: "results that are left to other nodes do not delay other results",
 		file: "engine/pull/pending_results.go", old: "slices.AppendSeq(known, maps.Keys(p.left))", planted: "known",
 		packages: "./engine", run: "TestResultsLeftToAnotherNode",
 	},

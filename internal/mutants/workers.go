@@ -6,7 +6,8 @@ const (
 	callerTests      = "TestPollsOfLimitedClients|TestLeasesOfLimitedClients|TestNextPollOfLimitedClients"
 )
 
-// workerMutants remove limits of the clients that are workers.
+// workerMutants remove limits of workers and their clients, of leases, and of those who may answer
+// waits.
 var workerMutants = []mutant{
 	{
 		name: "locked-tasks-not-polled", breaks: "a poll waits for the lock of a process that it was offered",
@@ -227,7 +228,7 @@ var workerMutants = []mutant{
 		packages: "./engine/flows", run: "TestClaim",
 	},
 	{
-		name: "claim-forgotten", breaks: "a report that does not say who works on a wait does not change this",
+		name: "claim-forgotten", breaks: "a report without a worker_id keeps the worker of a wait",
 		file: "sql/flow_steps.sql", old: "CASE WHEN item.claims THEN", planted: "CASE WHEN true THEN",
 		packages: "./engine/flows", run: "TestClaim",
 	},
@@ -265,7 +266,8 @@ var commandMutants = []mutant{
 	},
 }
 
-// startMutants break the start of an engine whose database cannot be reached.
+// startMutants break the start of an engine whose database cannot be reached, the bounds of
+// workers, and the stop of a worker.
 var startMutants = []mutant{
 	{
 		name:   "start-waits-with-wrong-password",
@@ -286,7 +288,7 @@ var startMutants = []mutant{
 		packages: "./engine/jobs", run: "TestWorkerIDsOfAClientAreLimited",
 	},
 	{
-		name: "worker-with-lost-leases", breaks: "a worker is shown only with the leases that it still has",
+		name: "worker-with-lost-leases", breaks: "a worker is shown only with its current leases",
 		file: ownersSQL, old: "\n      AND r.fencing_token = l.fencing_token\n    LIMIT 1) attempt",
 		planted:  "\n    LIMIT 1) attempt",
 		packages: "./engine/jobs", run: "TestGetWorker",

@@ -20,7 +20,7 @@ const (
 	completePage = 100
 )
 
-// lookup finds the objects of a kind in a namespace whose ID begins with the typed text.
+// lookup finds the objects of a kind in a namespace by the beginning of their IDs.
 type lookup func(ctx context.Context, c *client.Client, namespace, typed string) ([]completion, error)
 
 // lookups contains a lookup for each kind of object that can be completed, by the value of the tag

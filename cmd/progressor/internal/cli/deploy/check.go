@@ -190,7 +190,7 @@ func (k *checks) ask(ctx context.Context, id string) (*progressorv1.Process, *du
 			return nil, nil, err
 		case !busy && same:
 			return p, report, nil
-		case reads == maxReads: // the added default timer says that a task runs soon
+		case reads == maxReads: // the added timer tells the build that a task will run soon
 			p.Timers = append(p.Timers, &progressorv1.Timer{FireTime: timestamppb.Now()})
 			report, err = k.run(ctx, p)
 			return p, report, err

@@ -146,7 +146,7 @@ func (c *checkCmd) target(ctx context.Context) (*progressorv1.ConnectProcessor, 
 	return target, nil
 }
 
-// explain adds what to do about an error of the new build.
+// explain adds the next step to an error of the new build.
 func (c *checkCmd) explain(err error) error {
 	where := "--url"
 	if c.Cmd != "" {

@@ -20,8 +20,8 @@ func (s Style) marshal(m proto.Message) ([]byte, error) {
 	if !s.Decode {
 		return protojson.Marshal(m)
 	}
-	// The copy gets a mark in the place of each payload, and the marks are replaced in the JSON.
-	// This keeps the order of the fields.
+	// In a copy of the message, marks replace the payloads. In the JSON of the copy, the payloads
+	// then replace the marks. This keeps the order of the fields.
 	m = proto.Clone(m)
 	d := &decoder{}
 	_, _ = rand.Read(d.nonce[:]) // never fails
@@ -87,6 +87,6 @@ func decoded(b []byte) string {
 	var quoted bytes.Buffer
 	encoder := json.NewEncoder(&quoted)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string, into a buffer
+	_ = encoder.Encode(text) // cannot fail: text is a string, and quoted is a buffer
 	return strings.TrimSuffix(quoted.String(), "\n")
 }

@@ -16,7 +16,7 @@ const bulkPoll = 500 * time.Millisecond
 type bulkBar struct {
 	output.TerminalLine
 	began time.Time
-	first int64 // number of processes that were processed at that time
+	first int64 // number of processes that were processed when the bar began
 }
 
 func (b *bulkBar) show(now *progressorv1.Bulk) {
@@ -29,8 +29,8 @@ func (b *bulkBar) show(now *progressorv1.Bulk) {
 	b.Write(barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
 }
 
-// barLine returns the progress line of a bulk. In the time took, the bulk has processed met
-// processes.
+// barLine returns the progress line of a bulk. met is the number of processes that the bulk
+// processed in the time took.
 func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
 	matched, whole := b.GetMatched(), max(b.GetExpected(), b.GetMatched())
 	ended := b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED

@@ -45,7 +45,7 @@ func (r *runner) baselineLoad(ctx context.Context, d *scratch, b *baseline, v va
 	if err := r.settle(ctx, b.analyze); err != nil {
 		return err
 	}
-	// The scanner outlives the load, because the last calls may wait for it.
+	// The scanner runs longer than the load, because the last calls may wait for it.
 	scanning, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.scanCalls(scanning) }()

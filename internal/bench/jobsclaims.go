@@ -87,8 +87,8 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 	return err
 }
 
-// enqueueKeyed enqueues n jobs in each of the namespaces, and measures how fast those that need a
-// key get it, all at once.
+// enqueueKeyed enqueues n jobs in each of the namespaces. It measures how fast the jobs that need a
+// key get it when their namespace is resumed.
 func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v variant, n int, given *Row) error {
 	for _, namespace := range []string{plainNamespace, keyedNamespace} {
 		ns := &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{

@@ -38,7 +38,7 @@ func main() {
 // peer is a program that can be measured.
 type peer interface {
 	name() string
-	// measure measures all cases. d is empty.
+	// measure measures all cases in the empty database d.
 	measure(ctx context.Context, d *database, s size) (results, error)
 }
 

@@ -3,9 +3,9 @@
 //	release VERSION COMMIT DIR
 //
 // DIR contains a binary progressor-OS-ARCH for each platform. The command writes the bill of
-// materials of each binary to DIR/progressor-OS-ARCH.cdx.json, the container image of those for
-// Linux to DIR/image (an OCI image layout), and the digest of the image to DIR/image.digest. The
-// same binaries always produce the same files.
+// materials of each binary to DIR/progressor-OS-ARCH.cdx.json. It writes the container image with
+// the binaries for Linux to DIR/image (an OCI image layout), and the digest of the image to
+// DIR/image.digest. The same binaries always produce the same files.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command mutants plants bugs in the engine, and checks that the tests find each of
-// them. A bug replaces a few words of a source file. The changed file is passed to go test
-// -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
+// Command mutants plants bugs in the engine, and checks that the tests find each of them. A bug
+// replaces a few words of a source file. The changed file is passed to go test -overlay, so the
+// source tree does not change. A bug that no test finds is a rule without a test.
 //
 // A bug is a replacement and not a diff, because a replacement stays valid when the lines around it
 // change. Building the tests takes much longer than running those that catch a bug. So one test

@@ -232,7 +232,7 @@ func (b *baseline) insertRunning(
 	return err == nil, err
 }
 
-// perform saves the result of a task, which itself does nothing. If another call of the process
+// perform saves the result of a task. The task itself does nothing. If another call of the process
 // waits, perform starts a goroutine that serves it.
 func (b *baseline) perform(ctx context.Context, id string, task int64) error {
 	next, err := b.save(ctx, id, task, false)

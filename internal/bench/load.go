@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// load is a closed loop: each client has one operation at a time and begins the next one when it
-// has ended.
+// load is a closed loop: each client has one operation at a time and begins the next one when the
+// previous one has ended.
 type load struct {
 	clients  int
 	warmup   time.Duration

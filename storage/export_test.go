@@ -28,10 +28,17 @@ func (s *Store) WithGeneralStatements() *Store {
 	return s
 }
 
+// LockWait is less than the lock_timeout of the lanes after WaitForLocks.
+const LockWait = 4 * time.Second
+
 // WaitForLocks makes the flushes of an unused store wait for locked processes, so that a test sees
-// which transaction waits for which.
+// which transaction waits for which. On a busy machine, the lock_timeout of the hot path is too
+// short for this.
 func (s *Store) WaitForLocks() *Store {
 	s.waitsForLocks = true
+	for _, l := range s.lanes {
+		l.config.RuntimeParams["lock_timeout"] = "5000"
+	}
 	return s
 }
 

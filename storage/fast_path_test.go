@@ -123,7 +123,7 @@ func TestFastPathSkipsUnlocked(t *testing.T) {
 		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
 		b.process(id)
 		held()
-		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
+		waits = waits && time.Since(released) < storage.LockWait // the flush was not repeated
 		two, err2 := together[0]()
 		p, err3 := together[1]()
 		for _, captured := range []storage.Prepared{one, two} {

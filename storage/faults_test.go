@@ -99,7 +99,7 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 	}
 	b.blocked(2)
 	release()
-	slow := time.Since(began) > 200*time.Millisecond // their lock_timeout is 250 ms
+	slow := time.Since(began) > storage.LockWait
 	s, err := saved()
 	p, err2 := prepared()
 	must(t, s, err)
@@ -264,7 +264,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
 		c := b.start(id)
 		held()
-		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
+		waits = waits && time.Since(released) < storage.LockWait // the flush was not repeated
 		_, err = together[0]()
 		p, err2 := together[1]()
 		if !waits || err != nil || errors.Is(err2, process.ErrUnavailable) {

@@ -306,10 +306,9 @@ func (b *bench) pendingState(id string) string {
 		ORDER BY message_id), 'none') FROM messages WHERE namespace = 'shop' AND process_id = $1`, id)
 }
 
-// together makes two transactions wait for the same process, in order. A lane waits for a lock for
-// 250 ms (lock_timeout), which may be too short on a busy machine. A lane that has to wait again
-// comes second. The pair was then not tested in this order, so together tries again with another
-// process.
+// together makes two transactions wait for the same process, in order. A lane that has to wait again
+// after its lock_timeout comes second. The pair was then not tested in this order, so together tries
+// again with another process.
 func (b *bench) together(
 	other *storage.Store, situation makeSituation, name string, first, second transaction,
 ) string {
@@ -326,7 +325,7 @@ func (b *bench) together(
 		two := later(func() (string, error) { return second.run(other, id, claim) })
 		waits = waits && b.waits(2)
 		release()
-		waits = waits && time.Since(began) < 200*time.Millisecond
+		waits = waits && time.Since(began) < storage.LockWait
 		x, err := one()
 		y, err2 := two()
 		if err = errors.Join(err, err2); err != nil && !errors.Is(err, process.ErrUnavailable) {
@@ -336,7 +335,7 @@ func (b *bench) together(
 			return fmt.Sprintf("%s\n then %s\n %s %s", x, y, b.state(id), b.pendingState(id))
 		}
 	}
-	b.t.Fatalf("%s together with %s: no try stayed within the lock timeout", first.name, second.name)
+	b.t.Fatalf("%s together with %s: no try stayed within lock_timeout", first.name, second.name)
 	return ""
 }
 
@@ -361,7 +360,7 @@ func (b *bench) lanesWait(n int, condition string) bool {
 
 func (b *bench) sessionsWait(n int, condition string) bool {
 	b.t.Helper()
-	for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(storage.LockWait); time.Now().Before(deadline); {
 		if ask[int](b, `SELECT count(*) FROM pg_stat_activity a
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND `+condition) == n {
 			return true

@@ -187,12 +187,12 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		b.start(next)
 		second := hold(next)
 		held()
-		waits = waits && time.Since(released) < 200*time.Millisecond
+		waits = waits && time.Since(released) < storage.LockWait
 		released = time.Now()
 		waits = waits && b.waitsBehind(next) // for the second locks, which find the new process
 		b.start(last)
 		second()
-		waits = waits && time.Since(released) < 200*time.Millisecond // the flush was not repeated
+		waits = waits && time.Since(released) < storage.LockWait // the flush was not repeated
 		got := ""
 		for _, delivered := range deliveries {
 			list, err2 := delivered()

@@ -306,9 +306,9 @@ func (b *bench) pendingState(id string) string {
 		ORDER BY message_id), 'none') FROM messages WHERE namespace = 'shop' AND process_id = $1`, id)
 }
 
-// together makes two transactions wait for the same process, in order. A lane that has to wait again
-// after its lock_timeout comes second. The pair was then not tested in this order, so together tries
-// again with another process.
+// together makes two transactions wait for the same process, in order. A lane that has to wait
+// again after its lock_timeout comes second. The pair was then not tested in this order, so
+// together tries again with another process.
 func (b *bench) together(
 	other *storage.Store, situation makeSituation, name string, first, second transaction,
 ) string {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// exitSource is a library in C for the processes of PostgreSQL. A process ends without the cleanup of
-// its libraries. A backend inherits the memory of OpenSSL and others from the postmaster. If it
+// exitSource is a library in C for the processes of PostgreSQL. A process ends without the cleanup
+// of its libraries. A backend inherits the memory of OpenSSL and others from the postmaster. If it
 // frees this memory at its exit, the kernel first copies each page. This took half of the CPU time
 // of a short connection. PostgreSQL has run its own callbacks when it calls exit. A process also
 // keeps the memory that it frees, because new pages cost 8% of the CPU time of the scenario tests.

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// fillBacklogResults begins enough results that a scan must wait.
+// fillBacklogResults adds pending results until a scan must wait.
 func fillBacklogResults(b *backlogResults) {
 	for range maxBacklogResults {
 		b.begin(&storage.Claim{})
@@ -140,7 +140,7 @@ func TestScansWaitForFewerResultsDuringRequests(t *testing.T) {
 	})
 }
 
-// Both pollers wait for the results of the tasks that they have claimed before they claim others.
+// Before they claim more tasks, both pollers wait until the results of earlier tasks are stored.
 func TestPollersWaitForBacklogResults(t *testing.T) {
 	t.Parallel()
 	for name, runOnce := range map[string]func(*Engine, context.Context){

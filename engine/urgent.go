@@ -10,7 +10,8 @@ import (
 
 // Urgent claims the tasks of a kind whose attempts take milliseconds. They run in addition to the
 // slots and before all other timers. Otherwise, they would have to wait for the complete backlog of
-// other tasks. The messages of their results wait until no such task is due or running.
+// other tasks. Messages that their results send are not delivered until no urgent task is due or
+// running, but wait at most maxLowPriorityWait.
 type Urgent struct {
 	// Timers claims due timers of the kind, in the order in which they were due. Calls claims its
 	// other tasks. A timer waits behind the other tasks of its process, so these must not wait for
@@ -56,7 +57,7 @@ func (p *urgentSlots) take(limit int) int {
 	return n
 }
 
-// giveBack returns slots. It wakes the poller if the poller had too few slots.
+// giveBack releases slots. It wakes the poller if the poller had too few slots.
 func (p *urgentSlots) giveBack(n int) {
 	p.mu.Lock()
 	p.taken -= n
@@ -71,7 +72,7 @@ func (p *urgentSlots) giveBack(n int) {
 }
 
 // claimUrgent claims only urgent tasks. It needs additional statements, so it runs only if there is
-// a backlog. more reports that more urgent tasks may be due and that there are slots for them.
+// a backlog. more is true if more urgent timers may be due.
 func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
 	for _, k := range p.engine.kinds {
 		if k.Urgent != nil {
@@ -82,7 +83,7 @@ func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
 	return more
 }
 
-// claimUrgentTimers claims the timers of an urgent kind.
+// claimUrgentTimers claims the timers of an urgent kind. more is true if more of them may be due.
 func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool) {
 	e := p.engine
 	limits := p.urgentLimits()
@@ -130,8 +131,8 @@ func (p *timerPoller) urgentLimits() *scanLimits {
 		func(ns *namespace, n int) int { return ns.urgentSlots.take(n) })
 }
 
-// startUrgent runs claimed urgent tasks and returns the unused slots. more reports that there were
-// too few slots.
+// startUrgent runs claimed urgent tasks and releases the unused slots. more is true if more urgent
+// tasks may be due: the claims used all slots of a namespace, or reached the byte limit of a scan.
 func (p *timerPoller) startUrgent(limits *scanLimits, claims []storage.Claim) (more bool) {
 	p.urgentRunning.Add(int64(len(claims)))
 	left, cut := limits.start(claims, func(ns *namespace) func() { return func() { p.urgentEnded(ns) } })
@@ -142,7 +143,7 @@ func (p *timerPoller) startUrgent(limits *scanLimits, claims []storage.Claim) (m
 	return more || cut
 }
 
-// urgentEnded returns the slot of an urgent task.
+// urgentEnded releases the slot of an urgent task.
 func (p *timerPoller) urgentEnded(ns *namespace) {
 	ns.urgentSlots.giveBack(1)
 	if p.urgentRunning.Add(-1) == 0 && !p.urgentDue.Load() {
@@ -150,12 +151,12 @@ func (p *timerPoller) urgentEnded(ns *namespace) {
 	}
 }
 
-// isUrgentPending reports whether urgent tasks are due or running. The messages of their results
-// wait until it is false.
+// isUrgentPending reports whether urgent tasks are due or running. While it returns true, messages
+// that their results send wait, at most for maxLowPriorityWait.
 func (p *timerPoller) isUrgentPending() bool { return p.urgentDue.Load() || p.urgentRunning.Load() > 0 }
 
-// foundUrgent looks for urgent tasks among the claims of a scan for timers of all kinds. full
-// reports that there may be more.
+// foundUrgent looks for urgent tasks among the claims of a scan for timers of all kinds. full is
+// true if more timers may be due.
 func (p *timerPoller) foundUrgent(claims []storage.Claim, full bool) {
 	if !full {
 		p.setUrgentDue(false)

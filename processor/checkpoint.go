@@ -32,9 +32,9 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 // either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored: the result
 // of the attempt is ignored, and another attempt follows.
 //
-// yield reports that the attempt should end with a result soon: the process is being cancelled or
-// suspended, another of its tasks waits, or the engine or the worker stops. An engine that pushed
-// the task does not report that it stops.
+// yield is true if the attempt should end with a result soon: the process is being cancelled or
+// suspended, another of its tasks waits, or the engine or the worker stops. For a pushed task,
+// yield does not become true when the engine stops.
 func Checkpoint(ctx context.Context, b *ResultBuilder) (yield bool, err error) {
 	c := CheckpointerOf(ctx)
 	switch {

@@ -54,7 +54,7 @@ func TestExpire(t *testing.T) {
 		"SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	// The first batch contains 100 CANCELLED processes, the COMPLETED process old and the FAILED
+	// The first batch contains 100 CANCELLED processes, the COMPLETED process "old", and the FAILED
 	// job.
 	for _, want := range []int{102, 100, 50, 0} {
 		equal(t, "expired", b.expire(), want)
@@ -71,7 +71,7 @@ func TestExpire(t *testing.T) {
 		`SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789'))
 			FROM processes`), "again c error new running")
 	equal(t, "remaining rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
-	equal(t, "processes of the namespace kept, which has no retention",
+	equal(t, `processes in namespace "kept", which has no retention`,
 		ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
 	b.start("old") // its ID can be used again
 }

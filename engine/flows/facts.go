@@ -41,7 +41,7 @@ func (f *facts) ended(end *flow.End) (flow.Ended, error) {
 	return v, err
 }
 
-// decide makes the decision of the run about inputs. It loads the facts that the decision needs.
+// decide runs flow.Decide for inputs. It loads missing facts until the decision is complete.
 func (t *task) decide(inputs ...flow.Input) error {
 	t.before.steps = t.state.Run.Steps
 	for {

@@ -59,7 +59,7 @@ func (m *model) steps(r *modelRun) (all []modelStep) {
 	return all
 }
 
-// check compares the stored rows of a run that has ended with the results of the workers.
+// check compares the stored rows of an ended run to the results that workers returned.
 func (m *model) check(r *modelRun) {
 	run, err := m.node.Get(context.Background(), "pull", r.id, 0)
 	if err != nil {
@@ -74,23 +74,23 @@ func (m *model) check(r *modelRun) {
 		result, did := m.done[s.processID]
 		switch {
 		case s.status == "running", whole && s.status == "pending":
-			m.fail(r, "the run has ended, and step %s.%d is %s", s.step, s.index, s.status)
+			m.fail(r, "the run has ended, but step %s.%d is %s", s.step, s.index, s.status)
 		case did && !m.lost[s.processID] && s.status == "succeeded" && s.result != result:
 			m.fail(r, "the result of step %s.%d differs from that of its job", s.step, s.index)
 		case !did && !m.lost[s.processID] && s.status == "succeeded" &&
 			strings.HasPrefix(s.processID, process.StepPrefix):
-			m.fail(r, "step %s.%d succeeded, and its job did not", s.step, s.index)
+			m.fail(r, "step %s.%d succeeded, but its job did not", s.step, s.index)
 		}
 		if !whole {
 			continue
 		}
 		if succeeded && s.status == "failed" && !t.GetIgnoreFailure() {
-			m.fail(r, "the run succeeded, and step %s failed", s.step)
+			m.fail(r, "the run succeeded, but step %s failed", s.step)
 		}
 		undoes := !succeeded && !r.forced && t.GetCompensation() != nil
 		if undoes && s.undo == "" && (s.status == "succeeded" ||
 			s.status != "skipped" && someSucceeded(steps, s.step)) {
-			m.fail(r, "step %s is %s and was not undone", s.step, s.status)
+			m.fail(r, "step %s is %s, but was not undone", s.step, s.status)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (m *model) checkEffects(r *modelRun) {
 	}
 	for name, n := range jobs {
 		if n > succeeded[name] && !strings.HasSuffix(name, ".undo") && !r.forced && !r.skipped {
-			m.fail(r, "%d jobs of step %s succeeded, and the step %d times", n, name, succeeded[name])
+			m.fail(r, "%d jobs of step %s succeeded, but the step succeeded %d times", n, name, succeeded[name])
 		}
 	}
 }

@@ -21,8 +21,8 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 	return nil
 }
 
-// storeJob stores a job. If replaced is true, another job with its unique key got its args and its
-// time instead.
+// storeJob stores a job. If replaced is true, j was not stored. An existing job with the same
+// unique key got the args and the time of j.
 func (q *Jobs) storeJob(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
 		done, err = q.enqueueBy(ctx, j, func(j *jobs.NewJob) (jobs.Enqueued, error) { return q.enqueueOne(ctx, j) })

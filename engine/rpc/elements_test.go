@@ -95,7 +95,7 @@ func TestExpandingRequests(t *testing.T) { //nolint:paralleltest // measures mem
 	}
 }
 
-// A batch may have more values than another request.
+// A batch may have more values than requests of other types.
 func TestElementsOfABatch(t *testing.T) {
 	t.Parallel()
 	values := strings.TrimSuffix(strings.Repeat("0,", process.MaxElements+10), ",")

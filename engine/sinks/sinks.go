@@ -26,8 +26,8 @@ const kind = "sink"
 // defaultMaxLag is the default of Sink.max_lag.
 const defaultMaxLag = 7 * 24 * time.Hour
 
-// Open returns the deliverer of a sink, with its secrets. It does not connect. If a setting is
-// invalid, the error is a *process.InvalidError.
+// Open returns the Deliverer for a sink whose secrets have been resolved. It does not connect. If a
+// setting is invalid, the error is a *process.InvalidError.
 type Open func(*progressorv1.Sink) (Deliverer, error)
 
 // Config configures the sinks of a node.

@@ -67,8 +67,8 @@ const (
 	jobClients = 4
 )
 
-// jobsKeys is the name of the workload whose jobs need a key of a constraint. There are keysOfJobs
-// keys, and jobsOfAKey jobs may hold a key at the same time.
+// jobsKeys is the name of the workload whose jobs need a key of a constraint. keysOfJobs is the
+// number of keys. jobsOfAKey is the number of jobs that may hold the same key at a time.
 const (
 	jobsKeys   = "jobs-keys"
 	keysOfJobs = 1000
@@ -81,8 +81,9 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
 	enqueue.Workload, enqueue.Note = v.name()+": enqueue",
-		fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
-	drain.Workload, drain.Note = v.name()+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
+		fmt.Sprintf("%d in batches of %d, %d clients; latency is per batch", n, jobBatch, jobClients)
+	drain.Workload = v.name() + ": drain"
+	drain.Note = fmt.Sprintf("%d waiting jobs, run by a processor in the same program", n)
 	latency.Workload, latency.Note = v.name()+": latency", "one at a time; latency is enqueued → started"
 	f := newJobProcessor(n)
 	err := r.onEngine(ctx, v.history, f, enqueue, func(d *scratch, s *site) (acknowledged, error) {
@@ -118,7 +119,7 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	return r.pulled(ctx, v)
 }
 
-// withEvents sets which events the namespace of the case keeps.
+// withEvents sets the job events that ns keeps, and returns ns.
 func (v variant) withEvents(ns *progressorv1.Namespace) *progressorv1.Namespace {
 	ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value["JOB_EVENTS_"+strings.ToUpper(v.events)])
 	return ns

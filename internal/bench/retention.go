@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// fillEnded makes existing processes look as if they had ended a day ago. It is called before any
-// other process is created.
+// fillEnded marks all existing processes as ended a day ago. It runs before other processes are
+// created.
 const (
 	fillEnded = `
 UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_changed_time = now() - interval '1 day',
@@ -22,8 +22,8 @@ UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_c
 	endedRetention  = time.Hour
 )
 
-// retention calls processes twice: among many processes that ended long ago, and while the engine
-// removes the ended ones.
+// retention measures calls twice: first in a database with many ended processes, and then while the
+// engine removes them.
 func (r *runner) retention(ctx context.Context, v variant) error {
 	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
 	before.Note = fmt.Sprintf("among %d ended processes", r.command.Ended)

@@ -165,7 +165,7 @@ func (u used) addStrings(declaration string, node ast.Node) {
 // otherPrefixes contains the path prefixes of Go files that are not part of the engine.
 var otherPrefixes = []string{"internal/", "storage/storagetest/", "engine/enginetest/", "examples/"}
 
-// sendsSQL reports whether a Go file is part of the engine, so that its SQL must be portable.
+// sendsSQL reports whether a Go file is part of the engine. The SQL of such files must be portable.
 func sendsSQL(name string, content []byte) bool {
 	other := slices.ContainsFunc(otherPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	return path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") && !other && !generatedHeader.Match(content)

@@ -15,11 +15,11 @@ type CallOption[In, Out any] func(*acceptor[In, Out])
 
 type acceptor[In, Out any] struct{ accept func(In) (Out, error) }
 
-// Accept sets the function that answers each call, in the task of the call, before the function of
-// the process continues. If it returns an error, or a response that is too large or is not JSON,
-// the call is rejected and nothing is stored. If a rejection is larger than about 1 MiB, its
-// details are omitted. The function may read the variables of the function of the process, which
-// waits during this time. It must not change them, because it does not run in a replay.
+// Accept sets f, which answers each call. f runs in the task of the call, before the durable
+// function continues. If f returns an error, or a response that is too large or is not JSON, the
+// call is rejected and nothing is stored. If a rejection is larger than about 1 MiB, its details
+// are omitted. f may read the variables of the durable function, because that function waits while
+// f runs. f must not change them, because f does not run in a replay.
 func Accept[In, Out any](f func(In) (Out, error)) CallOption[In, Out] {
 	return func(a *acceptor[In, Out]) { a.accept = f }
 }
@@ -39,9 +39,9 @@ type queue struct {
 }
 
 // Calls opens a queue of calls. From now on, clients may call the process with the name and the
-// args, for example {"pay":{"amount":200}}. Before, and after the end of the function, the call is
-// rejected: open calls first. In a branch of Each, the name of the call includes the scope, as in
-// "parcel[1]/pay".
+// args, for example {"pay":{"amount":200}}. The call is rejected if it arrives before Calls or
+// after the function has ended. Therefore, open the queue early. In a branch of Each, the name of
+// the call includes the scope, as in "parcel[1]/pay".
 //
 // Without Accept, each call whose args can be decoded is accepted, with an empty response.
 func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queue[In] {
@@ -75,7 +75,7 @@ func Calls[In, Out any](ctx Ctx, name string, opts ...CallOption[In, Out]) *Queu
 	return q
 }
 
-// rejection makes a rejection of an error of Accept or Reject.
+// rejection converts an error from Accept or Reject to a RejectionError.
 func rejection(err error) *processor.RejectionError {
 	if r, ok := errors.AsType[*processor.RejectionError](err); ok {
 		return bounded(r)
@@ -108,8 +108,9 @@ func (q *Queue[In]) source() source {
 	}}
 }
 
-// tooManyCalls reports whether the function has so many calls to take that a restart could not keep
-// more of them, or so many requests to answer that no more can be open.
+// tooManyCalls reports whether a limit is reached: the calls that the function has not taken
+// (maxWaiting, maxNewBytes), which a restart must keep, or the open requests
+// (process.MaxOpenTasks).
 func (r *run) tooManyCalls(q *queue) bool {
 	if q.deferred && len(r.openRequests(nil)) >= process.MaxOpenTasks {
 		return true

@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// ReasonTimeout is the reason of the error of Human if nobody has answered in time.
+// ReasonTimeout is the reason of the error that Human returns if no one answers in time.
 const ReasonTimeout = process.ReasonTimeout
 
 // HumanOption configures Human and Ask.
@@ -38,7 +38,7 @@ type humanOption func(*humanOptions)
 
 func (f humanOption) setHuman(o *humanOptions) { f(o) }
 
-// Title sets the question that the inbox shows. The default is the name in the function.
+// Title sets the question that the inbox shows. The default is the name passed to Human or Ask.
 func Title(text string) HumanOption {
 	return humanOption(func(o *humanOptions) { o.title = text })
 }
@@ -56,7 +56,7 @@ func Due(d time.Duration) HumanOption {
 	return humanOption(func(o *humanOptions) { o.due = &d })
 }
 
-// DueAnswer sets the answer if nobody answers in time. It requires Due.
+// DueAnswer sets the answer for the case that no one answers in time. It requires Due.
 func DueAnswer(v any) HumanOption {
 	return humanOption(func(o *humanOptions) { o.dueAnswer, o.answers = v, true })
 }
@@ -74,7 +74,7 @@ func AnswerSchema(schema any) HumanOption {
 }
 
 // Human asks a person and waits for the answer, which is decoded from JSON. It returns a *StepError
-// if nobody answered in time (ReasonTimeout), if the answer is a failure (with its reason), if the
+// if no one answered in time (ReasonTimeout), if the answer is a failure (with its reason), if the
 // question was cancelled (ReasonChildCancelled), or if the answer cannot be decoded
 // (ReasonBadValue).
 //
@@ -88,10 +88,10 @@ func Human[Out any](ctx Ctx, name string, opts ...HumanOption) (Out, error) {
 // waits of flows. An answer that does not match the schema is rejected, and the question stays
 // open.
 //
-// The question is a run that has no template and one step, answer. It has the ID of a run of Flow,
-// and is started in the same way, exactly once. Future.Cancel withdraws the question. If the
-// function returns an error or is cancelled, its open questions are withdrawn. If it returns a
-// value, they stay open.
+// The question is a run without a template. Its only step is named "answer". Its ID has the same
+// form as that of a run started by Flow, and it is also started exactly once. Future.Cancel
+// withdraws the question. If the function returns an error or is cancelled, its open questions are
+// withdrawn. If it returns a value, they stay open.
 func Ask[Out any](ctx Ctx, name string, opts ...HumanOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)
@@ -130,7 +130,7 @@ func checkDueAnswer[Out any](w *progressorv1.WaitAction) error {
 		err = json.Unmarshal(text, new(Out))
 	}
 	if err != nil {
-		return fmt.Errorf("the value of DueAnswer cannot be the answer: %w", err)
+		return fmt.Errorf("the value of DueAnswer cannot be decoded as the type of the answer: %w", err)
 	}
 	return nil
 }

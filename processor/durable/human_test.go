@@ -263,7 +263,8 @@ func TestHumanMisuse(t *testing.T) {
 		"run c: json: unsupported type":                       asks[bool](durable.AnswerSchema(func() {})),
 		"run c: the schema must be a JSON":                    asks[bool](durable.AnswerSchema(7)),
 		"run c: DueAnswer requires Due":                       asks[bool](durable.DueAnswer(true)),
-		"run c: the value of DueAnswer cannot be the answer":  asks[bool](durable.Due(1), durable.DueAnswer("yes")),
+		"run c: the value of DueAnswer cannot be decoded as the type of the answer": asks[bool](
+			durable.Due(1), durable.DueAnswer("yes")),
 		"DueAnswer does not match the schema of the answer: n: got string, want integer": asks[any](
 			durable.Due(1), durable.DueAnswer(map[string]string{"n": "x"}), durable.AnswerSchema(map[string]any{
 				"properties": map[string]any{"n": map[string]string{"type": "integer"}},

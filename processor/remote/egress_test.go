@@ -126,7 +126,7 @@ func TestDatabaseIsDenied(t *testing.T) {
 	}
 }
 
-// A database at another address of this machine can also be reached by loopback.
+// If the database has any address of this machine, it is denied at all of them, including loopback.
 func TestDatabaseOnThisMachineIsDenied(t *testing.T) {
 	t.Parallel()
 	addrs, err := net.InterfaceAddrs()

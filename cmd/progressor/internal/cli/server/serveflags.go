@@ -57,8 +57,8 @@ type dsnFlag struct {
 type dbFlags struct {
 	dsnFlag
 	poolFlags
-	Migrate bool          `setting:"" help:"Migrate the schema before the start."`
-	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long the start waits for a database that cannot be reached; 0s does not wait. Default: ${default}."`
+	Migrate bool          `setting:"" help:"Migrate the schema at startup."`
+	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long to wait at startup for a database that cannot be reached; 0s does not wait. Default: ${default}."`
 }
 
 // maxWait is the longest time that a start waits for the database.

@@ -14,9 +14,9 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// WithCodec encodes the payloads of requests, and decodes those of responses and of the details of
-// errors (Detail). The codec also applies to workers of this client. Metadata, names, reasons and
-// messages stay in the clear, and so do the templates of flows and the requests of HTTP targets.
+// WithCodec encodes payloads in requests, and decodes payloads in responses and in error details
+// (Detail). The codec also applies to workers of this client. Metadata, names, reasons and messages
+// stay in the clear, and so do the templates of flows and the requests of HTTP targets.
 //
 // A payload that cannot be decoded fails the whole request with DATA_LOSS, although the engine may
 // have executed it. So does a payload that is not encoded, unless codec.AcceptPlain is given. If

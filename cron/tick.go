@@ -160,7 +160,7 @@ func (d *decider) overlapsBuffered() bool {
 }
 
 // startable returns how many consecutive fire times can start or be queued under the policies for
-// overlap and concurrency. fires reports that the first of them starts.
+// overlap and concurrency. fires is true if the first of them starts.
 func (d *decider) startable() (n int, fires bool) {
 	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
 	overlap := d.Policy.Overlap

@@ -116,7 +116,7 @@ func (e *Engine) runNext(ns *namespace, t turn, from origin, n int) (next turn, 
 	}, true
 }
 
-// attemptAndDecide makes the attempt and decides the result. released reports that the attempt was
+// attemptAndDecide makes the attempt and decides the result. released is true if the attempt was
 // not made and its task is released. A panic here is due to a defect of the engine or a corrupt
 // row. It fails only this task.
 //

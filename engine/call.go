@@ -20,7 +20,7 @@ type CallParams struct {
 	Accepted       bool          // respond when the task is stored; the task is a NOTIFY
 	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
 	Priority       int32         // tasks with a smaller value run first
-	// Internal reports that the process belongs to the engine itself. The request runs even if the
+	// Internal is true if the process belongs to the engine itself. The request runs even if the
 	// namespace is paused, and immediately if the process is idle.
 	Internal bool
 }

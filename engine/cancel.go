@@ -131,8 +131,8 @@ func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) 
 // errGraceOver is the end of a CANCEL task whose grace period is over. Its process is CANCELLED.
 var errGraceOver = errors.New(process.GraceExpiredMessage)
 
-// timeoutOf returns how long an attempt may take. graceful reports that the limit is the grace
-// period of a cancel, not the step timeout.
+// timeoutOf returns how long an attempt may take. graceful is true if the limit is the grace period
+// of a cancel, not the step timeout.
 func (e *Engine) timeoutOf(
 	ctx context.Context, ns *namespace, c *storage.Claim,
 ) (timeout time.Duration, graceful bool) {

@@ -171,7 +171,7 @@ func (tr *traffic) verify(t testing.TB, n *node) {
 		}
 		for op := range acked {
 			if !seen[op] {
-				t.Errorf("%s: %s was answered and is not stored", id, op)
+				t.Errorf("%s: %s was answered, but is not stored", id, op)
 			}
 		}
 		if !bytes.Equal(state, p.GetAuxState()) {

@@ -24,7 +24,7 @@ type attemptEnd struct {
 	random   float64
 	kind     Kind
 	workerID string // worker that held the lease; "" if a node ran the attempt
-	// acknowledged reports that the worker stopped because of a cancel directive.
+	// acknowledged is true if the worker stopped because of a cancel directive.
 	acknowledged bool
 	messages     wire.KindMessage // for commands to processes of kinds
 }

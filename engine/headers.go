@@ -106,7 +106,7 @@ var errReplaced error = &process.InvalidError{
 // declareTries limits how often DeclareNamespace compares a namespace that changes concurrently.
 const declareTries = 5
 
-// DeclareNamespace is PutNamespace for a configuration that is stored again at each start. It
+// DeclareNamespace is PutNamespace for a configuration that is stored again at each startup. It
 // writes an audit entry only if the configuration differs from the stored one.
 func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace, by process.Actor) error {
 	for try := 1; ; try++ {

@@ -36,12 +36,12 @@ type Kind struct {
 	// Decide changes what is stored for the end of an attempt, after the rules for all processes
 	// were applied. It is pure. It may be nil.
 	Decide func(End, *storage.Completion)
-	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more
-	// reports that more rows may be left. It may be nil.
+	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more is
+	// true if more rows may be left. It may be nil.
 	Forget func(ctx context.Context) (more bool, err error)
 	// Expire deletes one batch of rows of the kind that are older than the longest retention of
-	// their namespace. longest contains the retentions by namespace. more reports that more rows
-	// may be left. It may be nil.
+	// their namespace. longest contains the retentions by namespace. more is true if more rows may
+	// be left. It may be nil.
 	Expire func(ctx context.Context, longest map[string]time.Duration) (more bool, err error)
 	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error

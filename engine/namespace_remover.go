@@ -41,7 +41,7 @@ func (r *namespaceRemover) Run(ctx context.Context) error {
 	})
 }
 
-// runOnce deletes some rows of each namespace. more reports that further rows can be deleted now.
+// runOnce deletes some rows of each namespace. more is true if further rows can be deleted now.
 func (r *namespaceRemover) runOnce(ctx context.Context) (more bool) {
 	e := r.engine
 	r.passes++
@@ -121,7 +121,7 @@ func (r *namespaceRemover) keep(ctx context.Context, ns *namespace) (kept bool, 
 	return true, err
 }
 
-// step deletes one batch. ended reports that all tables were read.
+// step deletes one batch. ended is true if all tables have been read.
 func (r *namespaceRemover) step(ctx context.Context, name string, p *removal) (ended bool, err error) {
 	store := r.engine.store
 	if p.rows == (storage.DeletionProgress{}) { // each round begins with the processes

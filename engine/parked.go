@@ -31,8 +31,8 @@ func (v *parkedValue) Drop() { v.kept.Drop() }
 
 func newParking(maximum int) *parking { return &parking{parked.New[*parkedValue](maximum)} }
 
-// take returns what the processor keeps for a claim. It is empty if nothing is parked, or if what
-// is parked does not fit the state of the process.
+// take returns the value that the processor keeps for a claim. The value is empty if nothing is
+// parked, or if the parked value does not fit the state of the process.
 func (p *parking) take(ns *namespace, c *storage.Claim) *processor.Kept {
 	v, ok := p.Take(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	switch {
@@ -52,7 +52,8 @@ func usesParked(c *storage.Claim) bool {
 	return c.TaskType == process.TaskCall || c.TaskType == process.TaskNotify || c.TaskType == process.TaskTimeout
 }
 
-// toPark is what the processor keeps during an attempt. It is parked when the result is stored.
+// toPark is the value that the processor keeps during an attempt. It is parked when the result is
+// stored.
 type toPark struct {
 	kept *processor.Kept // nil if it is parked
 	// The state of the parking and of the namespace when the attempt began.
@@ -60,7 +61,7 @@ type toPark struct {
 	config     []byte
 }
 
-// begin sets what the processor keeps for the task of a turn.
+// begin sets the value that the processor keeps for the task of a turn.
 func (p *parking) begin(ns *namespace, t *turn) *toPark {
 	before := t.kept.Parked()
 	switch {

@@ -434,7 +434,7 @@ func TestDefaultWait(t *testing.T) {
 	}
 }
 
-// A request that does not run, because it is rejected, repeated or must wait, returns its slot.
+// A request that does not run, because it is rejected, repeated or must wait, releases its slot.
 func TestRefusedRequestReturnsItsSlot(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words})

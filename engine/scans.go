@@ -45,7 +45,7 @@ type progress struct {
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
 // scanned records what a scan has claimed. left contains how many rows of each limit were not
-// needed. cut reports that the byte limit may have left tasks behind. PostgreSQL has then locked as
+// needed. cut is true if the byte limit may have left tasks behind. PostgreSQL has then locked as
 // many rows as the scan had room for, so the next scans get fewer rows.
 func (b *scanBound) scanned(limits []storage.ClaimLimit, left []int, cut bool) {
 	if b.known == nil {
@@ -178,13 +178,13 @@ func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *n
 // takesTasks reports whether this node may take tasks: it has a heartbeat and is not draining.
 func (e *Engine) takesTasks() bool { return e.isConnected() && !e.draining.Load() }
 
-// releaseOf returns a function that returns the slots of tasks of a class.
+// releaseOf returns a function that releases the slots of tasks in a class.
 func releaseOf(c class) func(*namespace) func() {
 	return func(ns *namespace) func() { return func() { ns.slots.release(c) } }
 }
 
-// start runs claims, each in a slot that was taken for it. It returns the unused slots of each
-// limit, and whether the byte limit may have left tasks behind.
+// start runs claims, each in a slot that was taken for it. It returns the number of unused slots of
+// each limit, and whether the byte limit may have left tasks behind.
 func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}
 	byName := map[string]*namespace{}

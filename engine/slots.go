@@ -12,7 +12,7 @@ const (
 	// slotWait is how long a new request waits in memory for a slot before it is rejected.
 	slotWait = 100 * time.Millisecond
 	// maxSlotWaits limits the wait of a new request while a scan holds slots, in multiples of
-	// slotWait. The scan may return the slots, and on a slow database it may take longer than
+	// slotWait. The scan may release the slots, and on a slow database it may take longer than
 	// slotWait.
 	maxSlotWaits = 10
 	// failFastFor is how long new requests fail fast after the wait of one was rejected. Overload
@@ -130,7 +130,7 @@ func (s *slots) redistribute() {
 	s.wake(w)
 }
 
-// giveBack returns slots that were taken for class c. The caller holds the lock.
+// giveBack releases slots that were taken for class c. The caller holds the lock.
 func (s *slots) giveBack(c class, n int) (turns []*slots) {
 	s.shares.taken[c] -= n
 	return s.node.release(s, n)
@@ -202,9 +202,9 @@ func (s *slots) take(ctx context.Context) bool {
 	}
 }
 
-// giveUp ends the wait of a new request. taken reports that the request got a slot at the same
-// time. While a scan holds slots, the wait continues, unless the client has disconnected or this
-// was the last wait.
+// giveUp ends the wait of a new request. taken is true if the request got a slot at the same time.
+// While a scan holds slots, the wait continues, unless the client has disconnected or this was the
+// last wait.
 func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	s.mu.Lock()
 	n := slices.Index(s.queue, turn)
@@ -250,7 +250,7 @@ func (s *slots) countServed(now time.Time, n int) {
 	s.served += n
 }
 
-// release returns a slot that was taken for class c.
+// release releases a slot that was taken for class c.
 func (s *slots) release(c class) {
 	s.mu.Lock()
 	turns := s.giveBack(c, 1)
@@ -293,9 +293,8 @@ func (s *slots) takeForScan(c class, n int) int {
 	return got
 }
 
-// scanned ends a scan that took slots for class c. It returns unused slots. more means that more
-// tasks may wait than the scan had slots for. The result reports whether a slot is free for them
-// now.
+// scanned ends a scan that took slots for class c. It releases the unused slots. more is true if
+// more tasks may wait than the scan had slots for. again is true if a slot is free for them now.
 func (s *slots) scanned(c class, unused int, more bool) (again bool) {
 	s.mu.Lock()
 	turns := s.giveBack(c, unused)

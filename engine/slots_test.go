@@ -274,7 +274,7 @@ func TestSlotsOfTimers(t *testing.T) {
 		t.Error("timers still wait")
 	}
 	inUse(t, p, 3, 0)
-	// A scan that returns slots wakes the poller of the other class.
+	// A scan that releases slots wakes the poller of the other class.
 	p.takeStored(8)
 	if p.takeTimers(8) != 0 {
 		t.Fatal("got a slot, although all are taken")
@@ -381,7 +381,7 @@ func TestSlotsNeverLeak(t *testing.T) {
 	})
 }
 
-// Concurrent requests return every slot that they have taken.
+// Concurrent requests release every slot that they have taken.
 func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
 	p := &slots{max: 4, node: &nodeSlots{max: math.MaxInt32}, wakeStored: func() {}, wakeTimers: func() {}}

@@ -89,8 +89,8 @@ func (n *node) callers(t *testing.T, clients int, prefix string, priority int32)
 	return stop
 }
 
-// twoSlots starts a node with two slots for the namespace "ns". It returns the numbers of ended
-// calls and of ended tasks of another type.
+// twoSlots starts a node with two slots for the namespace "ns". It counts the ended calls, and the
+// ended tasks of another type.
 func twoSlots(t *testing.T, other progressorv1.TaskType) (n *node, d db, calls, others *atomic.Int64) {
 	t.Helper()
 	calls, others = &atomic.Int64{}, &atomic.Int64{}

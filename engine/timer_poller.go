@@ -166,7 +166,7 @@ func (p *timerPoller) take(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// runOnce claims once for all due namespaces. more reports that further timers could run now.
+// runOnce claims once for all due namespaces. more is true if further timers could run now.
 func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	e := p.engine
 	e.backlog.wait(ctx)
@@ -200,7 +200,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	return more || moreUrgent
 }
 
-// scan claims the due timers in limits. more reports that further timers could run now.
+// scan claims the due timers in limits. more is true if further timers could run now.
 func (p *timerPoller) scan(ctx, limit context.Context, limits *scanLimits) (more bool) {
 	e := p.engine
 	claims, next, err := e.store.SearchTimers(limit, limits.limits)

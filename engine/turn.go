@@ -10,10 +10,10 @@ type turn struct {
 	claim *storage.Claim
 	known *knownHistory // history of its process, or nil
 	run   *waitingRun   // the run that waits for it, or nil
-	// stale reports that this node does not know the state of the process, because a pushed attempt
+	// stale is true if this node does not know the state of the process, because a pushed attempt
 	// has stored checkpoints that its response did not report. The task is then released.
 	stale  bool
-	kept   *processor.Kept // what the processor keeps for this task, or nil
+	kept   *processor.Kept // value that the processor keeps for this task, or nil
 	config []byte          // configuration of the namespace when kept was set
 }
 

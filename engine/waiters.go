@@ -83,7 +83,7 @@ func newWaiters(e *Engine) *waiters {
 	}
 }
 
-// register starts a wait for a task. mayHaveEnded reports that the task may have ended before this
+// register starts a wait for a task. mayHaveEnded is true if the task may have ended before this
 // call.
 func (w *waiters) register(ref storage.TaskRef, mayHaveEnded bool) *waiter {
 	wt := &waiter{ref: ref, ended: make(chan taskEnd, 1), mayHaveEnded: mayHaveEnded, asked: time.Now()}
@@ -204,7 +204,7 @@ func (w *waiters) Run(ctx context.Context) error {
 	}
 }
 
-// runOnce makes one query for all tasks that may have ended elsewhere. idle reports that no client
+// runOnce makes one query for all tasks that may have ended elsewhere. idle is true if no client
 // waits.
 func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	refs, waiting := w.due()

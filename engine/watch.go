@@ -43,7 +43,7 @@ func (e *Engine) WatchProcess(
 	}
 }
 
-// pass sends n. ended reports that no further news can follow.
+// pass sends n. ended is true if no further news can follow.
 func pass(n news, send func(*progressorv1.WatchProcessResponse) error) (ended bool, err error) {
 	for _, event := range wire.Events(n.events) {
 		if err := send(&progressorv1.WatchProcessResponse{

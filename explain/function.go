@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// retryTimer is the beginning of the name of the timer of a step that will be retried.
+// retryTimer is the name prefix of timers that retry a step.
 const retryTimer = "retry:"
 
 // title names a task of a durable function by what it runs.

@@ -16,7 +16,7 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("the results of all items must have at most %d bytes of JSON (got %d)", MaxItemsBytes, e.Bytes)
 }
 
-// MaxItemsBytes limits the total size of the results of the items of a step, in bytes of JSON.
+// MaxItemsBytes is the maximum total size of a step's item results, in bytes of JSON.
 const MaxItemsBytes = process.MaxResultBytes
 
 // startsAtOnce is the maximum number of steps and items that one decision begins. It limits the

@@ -11,7 +11,7 @@ type EffectKind string
 
 // The kinds of effects. All effects of a decision are written in one transaction.
 const (
-	EffectBegin              EffectKind = "begin"       // starts the work of a step or of one of its items
+	EffectBegin              EffectKind = "begin"       // starts the work of a step or item
 	EffectEnd                EffectKind = "end"         // sets the final status of a step or item
 	EffectCancel             EffectKind = "cancel"      // asks the work of a step or item to end
 	EffectCompensate         EffectKind = "undo"        // begins the compensation of a step

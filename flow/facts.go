@@ -33,8 +33,8 @@ type Rules interface {
 	Condition(d *Decision, step int) (bool, error)
 	// Items returns the hashes of the items of a step with for_each.
 	Items(d *Decision, step int) ([]int64, error)
-	// Begin prepares the work of a step or of one of its items. due is when a wait or a delay is
-	// due, or zero. The effect contains the returned work, even if there is an error.
+	// Begin prepares the work of a step or an item. due is when a wait or a delay is due, or zero.
+	// The effect contains the returned work, even if there is an error.
 	Begin(d *Decision, step, index int) (work any, due time.Time, err error)
 	// Collect returns the results of the items of a step that succeeds.
 	Collect(d *Decision, step int) ([]byte, error)

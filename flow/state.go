@@ -231,9 +231,9 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// SetDeadline sets the time at which the wait of a step or of one of its items ends. For items of a
-// step, the state keeps only the earliest deadline, because 10,000 deadlines would exceed the size
-// of a state.
+// SetDeadline sets the time at which the wait of a step or an item ends. For items of a step, the
+// state keeps only the earliest deadline, because 10,000 deadlines would exceed the size of a
+// state.
 func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
 		d := &s.Deadlines[n]

@@ -37,7 +37,7 @@ func KeepsTrace(processID string) bool {
 // it. A task then belongs to the trace of the request that caused it, and a timer to a new trace.
 func StartsTraces(processID string) bool { return strings.HasPrefix(processID, CronPrefix) }
 
-// StepJob returns the part after ~job/ of the ID of the job of a step. This part names the run, the
+// StepJob returns the part after ~job/ in the ID of a step's job. This part names the run, the
 // step, and the item or the compensation. StepJob reports false for all other IDs.
 func StepJob(jobID string) (name string, ok bool) {
 	if strings.HasPrefix(jobID, MemberPrefix) {
@@ -46,8 +46,7 @@ func StepJob(jobID string) (name string, ok bool) {
 	return strings.CutPrefix(jobID, StepPrefix)
 }
 
-// memberHashLen is the length of the hash that the ID of a member contains instead of a long ID of
-// its job.
+// memberHashLen is the length of the hash that replaces a long job ID in the ID of a member.
 const memberHashLen = 32
 
 // MayCompensate reports whether the engine may have composed the args of a job. This is the case if

@@ -92,8 +92,8 @@ func (k *Parking) Process(
 	}, nil
 }
 
-// park parks what the processor keeps if the attempt has a result, and returns its new ID. It drops
-// anything else that the processor keeps, and returns "".
+// park parks the value that the processor keeps if the attempt has a result, and returns its new
+// ID. It drops anything else that the processor keeps, and returns "".
 func (k *Parking) park(key process.Key, kept *Kept, generation int, hasResult bool) (id string) {
 	v := &parkedValue{rand.Text(), kept}
 	if hasResult && kept.Parked() != nil && k.values.Put(key, v, generation) {

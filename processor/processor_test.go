@@ -384,7 +384,7 @@ func TestCheck(t *testing.T) {
 	rejection := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}
 	if processor.Check(taskCall, rejection) != nil || processor.Check(taskTimeout, rejection) == nil ||
 		processor.Check(taskCancel, rejection) == nil {
-		t.Error("want that a CALL can be rejected, and a TIMEOUT and a CANCEL cannot")
+		t.Error("want that a CALL can be rejected, but a TIMEOUT and a CANCEL cannot")
 	}
 	if processor.Check(taskCall, nil) == nil || processor.Check(taskCall, &progressorv1.ProcessResponse{}) == nil {
 		t.Error("a response without an outcome is accepted")

@@ -140,8 +140,8 @@ func TestConcurrentCancels(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0")
 }
 
-// Regardless of the results of earlier attempts and of the CANCEL task, a process with a cancel
-// request never goes to ERROR, and its CANCEL task runs before other tasks.
+// A process with a cancel request never goes to ERROR, whatever its earlier attempts and its CANCEL
+// task return. Its CANCEL task runs before other tasks.
 func TestCancelEnds(t *testing.T) {
 	t.Parallel()
 	retry := func(c *storage.Completion) { c.Outcome, c.RetryAfter = storage.Retry, time.Hour }

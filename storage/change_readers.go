@@ -8,10 +8,10 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// changeReaders wakes the readers of the changes of namespaces after the commits of this node. A
-// commit only looks up its namespaces in a map, so it costs almost nothing if they have no reader.
-// Transactions that do not know their processes, such as scans, wake no reader. Readers find the
-// changes of these transactions in their next read.
+// changeReaders wakes the change readers of namespaces after commits by this node. A commit only
+// looks up its namespaces in a map, so it costs almost nothing if they have no reader. Transactions
+// that do not know their processes, such as scans, wake no reader. Readers find the changes of
+// these transactions in their next read.
 type changeReaders struct {
 	mu sync.Mutex // held while the map is replaced by a changed copy
 	// byNamespace is nil if there is no reader.
@@ -34,7 +34,7 @@ func (s *Store) OnChangesForOthers(namespace string, wake func()) (stop func()) 
 	return s.changeReaders.add(namespace, &changeReader{wake: wake, far: true})
 }
 
-// WakeReaders wakes the readers on this node of the changes of a namespace, or of all namespaces if
+// WakeReaders wakes the change readers of a namespace on this node, or those of all namespaces if
 // namespace is "". It is called if another node may have recorded changes.
 func (s *Store) WakeReaders(namespace string) {
 	byNamespace := s.changeReaders.byNamespace.Load()

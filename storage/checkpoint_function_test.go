@@ -220,7 +220,8 @@ func TestCheckpointFromSQLWaitsForTheEngine(t *testing.T) {
 	b.exec("UPDATE running SET fencing_token = $1 WHERE process_id = 'p'", c.FencingToken)
 }
 
-// A checkpoint needs a transaction that sees what the engine has stored since it began.
+// A checkpoint needs a transaction that sees rows that the engine stored after the transaction
+// began.
 func TestCheckpointFromSQLNeedsReadCommitted(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)

@@ -64,16 +64,16 @@ type Saved struct {
 	// Next is the next task, which already runs here. The state and the metadata of the process are
 	// set only if it belongs to another process: the run that was notified.
 	Next *Claim
-	// Deferred reports that a next task may be due but was not promoted, because Promote was false
-	// or the connection broke. The pollers must look for it.
+	// Deferred is true if a next task may be due but was not promoted, because Promote was false or
+	// the connection broke. The pollers must look for it.
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled when the process ended
-	// Advanced reports that Completion.Advance is also stored.
+	// Advanced is true if Completion.Advance is also stored.
 	Advanced bool
 	// Reserved is the task that will report the end of Next, if Next is a step.
 	Reserved ReservedTask
-	// ResponseLost reports that the result is committed but the response was lost. The next task is
+	// ResponseLost is true if the result is committed but the response was lost. The next task is
 	// adopted, and the pollers must look for others. Status is empty.
 	ResponseLost bool
 }

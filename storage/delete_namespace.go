@@ -233,7 +233,7 @@ type DeletionProgress struct {
 }
 
 // DeleteRows deletes one batch of the rows of a namespace whose processes were removed. It returns
-// the number of deleted rows. ended reports that all tables were read. The next call then begins
+// the number of deleted rows. ended is true if all tables have been read. The next call then begins
 // with the first table.
 func (s *Store) DeleteRows(
 	ctx context.Context, namespace string, p *DeletionProgress,

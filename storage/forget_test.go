@@ -74,8 +74,7 @@ func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 0)
 }
 
-// A pass without rows to delete reads a few pages, regardless of the size of the tables and of
-// reused space.
+// A pass without rows to delete reads a few pages, regardless of table size and reused space.
 func TestForgetReadsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -52,7 +52,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 			r.Await(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'progressor lane'
 				AND query LIKE '%UPDATE database_generation%' AND wait_event = 'SyncRep')`)
 			if len(acknowledged) > 0 {
-				t.Fatalf("acknowledged (%v), and the standby does not have it", <-acknowledged)
+				t.Fatalf("acknowledged (%v), but the standby does not have it", <-acknowledged)
 			}
 			r.FailOver()
 			select {

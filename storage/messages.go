@@ -44,8 +44,8 @@ func (m *Message) bytes() int {
 }
 
 // OnMessages sets the function that is called after a commit with the targets of messages that can
-// be delivered now. lowPriority reports that all of them belong to completions with LowPriority.
-// The function must not block.
+// be delivered now. lowPriority is true if all of them belong to completions with LowPriority. The
+// function must not block.
 func (s *Store) OnMessages(deliver func(targets []process.Key, lowPriority bool)) {
 	s.deliver.Store(&deliver)
 }

@@ -91,8 +91,8 @@ type TaskRef struct {
 type Answer = dbsqlc.ReadAnswersRow
 
 // ReadAnswers returns the tasks that have ended, with their results. Ord of an answer is the index
-// of its task. It returns at most about ListBytes. cut reports that some tasks after the last
-// answer may also have ended.
+// of its task. It returns at most about ListBytes. cut is true if some tasks after the last answer
+// may also have ended.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
 	arg := dbsqlc.ReadAnswersParams{MaxBytes: ListBytes}
 	for n, r := range refs {

@@ -31,7 +31,7 @@ func (s *Store) RunLocked(
 	return mapped(op, err)
 }
 
-// insertTries is the maximum number of tries of InsertLocked and of a flush. They try again if
+// insertTries is the maximum number of tries in InsertLocked and in a flush. They try again if
 // another session has created the same process (see PrepareInit).
 const insertTries = 3
 

@@ -18,7 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Limits of a cron with its target, of tokens and of the reason of PauseJobs.
+// Size limits: a cron with its target, a token, and the reason in PauseJobs.
 const (
 	cronBytes   = 256 << 10
 	tokenBytes  = 1024

@@ -377,7 +377,7 @@ func TestReplaceMasterKey(t *testing.T) {
 	d.Stop(t)
 }
 
-// At its start, a node logs the headers and the keys of sinks that it cannot decrypt.
+// At startup, a node logs the headers and the keys of sinks that it cannot decrypt.
 func TestUndecryptableHeaders(t *testing.T) {
 	t.Parallel()
 	dsn, to := storagetest.DSN(t), newCallee(t)

@@ -113,7 +113,7 @@ func (w *work) page() error {
 }
 
 // run applies the verb first to the processes that were found before, and then to further ones.
-// finished reports that no process is left.
+// finished is true if no process is left.
 func (w *work) run(ctx context.Context) (finished bool, err error) {
 	due, later, unfinished := w.progress.due()
 	room := min(w.size()-len(due)-len(later), w.bulks.limits.unfinished-len(unfinished))
@@ -151,8 +151,8 @@ func (w *work) again(list []postponed, do func(postponed) error) {
 	w.progress.Again = slices.Concat(list[did:], w.progress.Again)
 }
 
-// next applies the verb to at most limit further processes, and returns how many it found. more
-// reports that the search may find further processes.
+// next applies the verb to at most limit further processes, and returns how many it found. more is
+// true if the search may find further processes.
 func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error) {
 	if w.command.Kind != "" {
 		limit = min(limit, w.bulks.limits.found)

@@ -71,7 +71,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 	if got := n.Count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
-		t.Errorf("%d processes are suspended, and %d are reported", got, b.GetDone())
+		t.Errorf("%d processes are suspended, but %d are reported", got, b.GetDone())
 	}
 	if got := n.Count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1",
 		"~bulk/"+b.GetBulkId()); got != 1 {

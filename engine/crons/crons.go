@@ -79,8 +79,7 @@ func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registere
 // LimitEgress sets the addresses to which HTTP requests may go. Call it before the engine runs.
 func (c *Crons) LimitEgress(e *remote.Egress) { c.http = newHTTPClients(e) }
 
-// KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine
-// runs.
+// KeepLedger sets the retention of the ledger and of cron tasks. Call it before the engine runs.
 func (c *Crons) KeepLedger(retention time.Duration) { c.retention = retention }
 
 // Kinds returns the kinds of crons and their runs for the engine.

@@ -351,7 +351,8 @@ func (r rules) job(
 	return j, nil
 }
 
-// defaultMetadata returns the default metadata of the work of a step: the IDs of its run and step.
+// defaultMetadata returns the default metadata for the work of a step: the IDs of the run and the
+// step.
 func (r rules) defaultMetadata(stepID string) []byte {
 	text, _ := json.Marshal(marked{r.runID, stepID}) // cannot fail: plain strings
 	return text

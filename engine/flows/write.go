@@ -52,7 +52,7 @@ func (t *task) shownStatus(status flows.Status) string {
 	return "queued"
 }
 
-// statusEvent adds the event of a change of the status of the run. The run was running if a worker
+// statusEvent adds an event if the status of the run has changed. The run was running if a worker
 // had a job that ends in this task.
 func (t *task) statusEvent(now *flows.Change) {
 	from, to := t.before.shown, t.shownStatus(now.Status)

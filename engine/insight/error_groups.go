@@ -22,7 +22,7 @@ const (
 	// maxBroken is the maximum number of processes in ERROR that ListErrors reads, newest first,
 	// per namespace and in total.
 	maxBroken = 10_000
-	// maxErrorDetail is the maximum number of characters of the message of a group.
+	// maxErrorDetail is the maximum length of a group's message, in characters.
 	maxErrorDetail = 512
 )
 

@@ -78,8 +78,8 @@ func (i *Insight) explainProcess(
 	return response, nil
 }
 
-// explainKind adds what this node knows to the state of a process: from its namespace, its workers
-// and its kind.
+// explainKind adds facts that this node knows about a process to its state. They come from its
+// namespace, its workers and its kind.
 func (i *Insight) explainKind(
 	ctx context.Context, ns *engine.NamespaceState, p *progressorv1.Process, state *explain.State,
 ) error {

@@ -189,7 +189,7 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 // turns.
 const maxEventTargets = 1000
 
-// runOnce makes one query. more reports that more events can be read now.
+// runOnce makes one query. more is true if more events can be read now.
 func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	byPlace := w.targets()
 	if len(byPlace) == 0 {

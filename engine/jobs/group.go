@@ -64,7 +64,7 @@ func (g *groups) Run(ctx context.Context) error {
 	}
 }
 
-// check decides about one batch of groups. more reports that there may be more.
+// check decides about one batch of groups. more is true if there may be more.
 func (g *groups) check(ctx context.Context) (more bool, err error) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()

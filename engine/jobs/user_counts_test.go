@@ -13,7 +13,7 @@ import (
 )
 
 // The counts of user processes agree with the list of user processes, regardless of the states of
-// jobs and of other internal processes.
+// jobs and other internal processes.
 func TestCountUserProcesses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -26,7 +26,7 @@ type PollParams struct {
 	Max        int
 	Wait       time.Duration
 	Lease      time.Duration // 0 means the lease duration of the namespace
-	// ContinuesParked reports that the worker can continue processes that it has in memory.
+	// ContinuesParked is true if the worker can continue processes that it has in memory.
 	ContinuesParked bool
 }
 

@@ -22,7 +22,7 @@ type binary struct{ failed undecodable }
 // Name returns the name of the codec.
 func (binary) Name() string { return codecProto }
 
-// IsBinary reports that the encoding is not text.
+// IsBinary returns true, because the encoding is not text.
 func (binary) IsBinary() bool { return true }
 
 // Marshal encodes a message.

@@ -26,7 +26,7 @@ type class int
 const (
 	classWork class = iota
 	classWait       // waits for an event
-	// classReserved is the class of answers of workers and commands of operators. It is counted
+	// classReserved is for answers from workers and commands from operators. It is counted
 	// separately, so that workers do not lose their leases because of the other requests of their
 	// client.
 	classReserved

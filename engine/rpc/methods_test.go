@@ -61,7 +61,7 @@ func TestMethodsAreReadsOrChanges(t *testing.T) {
 	})
 	for name := range sharedCost {
 		if !names[name] || !isRead("/"+name) {
-			t.Errorf("%s has a cost and is not a read", name)
+			t.Errorf("%s has a cost, but is not a read", name)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type packed struct{ failed undecodable }
 // Name returns the name of the codec.
 func (packed) Name() string { return codecMsgpack }
 
-// IsBinary reports that the encoding is not text.
+// IsBinary returns true, because the encoding is not text.
 func (packed) IsBinary() bool { return true }
 
 // Marshal encodes a message.

@@ -68,9 +68,9 @@ func newShown(md protoreflect.MessageDescriptor) *shown {
 	return s
 }
 
-// ownPayload returns the permission that the payloads of a process of the engine need in addition
-// to payload.read, or 0. The state and the tasks of crons and of their runs contain headers of HTTP
-// targets. Those of runs of flows contain the tokens of waits.
+// ownPayload returns the permission that a client needs, in addition to payload.read, to read the
+// payloads of an engine process. It returns 0 if none is needed. The states and tasks of crons and
+// cron runs contain HTTP headers. Those of flow runs contain wait tokens.
 func ownPayload(processID string) progressorv1.Permission {
 	switch {
 	case strings.HasPrefix(processID, process.CronPrefix), strings.HasPrefix(processID, process.CronRunPrefix):

@@ -42,8 +42,9 @@ func (s *flowService) ListOpenWaits(
 	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, err
 }
 
-// listAllWaits lists the waits of all visible namespaces. Its page token is the name of the next
-// namespace, a space, and the token of a page of its waits. The token of the first page is empty.
+// listAllWaits lists the waits of all visible namespaces. Its page token consists of the name of
+// the next namespace, a space, and a page token for the waits of this namespace. The page token for
+// the first page is empty.
 func (s *flowService) listAllWaits(
 	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
 ) (*progressorv1.ListOpenWaitsResponse, error) {

@@ -80,7 +80,7 @@ func pollParams(r *progressorv1.PollRequest) pull.PollParams {
 	}
 }
 
-// maxUserAgent is the maximum number of bytes of the User-Agent of a worker that are stored.
+// maxUserAgent is the maximum stored size of a worker's User-Agent, in bytes.
 const maxUserAgent = 256
 
 // withCaller returns a context with the client of a request and its limits as a worker.

@@ -172,7 +172,7 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // A change of a batch becomes a dead letter, and the next change of its process fails for a while.
-// What the target has accepted or rejected in the meantime is not sent again.
+// Changes that the target has accepted or rejected in the meantime are not sent again.
 func TestFailureAfterADeadLetter(t *testing.T) {
 	t.Parallel()
 	_, n, r := newSink(t)

@@ -18,7 +18,7 @@ const (
 	gaugeLimit = 10_000          // maximum number of sinks with gauges
 )
 
-// metrics counts what this node delivers.
+// metrics counts the deliveries of this node.
 type metrics struct {
 	delivered *prometheus.CounterVec
 	rejected  *prometheus.CounterVec

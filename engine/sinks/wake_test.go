@@ -82,7 +82,7 @@ func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
 	})
 	status := back.status(t)
 	if status.GetNodeId() != back.Store.NodeID() {
-		t.Errorf("node %d delivers, and not node %d, which runs tasks", status.GetNodeId(), back.Store.NodeID())
+		t.Errorf("node %d delivers, not node %d, which runs tasks", status.GetNodeId(), back.Store.NodeID())
 	}
 	if events, _, _ := r.counts(); events != int64(suspended) {
 		t.Errorf("%d of %d events were received", events, suspended)

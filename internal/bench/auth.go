@@ -111,7 +111,7 @@ func standardError(a, b []float64) float64 {
 	return math.Sqrt(max(0, squares/n-mean*mean) / (n - 1))
 }
 
-// merge adds what the load did in another window. The size of a group commit becomes unknown.
+// merge adds the measurements of another window. The size of a group commit becomes unknown.
 func (w *window) merge(other *window) {
 	w.latencies.merge(&other.latencies)
 	w.elapsed += other.elapsed

@@ -29,7 +29,7 @@ func TestCheckJSON(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 		if err := CheckJSON([]byte(text), values-1); err == nil {
-			t.Errorf("%s has %d values, and is accepted with a limit of %d", text, values, values-1)
+			t.Errorf("%s has %d values, but is accepted with a limit of %d", text, values, values-1)
 		}
 	}
 	for _, cut := range []string{`"`, `"\`, `["a`, `"\\\"`, ``, `["a\\"`} {
@@ -62,7 +62,7 @@ func FuzzCheckJSON(f *testing.F) {
 			return
 		}
 		if values > 4 && CheckJSON(data, values/4-1) == nil {
-			t.Errorf("%q has %d keys and values, and is accepted as less than %d", data, values, values/4)
+			t.Errorf("%q has %d keys and values, but is accepted as less than %d", data, values, values/4)
 		}
 	})
 }

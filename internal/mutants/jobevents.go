@@ -5,7 +5,7 @@ const (
 	jobEventLanes = "migrations/00151_job_event_lanes.sql"
 )
 
-// jobEventMutants are the mutants of the events of jobs and of their counters.
+// jobEventMutants are the mutants for job events and their counters.
 var jobEventMutants = []mutant{
 	{
 		name: "job-event-in-run", breaks: "a job does not have the events of the run with the same ID",

@@ -2,7 +2,7 @@ package main
 
 const kafkaDeliverer = "engine/sinks/kafka/deliverer.go"
 
-// kafkaMutants are the mutants of the formats of changes and of Kafka sinks.
+// kafkaMutants are the mutants for change formats and Kafka sinks.
 var kafkaMutants = []mutant{
 	{
 		name: "format-id-not-unique", breaks: "changes of different processes have different IDs",

@@ -27,8 +27,8 @@ var (
 	ErrVersion = errors.New("directory belongs to another major version of PostgreSQL")
 )
 
-// How long a start waits for a server that is stopping, and for a server that has not begun to
-// stop. The server of a killed process ends a moment after the process.
+// How long Start waits for a server that is stopping, and for a server that has not begun to stop.
+// The server of a killed process ends a moment after the process.
 const (
 	stoppingWait = 60 * time.Second
 	inUseWait    = 500 * time.Millisecond

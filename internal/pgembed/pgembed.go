@@ -68,8 +68,8 @@ type Server struct {
 //
 // Start returns an error if no binaries are found, if another live server uses Dir (ErrInUse), if
 // another major version created Dir (ErrVersion), or if the user of the server cannot enter Dir. It
-// also returns an error if PostgreSQL exits during its start. The error then contains the end of
-// the log.
+// also returns an error if PostgreSQL exits during startup. The error then contains the end of the
+// log.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)

@@ -155,7 +155,8 @@ func (p place) command(program string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// maxLogSize is a size in bytes. A start renames a log of at least this size to postgres.log.old.
+// maxLogSize is a size in bytes. At startup, a log of at least this size is renamed to
+// postgres.log.old.
 const maxLogSize = 16 << 20
 
 // rotateLog returns the offset in the log at which the next run begins.

@@ -47,7 +47,7 @@ func TestLadder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(packages, func(p Package) bool { return p.ImportPath == module+"/process" }) {
-		t.Fatalf("go list names %d packages, and process is not among them", len(packages))
+		t.Fatalf("go list names %d packages, but process is not among them", len(packages))
 	}
 	for _, violation := range Ladder(packages) {
 		t.Error(violation)

@@ -41,10 +41,10 @@ type TxBeginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Tx is Step for a body that changes a PostgreSQL database of the application. What the body does
-// with its transaction happens exactly once: a row of the table durable_steps (see TxTable)
-// contains the value of the step, and Tx inserts it in the same transaction. If the row exists, Tx
-// returns this value and does not run the body.
+// Tx is Step for a body that changes a PostgreSQL database of the application. The changes that the
+// body makes in its transaction are applied exactly once: a row of the table durable_steps (see
+// TxTable) contains the value of the step, and Tx inserts it in the same transaction. If the row
+// exists, Tx returns this value and does not run the body.
 //
 // An error of the body rolls back everything, and is handled as by Step. The body is run again at
 // once, up to 10 times in one try, if PostgreSQL ended its transaction because of a serialization

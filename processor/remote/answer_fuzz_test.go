@@ -51,7 +51,7 @@ func FuzzJSONAnswer(f *testing.F) {
 			}
 			if number, ok := token.(json.Number); ok {
 				if n, ok := new(big.Int).SetString(number.String(), 10); ok && n.CmpAbs(big.NewInt(1<<53)) > 0 {
-					t.Fatalf("%s was read and has lost digits, in %s", number, body)
+					t.Fatalf("%s was read, but has lost digits, in %s", number, body)
 				}
 			}
 		}

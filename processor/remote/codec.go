@@ -16,7 +16,7 @@ type protoCodec struct{}
 // Name returns the name of the codec in Connect.
 func (protoCodec) Name() string { return "proto" }
 
-// IsBinary reports that the encoding is not text.
+// IsBinary returns true, because the encoding is not text.
 func (protoCodec) IsBinary() bool { return true }
 
 // Marshal encodes a message.

@@ -15,7 +15,7 @@ type parkedAt struct {
 	at *endpoint
 }
 
-// parkedAtBytes is the approximate size of a parkedAt and what the engine needs to keep it.
+// parkedAtBytes is the approximate memory for a parkedAt and its bookkeeping in the engine.
 const parkedAtBytes = 1 << 10
 
 // send sends a request to the endpoint that has the process in memory, or else to any endpoint. If

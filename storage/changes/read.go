@@ -50,7 +50,7 @@ type ReadLimit struct {
 }
 
 // Read returns the changes of a namespace after a cursor, and the cursor after them. The changes of
-// a process are in order. more reports that there may be more. If changes after the cursor were
+// a process are in order. more is true if there may be more. If changes after the cursor were
 // deleted, or the cursor belongs to another database, the error is a *process.CursorError.
 func Read(
 	ctx context.Context, s *storage.Store, namespace string, at Cursor, limit ReadLimit,

@@ -14,9 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// DefaultRetention is the default retention of the rows of the ledger and of the tasks of crons.
-// The retention of a row begins when the fire was decided. Rows of runs that have not ended are
-// kept longer.
+// DefaultRetention is the default retention of ledger rows and of cron tasks. The retention of a
+// row begins when the fire was decided. Rows of runs that have not ended are kept longer.
 const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
@@ -115,8 +114,8 @@ func ListNext(
 // forgetBatch is the maximum number of rows that one statement deletes.
 const forgetBatch = 2000
 
-// Delete deletes rows of a deleted cron that were decided before a time. more reports that there
-// may be more.
+// Delete deletes rows of a deleted cron that were decided before a time. more is true if there may
+// be more.
 func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
 	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().DeleteFires(ctx, db,
@@ -124,7 +123,7 @@ func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, bef
 	})
 }
 
-// Forget deletes rows whose retention is over. more reports that there may be more.
+// Forget deletes rows whose retention is over. more is true if there may be more.
 func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	return forget(ctx, s, "delete old fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().ForgetFires(ctx, db,
@@ -136,7 +135,7 @@ func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (mor
 const forgetTasksBatch = 200
 
 // ForgetTasks deletes tasks of crons that are older than the retention of the ledger. Nothing else
-// deletes them while their process exists. more reports that there may be more.
+// deletes them while their process exists. more is true if there may be more.
 func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	err = s.Write(ctx, "delete old tasks of crons", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetCronTasks(ctx, db,

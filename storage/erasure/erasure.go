@@ -30,15 +30,15 @@ type Set struct {
 	CreatedBefore *time.Time
 }
 
-// partPrefix is the prefix of the IDs of the parts of a process. The rest of such an ID contains
+// partPrefix is an ID prefix that the parts of a process share. The rest of such an ID contains
 // depth slashes.
 type partPrefix struct {
 	prefix string
 	depth  int32
 }
 
-// partPrefixes returns the prefixes of the IDs that match the SQL function erased_parts: those of
-// the jobs of the steps of a run, and of the members of a job that several workers run.
+// partPrefixes returns the prefixes of the IDs that match the SQL function erased_parts: the IDs of
+// step jobs of a run, and of the members of a job that several workers run.
 func (e Set) partPrefixes() (list []partPrefix) {
 	for _, id := range e.IDs {
 		list = append(list, partPrefix{prefix: process.MemberPrefix + id + "/"})

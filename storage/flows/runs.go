@@ -286,7 +286,7 @@ type StepsQuery struct {
 	WithoutValues bool
 }
 
-// Steps reads rows of steps in order, at most Limit and about MaxBytes. more reports that there may
+// Steps reads rows of steps in order, at most Limit and about MaxBytes. more is true if there may
 // be further steps.
 func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
 	rows, err = storage.Query(ctx, s.ReadOne, "list steps", dbsqlc.New().ListSteps, dbsqlc.ListStepsParams{

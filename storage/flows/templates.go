@@ -14,7 +14,7 @@ import (
 // Template is one version of a template.
 type Template = dbsqlc.GetTemplateRow
 
-// Put stores the next version of a template, unless same reports that the newest one is equal.
+// Put stores the next version of a template, unless same reports that the newest version is equal.
 // expected is the newest version that the caller knows. If it is negative, any version is accepted.
 // Put returns process.ErrStaleVersion if the newest version is a different one.
 func Put(

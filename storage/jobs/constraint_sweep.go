@@ -51,7 +51,7 @@ func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
 const sweepSpan = 500
 
 // Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in
-// this span that were evaluated under an older version of the constraints. over reports that the
+// this span that were evaluated under an older version of the constraints. over is true if the
 // sweep is complete.
 func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{

@@ -67,8 +67,8 @@ func countsOf(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailableR
 	return list
 }
 
-// ForgetNames deletes the counters of names that no longer have jobs. more reports that there may
-// be more.
+// ForgetNames deletes the counters of names that no longer have jobs. more is true if there may be
+// more.
 func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 	const batch = 100
 	err = s.RunLocked(ctx, "delete unused job names", nil, func(ctx context.Context, db storage.DB) error {

@@ -36,7 +36,7 @@ type NewJob struct {
 	FairnessKey    *string // nil if the namespace defines no fairness keys
 	Actor          string  // who enqueued it, or "" if unknown
 	Chosen         bool    // the engine chose the ID, so an existing job with it comes from the same request
-	// Grouped reports that several workers run the job. In this case Options contains the number of
+	// Grouped is true if several workers run the job. In this case Options contains the number of
 	// workers, and the job itself needs no constraint keys.
 	Grouped bool
 }

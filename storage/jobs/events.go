@@ -94,11 +94,11 @@ const EventColumns = `a.namespace, a.xid::text AS xid, a.lane, a.event_id, a.job
        coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata,
        coalesce(a.of_run, a.step_id IS NOT NULL) AS of_run`
 
-// forgetEvents is the maximum number of events of each lane of a namespace that one transaction
-// deletes.
+// forgetEvents is the maximum number of events that one transaction deletes in each lane of a
+// namespace.
 const forgetEvents = 1000
 
-// ForgetEvents deletes events whose retention is over. more reports that there may be more.
+// ForgetEvents deletes events whose retention is over. more is true if there may be more.
 func ForgetEvents(ctx context.Context, s *storage.Store, retention map[string]time.Duration) (more bool, err error) {
 	if len(retention) == 0 {
 		return false, nil

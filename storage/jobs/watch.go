@@ -24,7 +24,7 @@ type EventCursor struct {
 	Lanes      map[int64]int64
 }
 
-// eventCursorVersion is the first byte of the text of a cursor. Cursors of changes begin with a
+// eventCursorVersion is the first byte of an encoded cursor. Cursors of changes begin with a
 // different byte.
 const eventCursorVersion = 2
 

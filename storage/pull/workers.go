@@ -255,7 +255,7 @@ const WorkerRetention = 24 * time.Hour
 // forgetBatch is the maximum number of workers that one statement deletes.
 const forgetBatch = 5000
 
-// ForgetWorkers deletes workers whose retention is over. more reports that there may be more.
+// ForgetWorkers deletes workers whose retention is over. more is true if there may be more.
 func ForgetWorkers(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.ReadOne(ctx, "delete old workers", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetWorkers(ctx, db, dbsqlc.ForgetWorkersParams{

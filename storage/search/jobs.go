@@ -289,8 +289,8 @@ func (l *jobList) full() bool { return len(l.ids) == l.wanted || l.taken > l.rea
 
 func (l *jobList) late(began time.Time) bool { return l.reach.time > 0 && time.Since(began) > siftTime }
 
-// siftAll takes the matching rows of a list until the page is full or the time is over. left
-// reports that there may be rows after l.last.
+// siftAll takes the matching rows of a list until the page is full or the time is over. left is
+// true if there may be rows after l.last.
 func (l *jobList) siftAll(ctx context.Context, tx pgx.Tx, batch *int) (left bool, err error) {
 	began, found := time.Now(), l.found
 	for len(found) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The fields of open waits, of a row f of flow_steps.
+// The fields of open waits. They refer to a row f of flow_steps.
 var (
 	fieldDue = &field{
 		name: "due_time", values: isTime,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A configuration that cannot work is rejected at the start.
+// A configuration that cannot work is rejected at startup.
 func TestConfigurationIsChecked(t *testing.T) {
 	t.Parallel()
 	valid := Config{

@@ -213,7 +213,7 @@ func choices(values []string) (all []completion) {
 	return all
 }
 
-// enumNames returns the short names of the values of an enum of the API.
+// enumNames returns the short value names of an API enum.
 func enumNames(name string) (all []completion) {
 	enum, err := protoregistry.GlobalTypes.FindEnumByName(protoreflect.FullName("progressor.v1." + name))
 	if err != nil {

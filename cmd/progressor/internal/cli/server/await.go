@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The limits of the pause between two attempts to reach the database at the start.
+// The limits of the pause between two attempts to reach the database at startup.
 const (
 	firstPause = 250 * time.Millisecond
 	maxPause   = 5 * time.Second

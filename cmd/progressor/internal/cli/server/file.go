@@ -85,8 +85,8 @@ func fileNamespaces(f *configfile.File) (names []string) {
 	return names
 }
 
-// putTimeout is how long the start waits for a cron of the file. If its namespace is paused, the
-// cron is created later.
+// putTimeout is how long the engine tries to store a cron of the file at startup. If its namespace
+// is paused, the cron is created later.
 const putTimeout = 10 * time.Second
 
 // putCrons creates the crons of the file, and updates those that differ.

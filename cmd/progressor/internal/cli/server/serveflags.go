@@ -61,7 +61,7 @@ type dbFlags struct {
 	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long to wait at startup for a database that cannot be reached; 0s does not wait. Default: ${default}."`
 }
 
-// maxWait is the longest time that a start waits for the database.
+// maxWait is the longest time that the engine waits for the database at startup.
 const maxWait = 24 * time.Hour
 
 func (f dbFlags) check() error {

@@ -180,8 +180,8 @@ func (d *decider) failure(manual bool) verdict {
 	return verdict{}
 }
 
-// trialFrom returns the earliest time of the trial of an open circuit. It is zero if the circuit is
-// closed.
+// trialFrom returns the earliest time at which an open circuit may start its trial. It is zero if
+// the circuit is closed.
 func (d *decider) trialFrom() time.Time {
 	threshold := d.Policy.PauseAfterFailures
 	if d.Policy.Failure != FailureHalfOpen || threshold == 0 || d.s.Failures < threshold {

@@ -16,8 +16,8 @@ import (
 // stored, and the run decides in a task of its own (see EndSteps). A run of 3 jobs in sequence
 // needs 5 transactions instead of 8.
 
-// maxAdvanceState is the maximum size in bytes of the state of a run that decides in advance. The
-// state is compared with the stored one.
+// maxAdvanceState is the maximum state size, in bytes, of a run that decides in advance. The state
+// is compared with the stored one.
 const maxAdvanceState = 16 << 10
 
 // errReadsAhead is returned when a run that decides in advance tries to read.

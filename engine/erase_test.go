@@ -23,7 +23,7 @@ func (n *node) suspended(t testing.TB, id string) {
 	}
 }
 
-// refusedIn reports whether an error rejects a request because of the status of its process.
+// refusedIn reports whether an error rejects a request because its process has the wrong status.
 func refusedIn(err error, status process.Status) bool {
 	var wrong *process.WrongStatusError
 	return errors.As(err, &wrong) && wrong.Status == status

@@ -25,7 +25,7 @@ const (
 	fieldClient  = "namespace.processor.connect.tls.certificate_secret"
 )
 
-// checkHeaders limits the total size of the headers of a processor, and checks their references.
+// checkHeaders limits the total size of a processor's headers, and checks their references.
 func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	size := 0
 	for name, value := range p.GetHeaders() {

@@ -27,7 +27,7 @@ type Kind struct {
 	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
 	// timeout of its namespace. It may be nil.
 	Timeout func(*storage.Claim) time.Duration
-	// Describe returns the name and the timeout of the process of a claim. ok is false if the
+	// Describe returns the name and the timeout of the process in a claim. ok is false if the
 	// process has neither. Describe may be nil.
 	Describe func(*storage.Claim) (name string, timeout time.Duration, ok bool)
 	// CancelsAttempts is set if the cancel of a process cancels the attempt that runs. Processes of

@@ -92,8 +92,8 @@ func TestWatchersTakeTurns(t *testing.T) {
 	}
 }
 
-// Clients that do not read can hold only a limited part of the memory of the node. The news for
-// other clients waits until memory is free.
+// Clients that do not read can hold only a limited part of the node's memory. The news for other
+// clients waits until memory is free.
 func TestWatchersHoldLittle(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers

@@ -82,7 +82,7 @@ func (d *Decision) redo(step int, each *Each) {
 }
 
 // redoing returns the progress of a step that has to run its items again, except the done ones.
-// bytes is the size of the results of the done items.
+// bytes is the size of their results.
 func redoing(count int, done []int, bytes int) Each {
 	bits := make([]byte, (count+7)/8)
 	for n := range bits {

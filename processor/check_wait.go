@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	maxWaitText  = 16 << 10 // maximum size in bytes of the title of a wait, and of each assignee
+	maxWaitText  = 16 << 10 // maximum size in bytes of a wait's title, and of each assignee
 	maxAssignees = 1000
 )
 
 // The engine compiles the schemas of up to 100 waits when a result is stored. With these limits, a
 // schema takes about 0.1 s. Without them, it took up to 2.2 s.
 const (
-	maxWaitSchema  = 16 << 10 // maximum size in bytes of the schema of a wait, in protobuf
+	maxWaitSchema  = 16 << 10 // maximum size in bytes of a wait's schema, in protobuf
 	maxWaitPattern = 10_000   // maximum total size of its patterns, with repeats written out
 )
 

@@ -35,7 +35,7 @@ func TestHandlerReadsStrictly(t *testing.T) {
 	tests := map[string]struct {
 		path, contentType, body string
 		status                  int
-		want                    string // part of the body of the response
+		want                    string // part of the response body
 	}{
 		"good":            {"/", "application/json", good, 200, `"response":"eWVz"`},
 		"charset":         {"/", "application/json; charset=UTF-8", good, 200, `"eWVz"`},

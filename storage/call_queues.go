@@ -59,7 +59,7 @@ type commitGroup struct {
 	groupOutcome
 }
 
-// groupOutcome has the outcomes of the items of a commit group.
+// groupOutcome has the outcomes of the items in a commit group.
 type groupOutcome struct {
 	captured   bool  // the call runs on this node
 	storedTask int64 // the task of the call if it waits in schedule, or 0

@@ -56,7 +56,7 @@ func TestForgetRequests(t *testing.T) {
 	keys("0")
 }
 
-// The retention of a key of a removed process also counts from the end of its task.
+// For a key of a removed process, the retention also counts from the end of its task.
 func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -204,7 +204,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 }
 
 // A poll may begin before another poll of its worker takes a slot, and read the group afterwards.
-// It then sees the change, because it reads the current version of the row of the group.
+// It then sees the change, because it reads the current version of the group's row.
 func TestPollReadsTheCurrentGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

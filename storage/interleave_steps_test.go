@@ -32,7 +32,7 @@ func ofItsRun(mayContinue bool) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), mayContinue }
 }
 
-// aheadOfItsRun stores the next result of the run of a job together with the end of the job.
+// aheadOfItsRun stores the next result of a job's run together with the end of the job.
 func aheadOfItsRun(c *storage.Completion) {
 	ofItsRun(true)(c)
 	notify := &storage.Claim{

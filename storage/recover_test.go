@@ -49,7 +49,7 @@ func (c *cutBench) saveThroughProxy(completion *storage.Completion) storage.Save
 	return must(c.t, saved, err)
 }
 
-// claimThroughProxy creates a process through the proxy, and returns the claim of a call of the
+// claimThroughProxy creates a process through the proxy, and returns the claim of a call to the
 // process.
 func (c *cutBench) claimThroughProxy(id string, change ...func(*storage.Call)) *storage.Claim {
 	c.t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// withFire adds two effects to a result: a row of the ledger of a cron, and an audit entry.
+// withFire adds two effects to a result: a ledger row of a cron, and an audit entry.
 func withFire(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Effects = append(c.Effects, f, &storage.AuditRecord{Method: "TriggerCron", By: process.Actor{Name: "kim"}})

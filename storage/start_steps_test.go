@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// plainJob returns the start of a job of a step.
+// plainJob returns the start of a step's job.
 func plainJob(id string) storage.Message {
 	return startOf(id, notifySender(id), func(m *storage.Message) {
 		m.Plain, m.StartedKind, m.KindRow = true, process.JobKind,

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// JobEvent returns an event of a job, a run or a step as clients see it. An event of the job of a
-// step names the step.
+// JobEvent returns an event of a job, a run or a step as clients see it. An event of a step's job
+// names the step.
 func JobEvent(e *jobs.EventRow) (*progressorv1.JobEvent, error) {
 	metadata, err := Struct(e.Metadata)
 	m := &progressorv1.JobEvent{

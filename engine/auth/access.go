@@ -296,7 +296,7 @@ func checkRole(role *progressorv1.Role, path string) error {
 	return invalid
 }
 
-// checkPrincipal returns the ID of the key of a principal, or "" if the principal is not a key.
+// checkPrincipal returns the key ID of a principal, or "" if the principal is not a key.
 func checkPrincipal(field, principal string) (keyID string, err error) {
 	keyID, err = KeyOf(principal)
 	if err != nil {

@@ -102,7 +102,7 @@ func (p *Principal) Groups() []string {
 // client, so the client keeps its IDs when its key is replaced.
 func (p *Principal) Owner() string { return p.owner }
 
-// withKeyName sets the name of the key of the principal, and returns p.
+// withKeyName sets the key name of the principal, and returns p.
 func (p *Principal) withKeyName(name string) *Principal {
 	p.owner = namedKeyPrefix + name
 	return p

@@ -130,8 +130,7 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + host
 }
 
-// Origin returns the origin of the pages of the console, or "" if users cannot log in to it. a may
-// be nil.
+// Origin returns the origin of the console pages, or "" if users cannot log in to it. a may be nil.
 func (a *Authenticator) Origin() string {
 	if a == nil || a.logins == nil {
 		return ""
@@ -190,7 +189,7 @@ func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address stri
 // back. kept is the data from the cookie of the browser. answer contains the parameters that the
 // issuer has added to the URL. former is the token of the previous login of the browser, or "".
 // FinishLogin ends that login. It returns the token of the new login, for a cookie, and the URL of
-// the page of the console that the browser shows next.
+// the console page that the browser shows next.
 func (a *Authenticator) FinishLogin(
 	ctx context.Context, name, kept string, answer url.Values, former, address string,
 ) (token, page string, err error) {

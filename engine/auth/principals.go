@@ -23,7 +23,7 @@ const (
 // not begin with it.
 const namedKeyPrefix = "keys:"
 
-// KeyPrincipal returns the name of the principal of a key.
+// KeyPrincipal returns the principal name of a key.
 func KeyPrincipal(keyID string) string { return keyPrefix + keyID }
 
 // maxURI is the maximum size of a URI that identifies a client in bytes.

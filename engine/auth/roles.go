@@ -16,8 +16,7 @@ const (
 	roleWorker = "worker"
 	// limitSeparator separates the role from the pattern of the jobs.
 	limitSeparator = ":"
-	// maxJobs is the maximum size of the pattern of the jobs in bytes. Names of jobs have the same
-	// limit.
+	// maxJobs is the maximum size of a job pattern in bytes. Names of jobs have the same limit.
 	maxJobs = 256
 )
 

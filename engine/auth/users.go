@@ -164,7 +164,8 @@ func (a *Authenticator) store(hash [sha256.Size]byte, who oidc.Identity) *verifi
 	return a.users.tokens.add(hash, v)
 }
 
-// namesOf returns the names of the principals of a user: its own, and those of its groups.
+// namesOf returns the principal names of a user: the user's own name, and those of the user's
+// groups.
 func namesOf(who oidc.Identity) []string {
 	names := []string{userPrefix + who.User}
 	for _, group := range who.Groups {

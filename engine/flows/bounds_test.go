@@ -121,7 +121,7 @@ func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestListRunsShortensSummaries checks that a list has only the beginning of the summary of a run.
+// TestListRunsShortensSummaries checks that a list has only the beginning of a run's summary.
 func TestListRunsShortensSummaries(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -129,7 +129,7 @@ func (t *task) asActor(namespace string) process.Actor {
 	return actor
 }
 
-// ended reports whether a command was rejected because of the status of its process.
+// ended reports whether a command was rejected because its process has the wrong status.
 func ended(err error) bool {
 	_, rejected := errors.AsType[*process.WrongStatusError](err)
 	return rejected

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// eventText describes an event of a run or of the job of a step.
+// eventText describes an event of a run or a step's job.
 func eventText(e *progressorv1.JobEvent) string {
 	words := []string{e.GetStepId(), e.GetType(), e.GetFrom(), "to", e.GetTo(), e.GetWorkerId()}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
@@ -41,9 +41,9 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 	}
 }
 
-// TestEventsOfRun checks that the events of a run and of the jobs of its steps show when the run
-// was queued, when a worker began, and when the run waited for an answer. It reads them with a list
-// and a watch.
+// TestEventsOfRun checks that the events of a run and its step jobs show when the run was queued,
+// when a worker began, and when the run waited for an answer. It reads them with a list and a
+// watch.
 func TestEventsOfRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

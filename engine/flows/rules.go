@@ -40,7 +40,7 @@ type waitOf struct {
 	Schema    json.RawMessage `json:"resultSchema,omitempty"`
 }
 
-// marked is the metadata of the work of a step.
+// marked is the metadata for the work of a step.
 type marked struct {
 	RunID  string `json:"progressor.run_id"`
 	StepID string `json:"progressor.step_id"`
@@ -301,8 +301,8 @@ func (r rules) Result(d *flow.Decision) ([]byte, error) {
 	return resultJSON("result", v)
 }
 
-// workID returns the process ID of the work of a step or an item, or of the compensation of a step,
-// without the prefix of the ID.
+// workID returns a process ID without its prefix. The process is the work of a step or item, or the
+// compensation of a step.
 func (b *basis) workID(from origin) string {
 	id := b.runID + "/" + b.template.Steps[from.Step].ID
 	if from.Index != noIndex {
@@ -317,8 +317,8 @@ func (b *basis) workID(from origin) string {
 	return id
 }
 
-// origin returns the origin of the work of a step or an item, or of the compensation of a step, in
-// the current round.
+// origin returns the origin of a step's work, an item's work or a step's compensation in the
+// current round.
 func (t *task) origin(p stepRef, undo bool) origin {
 	return origin{Step: p.step, Index: p.index, Round: t.state.Run.Round, Undo: undo}
 }

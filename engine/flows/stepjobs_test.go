@@ -74,7 +74,7 @@ func TestStepOfAPausedName(t *testing.T) {
 	same(t, runSummary(n.ended(t, "ns", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
 }
 
-// TestStepJobIsUpdated checks that an option of the job of a step can be changed.
+// TestStepJobIsUpdated checks that an option of a step's job can be changed.
 func TestStepJobIsUpdated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -189,7 +189,7 @@ func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (probl
 	return problems
 }
 
-// maxDetail is the maximum length of the detail of a problem in bytes.
+// maxDetail is the maximum length of a problem's detail in bytes.
 const maxDetail = 4096
 
 // cut returns the beginning of a text, without characters that the API does not allow.

@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// limitedTo returns the context of a request of a client that may take only some jobs.
+// limitedTo returns the request context of a client that may take only some jobs.
 func limitedTo(t *testing.T, patterns ...string) context.Context {
 	t.Helper()
 	return pull.WithCaller(t.Context(), &pull.Caller{
@@ -230,7 +230,7 @@ func TestNextPollOfLimitedClients(t *testing.T) {
 	must(t, n.CheckNext(t.Context(), next))
 }
 
-// ownedBy returns the context of a request of a client.
+// ownedBy returns the request context of a client.
 func ownedBy(t *testing.T, owner string) context.Context {
 	t.Helper()
 	return pull.WithCaller(t.Context(), &pull.Caller{Name: owner, Owner: owner})

@@ -28,7 +28,7 @@ func startFair(t testing.TB, dsn string) *node {
 	return n
 }
 
-// of returns the options of a job of a tenant.
+// of returns options for a job of a tenant.
 func of(tenant string) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue(tenant)}},

@@ -57,7 +57,7 @@ func (q *Jobs) Kind() engine.Kind {
 	}
 }
 
-// describe returns the name and the timeout of the job of a claim.
+// describe returns the name and the timeout of the job in a claim.
 func describe(c *storage.Claim) (name string, timeout time.Duration, ok bool) {
 	job, ok := jobs.JobOf(c)
 	return job.Name, job.Timeout, ok

@@ -73,8 +73,8 @@ func (q *Jobs) pausedName(ctx context.Context, namespace, name string) (*jobs.Pa
 	return nil, err
 }
 
-// explainPause returns the pause of the name of a job for its explanation, or nil if it is not
-// paused.
+// explainPause returns the pause of a job's name for the explanation of the job, or nil if the name
+// is not paused.
 func (q *Jobs) explainPause(ctx context.Context, r *jobs.Row) (*explain.Pause, error) {
 	p, err := q.pausedName(ctx, r.Namespace, r.Name)
 	if err != nil || p == nil {

@@ -48,8 +48,8 @@ func (k *oneKey) ReadKey(_ context.Context, id string) (storage.KeyState, error)
 	return storage.KeyState{SecretHash: k.hash[:], Roles: []string{"root"}, Patterns: []string{"*"}}, nil
 }
 
-// newPrivateSite serves a site that requires authentication. principal returns the name of the
-// principal of the last Call.
+// newPrivateSite serves a site that requires authentication. principal returns the principal name
+// of the last Call.
 func newPrivateSite(t *testing.T) (url, token string, key *oneKey, principal func() string) {
 	t.Helper()
 	id, token := auth.NewToken()

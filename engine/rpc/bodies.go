@@ -88,7 +88,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop limits the time of the rest of the body, which net/http reads before the next request of the
+// stop limits the time for the rest of the body. net/http reads it before the next request on the
 // connection. net/http sets a new deadline for that request.
 func (b *timedBody) stop() {
 	b.mu.Lock()

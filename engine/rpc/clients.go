@@ -118,8 +118,8 @@ var boundOf = [classes]struct{ label, what, setting string }{
 	classStream:   {"client_streams", "streams", "max_streams_per_client"},
 }
 
-// clientOf returns the name of the client of a request for its limits. With authentication, it is
-// the principal, so that clients behind one proxy do not share a limit. Keys with the same name
+// clientOf returns the client name to which the limits of a request apply. With authentication, it
+// is the principal, so that clients behind one proxy do not share a limit. Keys with the same name
 // belong to one client. Without authentication, it is the address of the peer.
 func clientOf(ctx context.Context, address string) string {
 	if p := principalOf(ctx); p != nil {

@@ -31,8 +31,8 @@ func refuseOwnJob(id string) error {
 	return refuseOwn("job_id", id)
 }
 
-// refuseRetry rejects a retry of the engine's own jobs. However, the next attempt of the job of a
-// step can be started early.
+// refuseRetry rejects a retry of the engine's own jobs. However, the next attempt of a step's job
+// can be started early.
 func refuseRetry(id string) error {
 	if name, ok := process.StepJob(id); ok {
 		return &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(

@@ -243,9 +243,9 @@ func TestConsoleLogin(t *testing.T) {
 	}
 }
 
-// The attributes of the cookies of a login hide the cookies from scripts. They prevent other sites
-// from setting the cookies, and from making browsers send them with POST requests. Browsers must
-// not cache the responses of a login.
+// The attributes of login cookies hide the cookies from scripts. They prevent other sites from
+// setting the cookies, and from making browsers send them with POST requests. Browsers must not
+// cache the responses of a login.
 func TestCookiesOfLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff")

@@ -33,8 +33,8 @@ func eachMethod(t *testing.T, look func(service, method protoreflect.Descriptor)
 	}
 }
 
-// changing contains the first words of the names of the methods that change something. A browser
-// cannot call them if the console is read-only.
+// changing contains the first words in the names of methods that change something. A browser cannot
+// call them if the console is read-only.
 var changing = []string{"Add", "Backfill", "Call", "Cancel", "Checkpoint", "Complete", "Create", "Delete", "Disable",
 	"Drain", "Enable", "End", "Enqueue", "Erase", "Fetch", "Heartbeat", "Pause", "Poll", "Put", "Release", "Remove",
 	"Repair", "Repeat", "Report", "Rerun", "Restart", "Resume", "Retry", "Revoke", "Rewind", "Rotate", "Skip", "Start",

@@ -141,7 +141,7 @@ var patternWords = map[string]string{
 	"^[a-z0-9_.-]{1,128}$": "must be 1 to 128 characters of a-z, 0-9, _, . and -, such as order.ship",
 }
 
-// choices returns the fields of the oneof of a violation.
+// choices returns the fields of the oneof that a violation refers to.
 func choices(request protoreflect.MessageDescriptor, violation *protovalidate.Violation) string {
 	path := violation.Proto.GetField().GetElements()
 	for _, e := range path[:max(len(path)-1, 0)] {

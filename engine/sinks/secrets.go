@@ -28,8 +28,8 @@ func replaceSecrets(m *progressorv1.Sink, replacement func(field, value string) 
 	return err
 }
 
-// certificateOf returns a pointer to the field certificate_secret of the target of a sink, and the
-// path of the field. The pointer is nil if the target has no TLS settings.
+// certificateOf returns a pointer to the field certificate_secret of a sink's target, and the path
+// of the field. The pointer is nil if the target has no TLS settings.
 func certificateOf(m *progressorv1.Sink) (name *string, field string) {
 	if t := m.GetWebhook().GetTls(); t != nil {
 		return &t.CertificateSecret, "webhook.tls.certificate_secret"

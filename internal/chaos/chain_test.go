@@ -54,7 +54,7 @@ func parseLink(text []byte) (l link, err error) {
 	return l, nil
 }
 
-// The commands to the processor at the end of the text of an operation.
+// The commands to the processor at the end of an operation's text.
 const (
 	askFail   = " fail"
 	askReject = " reject"

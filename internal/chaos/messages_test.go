@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// The commands at the end of the text of an operation. They make the process send a message to
-// another process.
+// The commands at the end of an operation's text. They make the process send a message to another
+// process.
 const (
 	askNotify      = " notify="       // a notification
 	askStartEnding = " start-ending=" // the start of a child that ends at once

@@ -35,7 +35,7 @@ var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
 // selects reports whether a pattern of go test -run selects a test of one of the packages. It
 // ignores the part of the pattern that selects subtests. The map tests contains the names of the
-// tests of the packages that were read.
+// tests in the packages that were read.
 func selects(t *testing.T, tests map[string][]string, packages, pattern string) bool {
 	t.Helper()
 	top, _, _ := strings.Cut(pattern, "/")

@@ -16,7 +16,7 @@ const (
 	undoID   = "~job/run-1/pay.undo"
 	memberID = "~job/~/" + undoID + "/17"
 
-	// longID is the ID of a member of a job with a long ID.
+	// longID is the ID of a member whose job has a long ID.
 	longID = "~job/~/0123456789abcdef0123456789abcdef/17"
 )
 

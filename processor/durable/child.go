@@ -39,7 +39,7 @@ type Future[Out any] struct {
 	isQuestion bool
 }
 
-// childKey is the value of the entry of a child, a job or a run.
+// childKey is the value of an entry for a child, a job or a run.
 type childKey struct {
 	Namespace string `json:"namespace"`
 	ProcessID string `json:"process_id"` // for a run: ~flow/ and the ID of the run

@@ -24,8 +24,8 @@ type flowOption func(*flowOptions)
 
 func (f flowOption) setFlow(o *flowOptions) { f(o) }
 
-// TemplateVersion sets the version of the template of a run. The default is the newest one when the
-// run starts.
+// TemplateVersion sets the template version of a run. The default is the newest one when the run
+// starts.
 func TemplateVersion(version int32) FlowOption {
 	return flowOption(func(o *flowOptions) { o.command.Version = version })
 }

@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// repairField is the only field of the args of a repair by step.
+// repairField is the only field in the args of a repair by step.
 const repairField = "durable_repair"
 
 const (
@@ -28,7 +28,7 @@ type stepRepair struct {
 	Rewind []string                   `json:"rewind,omitempty"`
 }
 
-// repairRecord is the value of the entry of a repair.
+// repairRecord is the value of a repair entry.
 type repairRecord struct {
 	Skip   []string `json:"skip,omitempty"`
 	Set    []string `json:"set,omitempty"`

@@ -64,7 +64,7 @@ func trip(done *effects, broke, last *error) processor.Processor {
 // errPanic lets trip panic at its end.
 var errPanic = errors.New("panic")
 
-// keyOf returns the end of the key of a step that runs again.
+// keyOf returns the key suffix of a step that runs again.
 func keyOf(c context.Context) string {
 	_, number, _ := strings.Cut(durable.StepKey(c), "~")
 	return number

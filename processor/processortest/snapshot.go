@@ -12,7 +12,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Now returns the current time of the clock of the process.
+// Now returns the current time of the process clock.
 func (p *Process) Now() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -209,7 +209,7 @@ func classify(ctx context.Context, err error) error {
 	return err
 }
 
-// urlField returns the name of the field of the n-th URL.
+// urlField returns the field name of the n-th URL.
 func urlField(n int) string {
 	if n == 0 {
 		return fieldURL

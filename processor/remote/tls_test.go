@@ -25,7 +25,7 @@ import (
 type guarded struct {
 	*httptest.Server
 	connections atomic.Int32
-	last        atomic.Value // URI of the client of the last request
+	last        atomic.Value // client URI of the last request
 }
 
 // guard serves processes with a certificate of servers, to clients with a certificate of clients.

@@ -31,7 +31,7 @@ type Cursor struct {
 // restore.
 var ErrNewGeneration = errors.New("the database failed over or was restored")
 
-// cursorVersion is the first byte of the text of a cursor.
+// cursorVersion is the first byte of an encoded cursor.
 const cursorVersion = 1
 
 // String encodes the cursor for clients.

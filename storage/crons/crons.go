@@ -66,9 +66,9 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().WriteFires(ctx, db, a)
 }
 
-// List returns at most limit rows of the ledger of a cron with fire times before a time, newest
-// first. since is the time at which the cron was created; older rows belong to a deleted cron with
-// the same ID.
+// List returns at most limit ledger rows of a cron with fire times before a time, newest first.
+// since is the time at which the cron was created; older rows belong to a deleted cron with the
+// same ID.
 func List(
 	ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int,
 ) ([]Row, error) {

@@ -70,7 +70,7 @@ func parsePosition(text string) (xid string, eventID int64, ok bool) {
 	return xid, eventID, err == nil && err2 == nil && eventID >= 0 && canonical
 }
 
-// PageToken returns the token of the page of a list after an event. Nodes of older versions use the
+// PageToken returns the token of the list page after an event. Nodes of older versions use the
 // transaction ID. This version uses only the number of the event.
 func PageToken(xid string, eventID int64) string { return xid + "." + strconv.FormatInt(eventID, 10) }
 

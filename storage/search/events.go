@@ -214,9 +214,9 @@ type eventRow struct {
 // maxRunJobs is the maximum number of jobs of a run whose events are read job by job.
 const maxRunJobs = 1000
 
-// runJobs returns the IDs of the run and of the jobs of its steps that a filter selects by run_id.
-// It returns nil if all events of the namespace must be searched, because the filter names no run,
-// the run was removed, or it has too many jobs.
+// runJobs returns the IDs of the run and its step jobs that a filter selects by run_id. It returns
+// nil if all events of the namespace must be searched, because the filter names no run, the run was
+// removed, or it has too many jobs.
 func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([]string, error) {
 	run := filter.only(fieldEventRun)
 	if run == "" || filter.only(fieldEventJob) != "" {

@@ -90,7 +90,7 @@ func TestListEvents(t *testing.T) {
 	}
 }
 
-// The events of one job are read with an index, regardless of the number of events of other jobs.
+// The events of one job are read with an index, regardless of how many events other jobs have.
 func TestEventsOfJobAreFound(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -157,9 +157,9 @@ func explainEvents(t *testing.T, store *storage.Store, scan eventScan) string {
 	return strings.Join(plan, "\n")
 }
 
-// The filter run_id finds the events of a run and of the jobs of its steps, and no others. In
-// particular, it does not find the events of a job with the same ID as the run. This is true
-// whether the jobs of the run are known or all events of the namespace are searched.
+// The filter run_id finds the events of a run and its step jobs, and no others. In particular, it
+// does not find the events of a job with the same ID as the run. This is true whether the jobs of
+// the run are known or all events of the namespace are searched.
 func TestListEventsOfRun(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)

@@ -361,7 +361,7 @@ func (l *runList) narrow(s *statement) {
 // results fit on a page.
 const firstFill = 10
 
-// stepBytes is the approximate size of the status of a step without its progress.
+// stepBytes is the approximate size of a step's status without its progress.
 const stepBytes = 200
 
 // fill reads the runs of the page until their bytes exceed its limit.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// home is the temporary directory of the server of a test binary. A lock on a file in it is held
+// home is the temporary directory for the server of a test binary. A lock on a file in it is held
 // until the process ends, so that later runs can find the directories of killed processes.
 type home struct {
 	dir  string

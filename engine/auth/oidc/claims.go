@@ -15,7 +15,7 @@ import (
 const (
 	// MaxGroups is the maximum number of groups in a token.
 	MaxGroups = 200
-	// maxName is the maximum size of the name of a user in bytes.
+	// maxName is the maximum size of a user name in bytes.
 	maxName = 255
 	// maxGroup is the maximum size of a group with its prefix in bytes.
 	maxGroup = 256

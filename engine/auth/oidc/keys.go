@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// refreshTime is the time between two reads of the keys of an issuer. A key that the issuer has
+	// refreshTime is the time between two reads of an issuer's keys. A key that the issuer has
 	// removed is not accepted after that time.
 	refreshTime = 5 * time.Minute
 	// retryTime is how long a node waits after it failed to read the keys, and between two reads

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/processor/durable"
 )
 
-// shop is a fake of the services of a shop. Each request has an idempotency key. A repeated request
-// with the same key has no effect.
+// shop fakes the services of a shop. Each request has an idempotency key. A repeated request with
+// the same key has no effect.
 type shop struct {
 	mu      sync.Mutex
 	keys    map[string]bool

@@ -32,7 +32,7 @@ func EndChild(name string, response any) Action {
 func FailChild(name, detail string) Action { return FailRun(name, "", detail) }
 
 // FailRun is like EndChild, but the run fails with this reason and message. With
-// durable.ReasonTimeout, it ends a question that nobody answers in time.
+// durable.ReasonTimeout, it ends a question that no one answers in time.
 func FailRun(name, reason, message string) Action {
 	return func(ctx context.Context, p *processortest.Process) error {
 		return endChild(ctx, p, name, &progressorv1.ChildEnd{

@@ -121,7 +121,7 @@ func (c *checkCmd) Run(a *cli.App) error {
 	return c.print(a, found)
 }
 
-// target returns how to reach the new build: the settings of the processor of the namespace, with
+// target returns how to reach the new build: the settings of the namespace's processor, with
 // another URL. With --cmd, the URL is only the path.
 func (c *checkCmd) target(ctx context.Context) (*progressorv1.ConnectProcessor, error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.ReadTimeout)

@@ -72,8 +72,8 @@ type stepTree struct {
 	rows              []table.Row
 }
 
-// draw adds a step and its descendants. branch is the prefix of the line of the step, and below is
-// the prefix of the lines of its descendants.
+// draw adds a step and its descendants. branch is the line prefix of the step, and below is the
+// line prefix of its descendants.
 func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	t.drawn[id] = true
 	s := t.steps[id]

@@ -77,7 +77,7 @@ func putNamespaces(ctx context.Context, eng *engine.Engine, f *configfile.File, 
 
 func isDeleting(err error) bool { return errors.Is(err, process.ErrNamespaceDeleting) }
 
-// fileNamespaces returns the names of the namespaces of the file.
+// fileNamespaces returns the names of the namespaces in the file.
 func fileNamespaces(f *configfile.File) (names []string) {
 	for _, ns := range f.Namespaces {
 		names = append(names, ns.GetNamespace())

@@ -24,7 +24,7 @@ type keyCmd struct {
 	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key."`
 }
 
-// maxKeyName is the maximum size of the name of a key in bytes.
+// maxKeyName is the maximum size of a key name in bytes.
 const maxKeyName = 256
 
 // withConnection connects to the database of a command and calls run.

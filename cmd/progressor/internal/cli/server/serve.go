@@ -15,7 +15,7 @@ type serveCmd struct {
 func (serveCmd) Help() string {
 	return `Serve runs an engine on your PostgreSQL. Several engines can use one database. Every setting can be
 a flag, an environment variable or a key of the configuration file, in this order. Namespaces,
-templates and crons of the file are stored at the start. On SIGTERM, the engine finishes running
+templates and crons of the file are stored at each startup. On SIGTERM, the engine finishes running
 tasks and releases the rest.
 
     progressor migrate up --db.dsn postgres://progressor@db/progressor

@@ -41,7 +41,7 @@ type serveSettings struct {
 	Debug       debugFlags    `embed:"" prefix:"debug."`
 }
 
-// logFlags are the flags of the log of an engine.
+// logFlags are the flags that configure the log of an engine.
 type logFlags struct {
 	cli.LogFlags
 	Requests string `default:"off" enum:"off,errors,all" placeholder:"WHICH" setting:"" help:"Log requests when they end: off, errors (those that fail), or all, one line each. Default: ${default}."`

@@ -72,8 +72,8 @@ func (c coder) decode(ctx context.Context, message any) error {
 	return nil
 }
 
-// failed decodes the detail of an error of the engine. If the detail cannot be decoded, failed
-// returns err unchanged.
+// failed decodes the detail of an engine error. If the detail cannot be decoded, failed returns err
+// unchanged.
 func (c coder) failed(ctx context.Context, err error) error {
 	detail := Detail(err)
 	if detail == nil || c.payloads.Decode(ctx, detail) != nil {

@@ -87,8 +87,8 @@ type StartHooks struct {
 	// Message returns the message of a command to a process of the kind. It must not block. It may
 	// be nil.
 	Message wire.KindMessage
-	// ReadEnd changes the end of a process of the kind to what its parent, a process of a user,
-	// receives. It leaves the ends of other processes unchanged. It may be nil.
+	// ReadEnd converts the end of a process of the kind to the form that its parent, a user
+	// process, receives. It leaves the ends of other processes unchanged. It may be nil.
 	ReadEnd func(context.Context, *progressorv1.ChildEnd) error
 }
 

@@ -208,8 +208,8 @@ func (d *deliverer) Run(ctx context.Context) error {
 	}
 }
 
-// scan starts the deliveries to a batch of targets and waits up to scanWait for them. found reports
-// that there may be more.
+// scan starts the deliveries to a batch of targets and waits up to scanWait for them. found is true
+// if there may be more.
 func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	e := d.engine
 	if !e.isConnected() {

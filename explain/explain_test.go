@@ -373,7 +373,7 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 	}
 }
 
-// ofRun changes the ID of a job to that of a step of run A-8.
+// ofRun replaces the ID of a job with the ID of a step job in run A-8.
 func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
 
 func ofStep(runStatus string) func(*explain.Job) {

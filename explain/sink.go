@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SinkState is the input of an explanation of a sink, all read at the same time.
+// SinkState is the input for the explanation of a sink. All of it is read at the same time.
 type SinkState struct {
 	Now         time.Time // by the database's clock
 	Namespace   string

@@ -187,7 +187,7 @@ func (s *State) clone() *State {
 // IsNewer reports whether the format of the state is newer than this program.
 func (s *State) IsNewer() bool { return s.Version > stateVersion }
 
-// Fits returns an error if the state cannot be the state of a run of the plan.
+// Fits returns an error if the state cannot belong to a run of the plan.
 func (s *State) Fits(p *Plan) error {
 	if len(s.Steps) != len(p.Steps) {
 		return errors.New("the state of the run belongs to another template")

@@ -66,7 +66,7 @@ func (t *Template) Index(id string) (int, bool) {
 // ForEach reports whether the step runs once for each item of a list.
 func (s *Step) ForEach() bool { return s.items != nil }
 
-// path returns the path of a field of the step.
+// path returns the path of a field in the step.
 func (s *Step) path(field string) string { return fmt.Sprintf("steps[%d].%s", s.Index, field) }
 
 // Limits that are not in the proto files.

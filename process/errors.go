@@ -63,7 +63,7 @@ func (e *OverloadError) Error() string {
 // Is reports whether target is ErrOverloaded.
 func (e *OverloadError) Is(target error) bool { return target == ErrOverloaded }
 
-// ItemError is the error of one item of a batch. Field is the path of the item in the API.
+// ItemError is the error of one item in a batch. Field is the path of the item in the API.
 type ItemError struct {
 	Field string
 	Key   Key

@@ -36,7 +36,7 @@ func FuzzInterval(f *testing.F) {
 			t.Errorf("%+v: %s after attempt %d, at most %s", p, wait, attempt, limit)
 		}
 		if next := p.Interval(attempt+1, random); attempt < math.MaxInt32 && next < wait {
-			t.Errorf("%+v: %s after attempt %d, and only %s after the next", p, wait, attempt, next)
+			t.Errorf("%+v: %s after attempt %d, but only %s after the next", p, wait, attempt, next)
 		}
 	})
 }

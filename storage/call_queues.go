@@ -133,7 +133,7 @@ func (q *callQueues) leave(it *callItem) bool {
 	return true
 }
 
-// recordGroup records the outcome of an item of a commit group. When all outcomes are known, it
+// recordGroup records the outcome of an item in a commit group. When all outcomes are known, it
 // updates the state of the process.
 func (q *callQueues) recordGroup(key process.Key, group *commitGroup, item groupOutcome) {
 	q.mu.Lock()

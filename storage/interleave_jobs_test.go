@@ -176,7 +176,7 @@ func TestPollMeetsTransactions(t *testing.T) {
 	}
 }
 
-// tokenOf returns the token of a lease of the namespace.
+// tokenOf returns the token of a lease in the namespace.
 func tokenOf(l *storage.Lease) pull.LeaseToken {
 	return pull.LeaseToken{Key: key(l.Claim.ProcessID), FencingToken: l.Claim.FencingToken, Salt: l.Salt}
 }

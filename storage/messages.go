@@ -196,8 +196,8 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 
 // SearchMessages returns the targets of undelivered messages, at most limit per namespace. It
 // returns messages of SQL functions at once, and messages of processes when they are older than
-// age. In each namespace it continues after the target in after, which it updates. more reports
-// that the search is not complete in some namespace.
+// age. In each namespace it continues after the target in after, which it updates. more is true if
+// the search is not complete in some namespace.
 func (s *Store) SearchMessages(
 	ctx context.Context, age time.Duration, limit int, after map[string]string,
 ) (targets []process.Key, more bool, err error) {

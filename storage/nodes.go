@@ -143,8 +143,8 @@ type forgotten struct {
 // forgetFromStartEvery is the interval at which Forget starts with the oldest rows again.
 const forgetFromStartEvery = time.Hour
 
-// Forget deletes old idempotency keys, answers of removed processes and dead letters. more reports
-// that there may be more.
+// Forget deletes old idempotency keys, answers of removed processes and dead letters. more is true
+// if there may be more.
 func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
 	f := &s.forgotten
 	f.mutex.Lock()

@@ -255,8 +255,8 @@ func (n planNode) faults(statement string) (list []string) {
 			list = append(list, fmt.Sprintf("reads %s by %s where %q", n.Relation, n.Index, n.Condition))
 		}
 	case "Nested Loop":
-		// The plan reads the result of another part of the statement for each of its own rows,
-		// which has quadratic cost.
+		// For each of its rows, the plan reads the result of another part of the statement. The
+		// cost is quadratic.
 		if inner := n.Plans[1]; inner.Type == "CTE Scan" || inner.Type == "Function Scan" {
 			list = append(list, "joins every row with every row of a "+inner.Type)
 		}

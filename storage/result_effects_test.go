@@ -30,8 +30,8 @@ func TestSaveEffects(t *testing.T) {
 			Count: 1,
 		}}
 	}
-	// checkRows checks the ledger and the audit. want is the second of the fire time and the status
-	// of each row of the ledger, a semicolon, and the number of audit entries.
+	// checkRows checks the ledger and the audit. want contains the second of the fire time and the
+	// status of each ledger row, then a semicolon and the number of audit entries.
 	checkRows := func(what, want string) {
 		t.Helper()
 		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second

@@ -43,7 +43,7 @@ func letters(readErr, err error) *Actor[*letter] {
 	}
 }
 
-// send returns the result of a task of a process with the state "s".
+// send returns the result of a task for a process with the state "s".
 func send(a *Actor[*letter], taskType progressorv1.TaskType) (*progressorv1.ProcessResponse, error) {
 	return a.handle(&Task{Result: processor.Result(), Request: &progressorv1.ProcessRequest{
 		Type: taskType, Process: &progressorv1.Process{AuxState: []byte("s")},

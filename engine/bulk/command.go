@@ -124,8 +124,8 @@ func commandOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (comm
 	return o, nil
 }
 
-// notAccepted converts the error of a check of a stored command. The node that stored the command
-// accepted it. If this node rejects the command, the two nodes have different versions.
+// notAccepted converts the error from the check of a stored command. The node that stored the
+// command accepted it. If this node rejects the command, the two nodes have different versions.
 func (o *command) notAccepted(err error) error {
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	if !ok {
@@ -216,7 +216,7 @@ func progressOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (pro
 	return now, nil
 }
 
-// failure is the content of an event of a bulk.
+// failure is the content of a bulk event.
 type failure struct {
 	ProcessID string `json:"process_id"`
 	Error     string `json:"error"`

@@ -228,7 +228,7 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 }
 
 // StopBackfills drops the remaining fire times of all backfills of a cron, and returns the number
-// of these backfills. Runs that they have started continue.
+// of backfills. Runs that they have started continue.
 func (c *Crons) StopBackfills(
 	ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor,
 ) (int32, error) {

@@ -159,7 +159,7 @@ func (s *situation) now(t testing.TB) string {
 	return text
 }
 
-// lease leases the job of a step of the run.
+// lease leases the job of a step in the run.
 func (s *situation) lease(t testing.TB, step string) *progressorv1.Lease {
 	t.Helper()
 	return s.n.lease(t, s.id+"-"+step)

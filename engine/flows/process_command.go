@@ -18,7 +18,7 @@ import (
 // actorProcess is the actor of a command in the result of a process.
 const actorProcess = "process"
 
-// message returns the message of a command of a process that starts or cancels a run.
+// message returns the message for a process command that starts or cancels a run.
 func message(sender process.Key, sent *progressorv1.Command) (m storage.Message, ok bool, err error) {
 	switch c := sent.GetCommand().(type) {
 	case *progressorv1.Command_StartRun:

@@ -284,7 +284,7 @@ func (t *task) done() error {
 }
 
 // precedesRetry reports whether the run was reopened for a retry whose command has not arrived. A
-// message, such as the end of a job of the last attempt, must not end the run again, because the
+// message, such as the end of a job from the last attempt, must not end the run again, because the
 // command would then fail.
 func (t *task) precedesRetry() bool { return t.before.ended && t.isNotification() }
 

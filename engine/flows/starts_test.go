@@ -96,8 +96,8 @@ func TestCancelEventsOfSteps(t *testing.T) {
 	same(t, n.stepEvents(t, "deaf", cancels), "a cancel_requested, a cancel_grace_expired")
 }
 
-// began returns the attempt of a run and of each of its steps, followed by + if it has a start time
-// and by - if it has none.
+// began returns the attempts of a run and its steps. Each is followed by + if it has a start time,
+// and by - otherwise.
 func began(r *progressorv1.Run) string {
 	one := func(attempt int32, at *timestamppb.Timestamp) string {
 		if at == nil {

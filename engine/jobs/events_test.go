@@ -174,8 +174,8 @@ func TestJobEvents(t *testing.T) {
 	}
 }
 
-// Jobs from SQL, jobs of a processor of the engine, and cancels by message also cause events, but
-// only events that the namespace keeps are stored.
+// Jobs from SQL, jobs of an engine processor, and cancels by message also cause events, but only
+// events that the namespace keeps are stored.
 func TestKeptJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -77,7 +77,7 @@ func TestGetWorker(t *testing.T) {
 	}
 }
 
-// The lease of a member of a job for several workers shows the ID of that job.
+// If several workers run a job, the lease of each member shows the ID of the job.
 func TestLeaseOfAMember(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -112,7 +112,7 @@ func (w *workers) own(ctx context.Context, field func(n int) string, seen ...pul
 }
 
 // notOwned returns the workers for which this node does not know whether the client owns their IDs.
-// It records that the others were seen. What was stored within seenCacheTime is still valid,
+// It records that the others were seen. An entry stored within seenCacheTime is still valid,
 // because seenCacheTime is shorter than pull.OwnedFor.
 func (w *workers) notOwned(by pull.Sender, seen []pull.WorkerKey) (unknown []pull.WorkerKey) {
 	now := time.Now()

@@ -207,7 +207,7 @@ func ownKey(r keyed) (process.Key, error) {
 	return keyOf(r), refuseOwn("process_id", r.GetProcessId())
 }
 
-// refuseOwn rejects the ID of a process of the engine itself.
+// refuseOwn rejects the ID of a process that belongs to the engine itself.
 func refuseOwn(field, id string) error {
 	if process.Own(id) {
 		return &process.InvalidError{Field: field,

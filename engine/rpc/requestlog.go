@@ -82,7 +82,7 @@ func noteEnd(ctx context.Context, err error) {
 	}
 }
 
-// codeText returns the code of an error of a method as a label. It is "ok" if err is nil.
+// codeText returns the code of a method's error as a label. It is "ok" if err is nil.
 func codeText(err error) string {
 	if err == nil {
 		return codeOK

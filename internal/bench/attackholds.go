@@ -93,7 +93,7 @@ func (a *attacked) dial(ctx context.Context) (net.Conn, func(), error) {
 	return conn, func() { stop(); _ = conn.Close() }, nil
 }
 
-// header returns the beginning of a request of the attacker.
+// header returns the beginning of a request from the attacker.
 func (a *attacked) header(path, contentType string, length int) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\n"+
 		"Content-Length: %d\r\n\r\n", path, a.from, a.token, contentType, length)

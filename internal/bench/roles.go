@@ -24,10 +24,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The roles of a process of the bench. The engine and the processor of rpc, auth, idle and memory
-// run in their own processes, as in production. Such a process reads its order, one line of JSON,
-// from its standard input, and writes its address to its standard output. It ends when its standard
-// input is closed, even if the bench has died.
+// The roles of a bench process. The engine and the processor of rpc, auth, idle and memory run in
+// their own processes, as in production. Such a process reads its order, one line of JSON, from its
+// standard input, and writes its address to its standard output. It ends when its standard input is
+// closed, even if the bench has died.
 const (
 	roleBench     = "bench"
 	roleEngine    = "engine"

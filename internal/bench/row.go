@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Report contains all results of one run of the bench.
+// Report contains all results of one bench run.
 type Report struct {
 	Machine Machine `json:"machine"`
 	Rows    []*Row  `json:"rows"`

@@ -56,7 +56,7 @@ func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 type timerProcessor struct {
 	processor.Processor
 	*arrivals
-	ahead time.Duration // how far the clock of the server is ahead of the clock of this machine
+	ahead time.Duration // how far the server clock is ahead of the clock of this machine
 }
 
 func newTimerProcessor(ahead time.Duration, want int) *timerProcessor {

@@ -36,7 +36,7 @@ func startNode(t testing.TB, name, dsn string, args ...string) *node {
 	return startProgram(t, program.path(t), name, dsn, args...)
 }
 
-// startProgram starts an engine of another build of the program.
+// startProgram starts an engine from another build of the program.
 func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 	t.Helper()
 	n := &node{t: t, name: name, log: newLogBook(), done: make(chan struct{})}

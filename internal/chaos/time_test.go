@@ -71,7 +71,7 @@ func (s *chaosRun) awaitSingleAttempts() {
 	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.repeatedTasks() == 0 })
 }
 
-// A step of the clock of PostgreSQL changes the age of all rows. Moving stored times has the same
+// A step of the PostgreSQL clock changes the age of all rows. Moving stored times has the same
 // effect and needs no privileges. The statements omit running timers, because the test looks for
 // timers that fired early. They change a task under the lock of its process, like every change of a
 // task.

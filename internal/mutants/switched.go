@@ -53,7 +53,7 @@ func changedDeclaration(file string, before, after []byte) (was, is declaration,
 	return was, is, differ == 1 && was.switchable(is)
 }
 
-// text returns the source of a node of the declaration.
+// text returns the source of a node in the declaration.
 func (d declaration) text(n ast.Node) string {
 	return string(d.src[d.file.Offset(n.Pos()):d.file.Offset(n.End())])
 }

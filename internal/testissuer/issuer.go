@@ -50,7 +50,8 @@ func New(t testing.TB) *Issuer {
 	return i
 }
 
-// Unstarted returns an issuer that is the handler of a server of the test. Set its URL.
+// Unstarted returns an issuer without a server. Use it as the handler of a test server, and set its
+// URL.
 func Unstarted(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{t: t}

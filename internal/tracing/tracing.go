@@ -118,7 +118,7 @@ func (IDs) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {
 	return id, newSpanID()
 }
 
-// NewSpanID generates the ID of a span of an existing trace.
+// NewSpanID generates the ID of a span in an existing trace.
 func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if id, ok := ctx.Value(spanIDKey{}).(trace.SpanID); ok {
 		return id

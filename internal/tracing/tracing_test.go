@@ -74,7 +74,7 @@ func TestHeaders(t *testing.T) {
 		t.Error("an existing span was replaced by the span of the header")
 	}
 	if ctx := t.Context(); Extract(ctx, http.Header{}) != ctx {
-		t.Error("no header, and another context")
+		t.Error("without a header, Extract returned a different context")
 	}
 }
 

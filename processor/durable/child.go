@@ -47,7 +47,7 @@ type childKey struct {
 	Run       string `json:"run,omitempty"` // runFlow or runQuestion; "" if an older version recorded the run
 }
 
-// What a run is.
+// The kinds of runs.
 const (
 	runFlow     = "flow"
 	runQuestion = "question"
@@ -57,7 +57,7 @@ func (c childKey) key() process.Key {
 	return process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 }
 
-// What a function starts, as messages call it.
+// The kinds of targets that a function starts, as they appear in messages.
 const (
 	targetChild = "child"
 	targetJob   = "job"

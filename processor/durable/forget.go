@@ -197,8 +197,8 @@ func (f *forgetting) mark(at int, condition bool) {
 // scopeOf returns the scope of a full name, such as "parcel[1]/".
 func scopeOf(name string) string { return name[:strings.LastIndexByte(name, '/')+1] }
 
-// areSiblings reports whether two scopes are in different branches of the same Each. What happens
-// in one of them does not depend on the other.
+// areSiblings reports whether two scopes are in different branches of the same Each. Events in one
+// of them do not depend on the other.
 func areSiblings(a, b string) bool {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {

@@ -120,7 +120,7 @@ func TestParkedRange(t *testing.T) {
 	add(t, n, 1, 2)
 }
 
-// What a task has published is stored once.
+// The effects of a parked task are stored once.
 func TestParkedEffects(t *testing.T) {
 	t.Parallel()
 	n := node(t, storagetest.DSN(t), function(func(ctx durable.Ctx) (string, error) {

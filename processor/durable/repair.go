@@ -268,7 +268,7 @@ func (t *task) cancelsOf(entries []entry, forget []int) (commands []*progressorv
 	return commands
 }
 
-// repairResponse returns the response of a repair: what the journal has forgotten.
+// repairResponse returns the response of a repair: the entries that the journal has forgotten.
 func repairResponse(entries []entry, forget []int) []byte {
 	response := struct {
 		Forgotten []string `json:"forgotten"`

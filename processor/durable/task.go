@@ -207,7 +207,7 @@ func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
 		if len(steps) == 0 && !t.isFlushing() {
 			break
 		}
-		// what a step depends on must be stored before the step has an effect
+		// the entries that a step depends on must be stored before the step has an effect
 		if len(t.journal.unsaved()) > 0 {
 			if stored, err := t.checkpoint(); err != nil {
 				return nil, err

@@ -84,7 +84,7 @@ func ParsePageToken(field, text string) (int64, error) {
 	return eventID, nil
 }
 
-// translate returns the position of a cursor of an older engine.
+// translate returns the position of a cursor from an older engine.
 func translate(
 	ctx context.Context, s *storage.Store, cursor dbsqlc.TranslateEventCursorParams,
 ) (EventCursor, error) {

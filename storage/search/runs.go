@@ -217,7 +217,7 @@ type RunQuery struct {
 // Run is a row of flow_runs with columns of its process.
 type Run = dbsqlc.ReadRunsRow
 
-// RunStep is the state of a step of a run.
+// RunStep is the state of a step in a run.
 type RunStep = dbsqlc.ReadStatusesRow
 
 // RunPage is a page of a list of runs. It may have fewer runs than requested, or none, and still

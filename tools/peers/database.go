@@ -16,7 +16,7 @@ import (
 
 // database is an empty database for one measurement of a peer.
 type database struct {
-	server string // DSN of a database of the same server
+	server string // DSN of a database on the same server
 	config *pgxpool.Config
 }
 

@@ -201,7 +201,7 @@ func (c Config) client() (*http.Client, error) {
 
 var errRedirect = errors.New("the issuer redirects, which is not supported")
 
-// maxBody is the maximum size of a response of an issuer in bytes.
+// maxBody is the maximum size of an issuer's response in bytes.
 const maxBody = 1 << 20
 
 // limitedBodies fails responses with large bodies.

@@ -395,11 +395,11 @@ func TestDiscovery(t *testing.T) {
 	token := testissuer.Sign(t, nameless, i.Claims(nil))
 	i.Use(one)
 	if _, err := accept(t, config(i)).Verify(t.Context(), token); err != nil {
-		t.Errorf("without a kid, and one key: %v", err)
+		t.Errorf("a token without a kid was rejected with one key: %v", err)
 	}
 	i.Use(one, two)
 	if _, err := accept(t, config(i)).Verify(t.Context(), token); err == nil {
-		t.Error("without a kid, and two keys: accepted")
+		t.Error("a token without a kid was accepted with two keys")
 	}
 }
 

@@ -272,8 +272,9 @@ func (w *walker) target(e ast.Expr) (name *ast.Ident, indirect bool) {
 	}
 }
 
-// isCaptured reports whether a variable belongs to the durable function, outside the body. What a
-// parameter points to may belong to others, such as a service that counts its requests.
+// isCaptured reports whether a variable belongs to the durable function, outside the body. The
+// value that a parameter points to may belong to others, such as a service that counts its
+// requests.
 func (w *walker) isCaptured(name *ast.Ident, indirect bool) bool {
 	variable, ok := w.pass.TypesInfo.Uses[name].(*types.Var)
 	return ok && contains(w.scan.root, variable.Pos()) && !contains(w.body, variable.Pos()) &&

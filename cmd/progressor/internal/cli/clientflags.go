@@ -165,7 +165,7 @@ func (f ClientFlags) page(ctx context.Context, path, token string) (string, erro
 	return pageFrom(ctx, transport, f.Address.url(), path, token)
 }
 
-// pageFrom returns the text of a page of the engine at address.
+// pageFrom returns the text of a page from the engine at address.
 func pageFrom(ctx context.Context, transport *http.Transport, address, path, token string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	if err != nil {

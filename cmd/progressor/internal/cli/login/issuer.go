@@ -75,7 +75,7 @@ func (i Issuer) client() (*http.Client, error) {
 
 var errRedirect = errors.New("the issuer redirects, which is not supported")
 
-// maxBody is the maximum size of a response of an issuer in bytes.
+// maxBody is the maximum size of an issuer's response in bytes.
 const maxBody = 1 << 20
 
 // limitedBodies limits the bodies of responses to maxBody.

@@ -336,8 +336,7 @@ func awaitReady(ctx context.Context, eng *engine.Engine) error {
 	return nil
 }
 
-// newRegistry returns the registry of all metrics of the program, including those of Go and of the
-// process.
+// newRegistry returns the registry of all metrics of the program, including Go and process metrics.
 func (n *node) newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),

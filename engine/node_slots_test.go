@@ -39,7 +39,7 @@ func TestNodeSlotsShare(t *testing.T) {
 			both++
 		}
 		if alone != c.alone || both < c.both-1 || both > c.bound {
-			t.Errorf("bound %d: one namespace got %d slots, and two %d", c.bound, alone, both)
+			t.Errorf("bound %d: one namespace got %d slots, two namespaces got %d", c.bound, alone, both)
 		}
 		if taken, _ := node.inUse(); taken != both {
 			t.Errorf("bound %d: %d slots are taken, but %d were granted", c.bound, taken, both)

@@ -289,7 +289,7 @@ func deployCheck(t *testing.T, program clitest.Program, runs int, filter string,
 		}
 		text := strings.Join(texts, ", ")
 		if counts[place]++; found[place] != "" && found[place] != text {
-			t.Errorf("%s: %s, and others %s", run.ProcessID, text, found[place])
+			t.Errorf("%s: %s, but others %s", run.ProcessID, text, found[place])
 		}
 		found[place] = text
 	}

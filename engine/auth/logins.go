@@ -29,8 +29,8 @@ const (
 	CallbackPath = "/login/callback"
 	// AttemptTime is how long a browser may take from the beginning of a login to its end.
 	AttemptTime = 10 * time.Minute
-	// maxAttempt is the maximum size in bytes of the cookie that contains an attempt, and maxPage
-	// that of the path of a console page.
+	// maxAttempt is the maximum size of the cookie that contains an attempt, in bytes. maxPage is
+	// the maximum size of a console page's path.
 	maxAttempt, maxPage = 3000, 1000
 	// attemptSkew is the maximum difference between the clocks of two nodes.
 	attemptSkew = time.Minute

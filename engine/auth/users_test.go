@@ -117,7 +117,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 	hash := Hash(token)
 	if v, ok := a.users.tokens.load(hash); !ok || !v.until.Equal(p.expires) {
-		t.Errorf("the token is cached until %s, and expires at %s", v.until, p.expires)
+		t.Errorf("the token is cached until %s, but expires at %s", v.until, p.expires)
 	}
 	long := i.Token(map[string]any{"exp": at.now.Add(time.Hour).Unix()})
 	if _, err := ask(t, a, long); err != nil {

@@ -165,7 +165,7 @@ func TestScopeFromTwoNodes(t *testing.T) {
 	}
 	wg.Wait()
 	if len(started) != 1 || len(named) != 1 || !named[started[0]] {
-		t.Fatalf("%v started, and the errors name %v", started, named)
+		t.Fatalf("%v started, but the errors name %v", started, named)
 	}
 }
 

@@ -303,7 +303,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 		t.Fatalf("w3 runs two members: %v", leases)
 	}
 	if leases := n.leaseAll(t, "w1"); len(leases) != 0 {
-		t.Fatalf("w1 has succeeded, and got %v", leases)
+		t.Fatalf("w1 has succeeded, but got %v", leases)
 	}
 	acknowledged := "stopped"
 	if err := n.CompleteLease(t.Context(), c.GetLeaseToken(),

@@ -171,8 +171,8 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 				err := f.do(ctx, again, i, &responseCounts{})
 				cancel()
 				if err != nil || again.outcome != e.outcome || !bytes.Equal(again.answer, e.answer) {
-					t.Errorf("%s of %s was answered %d %x, and now %d %x, %v", e.op, e.process, e.outcome, e.answer,
-						again.outcome, again.answer, err)
+					t.Errorf("%s of %s was answered with %d %x, but now with %d %x, %v", e.op, e.process,
+						e.outcome, e.answer, again.outcome, again.answer, err)
 				}
 			}
 		})

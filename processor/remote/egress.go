@@ -120,8 +120,7 @@ var loopbackPrefixes = []netip.Prefix{
 
 // privatePrefixes are the addresses of private networks: RFC 1918, RFC 4193 and RFC 6598. The other
 // prefixes are not public either, and some networks use them for their machines: 198.18.0.0/15 is
-// for benchmarks, 240.0.0.0/4 is reserved, and fec0::/10 was the site-local
-// prefix.
+// for benchmarks, 240.0.0.0/4 is reserved, and fec0::/10 was the site-local prefix.
 var privatePrefixes = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("100.64.0.0/10"),

@@ -135,8 +135,8 @@ func (s *serveSettings) check(file *configfile.File) error {
 	return checkFile(file)
 }
 
-// hosts returns the names by which clients may address the API: that of the listener, and a list
-// separated by commas.
+// hosts returns the names by which clients may address the API: the name of the listener, and the
+// names in a list separated by commas.
 func hosts(listen, listed string) (*rpc.Hosts, error) {
 	var names []string
 	for name := range strings.SplitSeq(listed, ",") {

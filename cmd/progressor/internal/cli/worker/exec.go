@@ -166,8 +166,8 @@ func (e *executor) killAll() {
 	}
 }
 
-// environment returns the environment of a command: that of the worker, without the variables that
-// only the worker needs, such as a DSN, and with the variables of the job.
+// environment returns the environment of a command. It consists of the worker's environment and the
+// variables of the job. It omits variables that only the worker needs, such as a DSN.
 func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 	env := make([]string, 0, len(e.environ)+8)
 	for _, v := range e.environ {

@@ -293,7 +293,7 @@ func TestFairnessKeyIsChecked(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	for text, want := range map[string]string{
-		"job.tenant": "namespace.fairness_key: line 1, column 1: there is no job.tenant",
+		"job.tenant": "namespace.fairness_key: line 1, column 1: unknown name job.tenant: use job.name, ",
 		"job.tags": "namespace.fairness_key: its value is of type list(string), but must be a string, a number or a " +
 			"bool",
 	} {

@@ -201,7 +201,8 @@ func (f *fleet) ask(ctx context.Context, e *entry) (check func()) {
 		cancel()
 		for _, answer := range answers {
 			if answer != nil && e.outcome == acked && !bytes.Equal(answer, e.answer) {
-				f.t.Errorf("%s of %s was answered with %x, but another engine answered %x", e.op, e.process, e.answer, answer)
+				f.t.Errorf("%s of %s was answered with %x, but another engine answered %x", e.op, e.process, e.answer,
+					answer)
 			}
 		}
 	}

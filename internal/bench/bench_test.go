@@ -118,13 +118,13 @@ func TestRepeatedEnd(t *testing.T) {
 
 func TestDurableFunctions(t *testing.T) {
 	report := runShort(t, "--workloads=durable")
-	if len(report.Rows) != 7 {
-		t.Fatalf("%d rows, want 7", len(report.Rows))
+	if len(report.Rows) != 9 {
+		t.Fatalf("%d rows, want 9", len(report.Rows))
 	}
-	if last := report.Rows[6]; last.Figures[0].Value != 20 || last.Figures[1].Value <= 0 {
+	if last := report.Rows[8]; last.Figures[0].Value != 20 || last.Figures[1].Value <= 0 {
 		t.Errorf("runs in memory and their size: %+v", last.Figures)
 	}
-	for _, row := range report.Rows[:6] {
+	for _, row := range report.Rows[:8] {
 		if row.Operations == 0 || row.P99Millis == nil || row.Checked["task_in_one_place"] == 0 {
 			t.Errorf("%s, %d clients: nothing was measured: %+v", row.Workload, row.Clients, row)
 		}

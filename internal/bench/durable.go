@@ -227,6 +227,7 @@ func (r *runner) runsInMemory(ctx context.Context, v variant, row *Row) error {
 // memoryInUse returns the size of the heap and stacks of this program after a garbage collection.
 func memoryInUse() int64 {
 	runtime.GC()
+	runtime.GC() // pools keep unused memory until the second collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

@@ -85,7 +85,7 @@ func startFresh(ctx context.Context, dir string) (*pgembed.Server, error) {
 // serverConfig configures a server in a directory of a home.
 func serverConfig(home string, ephemeral bool) pgembed.Config {
 	return pgembed.Config{
-		Dir: filepath.Join(home, "server"), Ephemeral: ephemeral, Unsafe: true, Preload: buildExit(home),
+		Dir: filepath.Join(home, "server"), Ephemeral: ephemeral, Unsafe: true, Preload: buildPreload(home),
 		Settings: map[string]string{
 			"shared_buffers":  "64MB",
 			"max_connections": "200",

@@ -13,8 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// docs/reference.md contains every method, every field and every value of an enum. (make verify
-// checks that it contains nothing else, because it is generated.)
+// docs/reference.md contains every method, every field and every value of an enum. make verify
+// compares the checksum of this generated page, so that it contains nothing else.
 func TestReferenceIsComplete(t *testing.T) {
 	text, err := os.ReadFile("reference.md")
 	if err != nil {

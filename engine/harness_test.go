@@ -27,7 +27,7 @@ import (
 
 // longWait is how long a test waits for an event that should come soon. It is long because the
 // machine may be busy.
-const longWait = 20 * time.Second
+const longWait = time.Minute
 
 // eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {

@@ -133,7 +133,7 @@ func (g *gate) held() []int64 {
 	return slices.Clone(g.tasks)
 }
 
-// hold creates a gate. If match is nil, it holds all attempts.
+// hold creates a gate. If match is nil, it holds all attempts. Calls of match do not overlap.
 func (c *chain) hold(match func(op string, attempt int32) bool) *gate {
 	g := &gate{match: match, opened: make(chan struct{})}
 	g.open = sync.OnceFunc(func() { close(g.opened) })

@@ -104,9 +104,12 @@ func TestKilledEngine(t *testing.T) {
 	putChain(t, a, c, nil)
 	f := newFleet(t, a, b)
 	f.start(40)
+	attempts := 0
+	g := c.hold(func(string, int32) bool {
+		attempts++
+		return attempts > 400
+	})
 	l := startLoad(f, plan{clients: 32, processes: 40, calls: 1000, seed: 1})
-	await(t, testTimeout, "400 calls are answered", func() bool { return l.acked.Load() >= 400 })
-	g := c.hold(nil)
 	await(t, testTimeout, "the engine holds calls",
 		func() bool { return runningHeld(t, conn, a, g) >= 5 && g.arrived.Load() >= 8 })
 	held := running(t, conn, a)

@@ -24,8 +24,8 @@ func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
 	c.options(s.path("job.options"), job.GetOptions())
 }
 
-// options rejects job options that a flow defines elsewhere: the start time, uniqueness and
-// the retention of results.
+// options rejects job options that a flow defines elsewhere (the start time, uniqueness and the
+// retention of results), and checks the others.
 func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	if o.GetRunTime() != nil {
 		c.add(path+".run_time", "is not allowed in a flow: add a delay step before this one")
@@ -40,8 +40,8 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	}
 	if n := o.GetWorkers().GetCount(); n > 1 {
 		c.add(path+".workers.count",
-			"must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item "+
-				"for each", n)
+			"must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with one "+
+				"item per worker", n)
 	}
 	if d := o.GetStartDeadline(); d != nil && d.AsDuration() == 0 { // CheckRules rejects negative values
 		c.add(path+".start_deadline", durations.Positive)

@@ -1,6 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- This index is for finding the entries of EraseProcess for an ID.
+-- This index finds the audit entries of EraseProcess for a process ID.
 DROP INDEX CONCURRENTLY IF EXISTS audit_erasures;
 SET lock_timeout = 0;
 CREATE INDEX CONCURRENTLY audit_erasures ON audit (namespace, subject)

@@ -48,9 +48,9 @@ func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 
 // DerivedProcessID returns the ID of a process or job whose request has an idempotency key and no
 // ID. It is made from the request ID, so that repeated requests conflict in the primary key. If the
-// key is a UUIDv7, the ID begins with the first half of the key, which contains its time. Then new
-// rows are neighbors in the indexes. Nodes of earlier versions derive another ID, but find a
-// repeated request by its request ID.
+// idempotency key is a UUIDv7, the ID begins with the first half of that UUID, which contains its
+// timestamp. Then new rows are neighbors in the indexes. Nodes of earlier versions derive another
+// ID, but find a repeated request by its request ID.
 func DerivedProcessID(requestID uuid.UUID, idempotencyKey string) string {
 	key, err := uuid.Parse(idempotencyKey)
 	if err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 {
@@ -97,7 +97,7 @@ func digest(first string, parts ...[]byte) [sha256.Size]byte {
 type Actor struct {
 	Name   string // "" if requests are not authenticated
 	Source string // the address of the client
-	Via    string // process_id of the engine's process that executes the command, or ""
+	Via    string // process_id of the bulk or run that issued the command, or ""
 
 	RequestID string // ID of the request in logs and traces, or ""
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// startSteps starts the processes of the steps that the results of a flush start.
+// startSteps creates the processes of the steps that the results of a flush start.
 type startSteps struct {
 	store    *Store
 	items    []*saveItem // one per message

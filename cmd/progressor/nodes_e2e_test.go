@@ -26,7 +26,7 @@ func TestRequestsOnlyNode(t *testing.T) {
 }
 
 // One of two engines is drained by a request to the other one. The drained engine becomes unready,
-// and its list of nodes shows this.
+// but still answers requests.
 func TestNodesOnTheEngine(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t), "PROGRESSOR_ENGINE_ZOMBIE_AFTER": "1s"}

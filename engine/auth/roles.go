@@ -67,7 +67,7 @@ var (
 		progressorv1.Permission_PERMISSION_AUTH_ADMIN)
 )
 
-// roles contains all roles. Those with the fewest permissions come first.
+// roles contains all roles in the order in which they are listed to users.
 var roles = []struct {
 	name string
 	set  permissions

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestStepJobIsCancelled cancels the jobs of steps directly. A step or an item that the run did not
-// ask to end fails. A cancelled compensation does not change the status of its step.
+// TestStepJobIsCancelled cancels the jobs of steps directly. If the run did not ask a job to end,
+// the step or item of the job fails. A cancelled compensation does not change the status of its
+// step.
 func TestStepJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -54,8 +55,8 @@ func TestStepJobIsLate(t *testing.T) {
 	same(t, runSummary(r)+": "+r.GetFailure().GetReason(), "FAILED: a FAILED: start_deadline")
 }
 
-// TestStepOfAPausedName checks that a step whose job has a paused name waits, even if its node has
-// a slot for it.
+// TestStepOfAPausedName checks that a step waits while the name of its job is paused, even if the
+// node has a free slot.
 func TestStepOfAPausedName(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -94,8 +95,8 @@ func TestStepJobIsUpdated(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestStepJobHasAFairnessKey checks that the job of a step takes turns with other jobs. The
-// fairness key may contain the ID of the run, which is in the metadata of the job.
+// TestStepJobHasAFairnessKey checks that the fairness key of the namespace is evaluated for the job
+// of a step. The key may contain the ID of the run, which is in the metadata of the job.
 func TestStepJobHasAFairnessKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -126,8 +127,9 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
 }
 
-// TestStepOfNamedWorkers checks that a step for one of several workers is running while a worker
-// has the place of its job, and waits before and after that. Lists and SQL agree.
+// TestStepOfNamedWorkers checks a step whose job names several workers and needs one of them. The
+// step is RUNNING while a worker has a lease on the job, and PENDING otherwise. Lists and SQL
+// agree.
 func TestStepOfNamedWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -155,7 +157,7 @@ func TestStepOfNamedWorkers(t *testing.T) {
 	shown("QUEUED", "PENDING")
 	l := n.lease(t)
 	if r := shown("RUNNING", "RUNNING"); r.GetSteps()[0].GetRunningTime() == nil {
-		t.Errorf("no start of %v", r.GetSteps()[0])
+		t.Errorf("step has no running_time: %v", r.GetSteps()[0])
 	}
 	if err := n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}, 0); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTraceOfARun checks that the steps of a run, and those of its inner runs, are in the trace of
-// the request that has started the run, regardless of when they begin.
+// the request that started the run, regardless of when they begin.
 func TestTraceOfARun(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)
@@ -39,6 +39,6 @@ func TestTraceOfARun(t *testing.T) {
 	n.run(t, "ns", "inner", "plain", "")
 	n.ended(t, "ns", "plain")
 	if k := len(s.Named("job deep")); k != 1 {
-		t.Errorf("%d spans of a step, including that of an untraced run", k)
+		t.Errorf("got %d spans of job deep, want 1: the untraced run must create none", k)
 	}
 }

@@ -54,8 +54,8 @@ func TestStoppingWorkerGetsNoReleasedTask(t *testing.T) {
 	n.leaseOne(t, "w") // the next worker with this ID
 }
 
-// A task that a poll leases after its worker has stopped is released. On a busy machine, the poll may
-// wait too long for the lock and fail. Then the test is repeated with another worker and job.
+// A task that a poll leases after its worker has stopped is released. On a busy machine, the poll
+// may wait too long for the lock and fail. Then the test is repeated with another worker and job.
 func TestStopDuringLease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -75,8 +75,8 @@ func TestStopDuringLease(t *testing.T) {
 	}
 }
 
-// stopDuringLease ends the polls of a worker while one of them leases a task. It returns the response
-// to this poll.
+// stopDuringLease ends the polls of a worker while one of them leases a task. It returns the
+// response to this poll.
 func (n *node) stopDuringLease(t *testing.T, worker string) (leases []*progressorv1.Lease, err error) {
 	t.Helper()
 	lock := storagetest.Begin(t, n.DB, "LOCK TABLE leases")

@@ -8,7 +8,8 @@ import (
 )
 
 // NewOps returns a handler for probes and scrapers that have no credentials. It serves only /livez,
-// /readyz and /metrics of NewHandler. Its listener must be protected by the network.
+// /readyz and /metrics of NewHandler. The handler does not authenticate requests, so only trusted
+// networks may reach its listener.
 func NewOps(cfg Config) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -105,8 +105,8 @@ func ListPackages(root string) ([]Package, error) {
 	}
 }
 
-// Ladder returns one line for each import of a package of the same or a higher level, and for each
-// package without a level.
+// Ladder returns one line for each import that is not allowed (see forbidden), and for each package
+// without a level.
 func Ladder(packages []Package) []string {
 	var violations []string
 	for _, pkg := range packages {
@@ -134,7 +134,7 @@ func forbidden(from, imported string) string {
 	to, ok := inModule(imported)
 	if !ok {
 		if slices.Contains(purePackages, from) && slices.Contains(impure, imported) {
-			return "this package is pure"
+			return from + " is pure, so it may not import this package"
 		}
 		return ""
 	}
@@ -151,14 +151,15 @@ func forbidden(from, imported string) string {
 		if slices.Contains(toolingUsers[toGroup], fromGroup) {
 			return ""
 		}
-		return "it is only for tests"
+		return "it is only for tests and the groups in toolingUsers"
 	case fromLevel == tooling, toLevel < fromLevel:
 		return ""
 	}
 	return fmt.Sprintf("level %d imports level %d, and only lower ones are allowed", fromLevel, toLevel)
 }
 
-// inModule returns the path of a package in this module, and whether it belongs to it.
+// inModule returns the path of a package relative to the module, and whether the package belongs to
+// the module.
 func inModule(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }

@@ -43,7 +43,7 @@ func FuzzVerify(f *testing.F) {
 			t.Errorf("the request as it was signed: %v", err)
 		}
 		if Verify(header, sent, now, Key{}) == nil {
-			t.Error("the zero Key accepts it")
+			t.Error("Verify accepts the request with the zero Key")
 		}
 	})
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// SinkLease identifies the lease of a sink. After another claim, a rewind, or the deletion of the
-// sink, operations with this lease return process.ErrFenced, even if the sink was created again.
+// SinkLease identifies the lease of a sink. The lease is lost after another claim, a rewind, or the
+// deletion of the sink, even if the sink is created again. Then operations that store progress
+// return process.ErrFenced, RenewSinks omits the lease, and ReleaseSink does nothing.
 type SinkLease struct {
 	SinkKey
 	NodeID int64 // ID that the node had when it claimed the sink; a node that registers again gets a new ID
@@ -27,7 +28,7 @@ type ClaimedSink struct {
 	Revision int64         // revision of the settings
 	Cursor   Cursor        // position after the changes that were delivered
 	Failures int           // number of consecutive failed deliveries
-	Wait     time.Duration // time until the next attempt; negative if it is due
+	Wait     time.Duration // time until the next attempt; zero or negative if it is due
 }
 
 // ReadSinkLeases returns all sinks with their leases. lease is the duration of a lease.
@@ -104,8 +105,8 @@ func ReleaseSink(ctx context.Context, s *storage.Store, l SinkLease) error {
 	})
 }
 
-// AdvanceSink moves the cursor of a sink past delivered changes. If delivered is 0, the sink does
-// not select any of the changes up to the new cursor.
+// AdvanceSink moves the cursor of a sink. delivered is the number of delivered changes. It is 0 if
+// the sink selected none of the changes between the old and the new cursor.
 func AdvanceSink(ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int) error {
 	return s.RunReserved(ctx, "advance a sink", func(ctx context.Context, db storage.DB) error {
 		return advance(ctx, db, l, to, dbsqlc.AdvanceSinkParams{Delivered: int64(delivered)})

@@ -15,13 +15,14 @@ import (
 )
 
 // DefaultRetention is the default retention of ledger rows and of cron tasks. The retention of a
-// row begins when the fire was decided. Rows of runs that have not ended are kept longer.
+// row starts at the time when its fire was decided. Rows of runs that have not ended are kept
+// longer.
 const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
 type Row = dbsqlc.ListFiresRow
 
-// Change is the kind of change of a fire's row.
+// Change says how the row of a fire changes.
 type Change string
 
 // The changes. A result has at most one change for each fire.
@@ -98,7 +99,7 @@ func Times(
 // NextCron is a cron with its state.
 type NextCron = dbsqlc.ListNextCronsRow
 
-// maxNextTimers is the number of timers that are read to find the crons that fire next.
+// maxNextTimers is the maximum number of timers that are read to find the crons that fire next.
 const maxNextTimers = 200
 
 // ListNext returns the crons of namespaces that fire next, soonest first, at most limit. Their
@@ -114,8 +115,8 @@ func ListNext(
 // forgetBatch is the maximum number of rows that one statement deletes.
 const forgetBatch = 2000
 
-// Delete deletes rows of a deleted cron that were decided before a time. more is true if there may
-// be more.
+// Delete deletes ledger rows of a deleted cron whose fires were decided before a time. It reports
+// whether more such rows may remain.
 func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
 	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().DeleteFires(ctx, db,

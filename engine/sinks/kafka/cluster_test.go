@@ -101,7 +101,7 @@ func change(process string, number int) *progressorv1.Change {
 	}
 }
 
-// changes returns the changes from number first to number last of some processes.
+// changes returns the changes first to last of each of the processes p0, p1, and so on.
 func changes(processes, first, last int) (list []*progressorv1.Change) {
 	for number := first; number <= last; number++ {
 		for p := range processes {

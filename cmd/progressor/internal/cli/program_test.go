@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The error of a program that ends before it listens contains its exit status, even if this is 0.
+// The error of a program that ends before it listens contains its exit status, even if it is 0.
 func TestProgramEndsBeforeItListens(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"0", "3"} {

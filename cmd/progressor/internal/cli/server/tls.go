@@ -9,9 +9,9 @@ import (
 )
 
 type tlsFlags struct {
-	CertFile     string `placeholder:"FILE" setting:"" help:"Certificate of the API, PEM, followed by the certificates of its CAs. With it, the engine accepts only TLS. A change of the files applies to new connections within 10s."`
-	KeyFile      string `placeholder:"FILE" setting:"" help:"Private key of the certificate, PEM."`
-	ClientCAFile string `name:"client-ca-file" placeholder:"FILE" setting:"" help:"CA certificates that verify client certificates, PEM. A certificate with one URI authenticates its client as cert:URI."`
+	CertFile     string `placeholder:"FILE" setting:"" help:"PEM file with the certificate of the API, followed by the certificates of its intermediate CAs. With it, the engine accepts only TLS. If the TLS files change, new connections use them within 10s."`
+	KeyFile      string `placeholder:"FILE" setting:"" help:"PEM file with the private key of the certificate."`
+	ClientCAFile string `name:"client-ca-file" placeholder:"FILE" setting:"" help:"PEM file with the CA certificates that verify client certificates. A certificate with one URI authenticates its client as cert:URI."`
 	ClientAuth   string `default:"optional" enum:"optional,required" placeholder:"MODE" setting:"" help:"Certificates of clients: optional, or required. Default: ${default}."`
 }
 

@@ -35,7 +35,7 @@ func (k *Kept) Keep(value any, drop func()) { k.value, k.drop, k.parked = value,
 // Park sets the value for the next CALL, NOTIFY or TIMEOUT, even if it comes much later. The
 // request of that task may have no history (see OmitsHistory). The engine calls drop instead if the
 // process then has other events, if the task runs in another program, or if too many values are
-// parked.
+// parked. It may call the drop functions of several values at the same time.
 func (k *Kept) Park(value any, p Parked, drop func()) { k.value, k.drop, k.parked = value, drop, &p }
 
 // Parked returns the description of the value, or nil if it was not parked.

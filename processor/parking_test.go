@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,11 @@ import (
 )
 
 // parker parks a value in each task, and counts how often it gets one and how often one is dropped.
-type parker struct{ got, dropped int }
+// Values are dropped concurrently.
+type parker struct {
+	got     int
+	dropped atomic.Int32
+}
 
 func (p *parker) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	kept := KeptOf(ctx)
@@ -22,7 +27,7 @@ func (p *parker) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*
 	if kept.Keeps() {
 		return nil, errors.New("a value cannot be kept for a task that follows at once")
 	}
-	drop := func() { p.dropped++ }
+	drop := func() { p.dropped.Add(1) }
 	switch string(r.GetArgs()) {
 	case "unusable":
 		return nil, kept.NoHistory()
@@ -81,8 +86,8 @@ func (p *parkingTest) parks(args, parkedID string) (id string) {
 func (p *parkingTest) want(got, dropped int) {
 	p.t.Helper()
 	p.parking.values.AwaitDrops(time.Minute)
-	if p.got != got || p.dropped != dropped {
-		p.t.Errorf("got %d values and dropped %d, want %d and %d", p.got, p.dropped, got, dropped)
+	if n := int(p.dropped.Load()); p.got != got || n != dropped {
+		p.t.Errorf("got %d values and dropped %d, want %d and %d", p.got, n, got, dropped)
 	}
 }
 

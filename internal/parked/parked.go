@@ -37,7 +37,11 @@ type Values[V Value] struct {
 	bytes      int
 	generation int // number of calls of Clear
 	closed     bool
-	dropping   sync.WaitGroup
+
+	// A WaitGroup is not possible, because values are also dropped while Close waits.
+	dropMu   sync.Mutex
+	dropping int           // number of values that are being dropped
+	dropped  chan struct{} // closed when dropping becomes 0
 }
 
 // item is a parked value.
@@ -49,7 +53,9 @@ type item[V Value] struct {
 
 // New returns Values for at most maximum values.
 func New[V Value](maximum int) *Values[V] {
-	return &Values[V]{max: maximum, parked: map[process.Key]*list.Element{}, order: list.New()}
+	dropped := make(chan struct{})
+	close(dropped)
+	return &Values[V]{max: maximum, parked: map[process.Key]*list.Element{}, order: list.New(), dropped: dropped}
 }
 
 // Take removes the value of a process and returns it, if there is one. The caller must drop it.
@@ -135,11 +141,9 @@ func (p *Values[V]) Close(grace time.Duration) {
 
 // AwaitDrops waits until all removed values are dropped, at most for grace.
 func (p *Values[V]) AwaitDrops(grace time.Duration) {
-	dropped := make(chan struct{})
-	go func() {
-		p.dropping.Wait()
-		close(dropped)
-	}()
+	p.dropMu.Lock()
+	dropped := p.dropped
+	p.dropMu.Unlock()
 	select {
 	case <-dropped:
 	case <-time.After(grace):
@@ -162,7 +166,23 @@ func (p *Values[V]) Expire(before time.Time) {
 }
 
 // Drop drops a value that is not parked. It does not wait until the value is dropped.
-func (p *Values[V]) Drop(v V) { p.dropping.Go(v.Drop) }
+func (p *Values[V]) Drop(v V) {
+	p.dropMu.Lock()
+	defer p.dropMu.Unlock()
+	if p.dropping == 0 {
+		p.dropped = make(chan struct{})
+	}
+	p.dropping++
+	go func() {
+		v.Drop()
+		p.dropMu.Lock()
+		defer p.dropMu.Unlock()
+		p.dropping--
+		if p.dropping == 0 {
+			close(p.dropped)
+		}
+	}()
+}
 
 // drop removes and drops a value. The caller holds mu.
 func (p *Values[V]) drop(at *list.Element) { p.Drop(p.remove(at)) }

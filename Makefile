@@ -87,6 +87,10 @@ test-console: postgres build ## Test the web console in Chromium (needs Node; AR
 pictures: postgres build ## Retake the screenshots of the docs (needs Node and Chromium; check each of them)
 	@./console/pictures.sh
 
+.PHONY: console-speed
+console-speed: postgres build ## Measure the pages with 100,000 processes (needs Node and Chromium; PROCESSES, RUNS, WORKERS, ROUNDS)
+	@./console/speed.sh
+
 .PHONY: verify
 verify: verify-format verify-vet verify-sums verify-console verify-sdk verify-tidy lint verify-vulnerabilities ## Run all checks that need no server
 	@echo "verify: ok"

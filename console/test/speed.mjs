@@ -26,10 +26,10 @@ await all(2 * workers, (n) => engine.post("JobService/Enqueue", { namespace: "ma
 await all(workers, (n) => engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId: `w-${n}`, maxLeases: 1, leaseDuration: "3600s" }));
 await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "hourly", spec: { expressions: ["@hourly"] }, target: { startProcess: { namespace: "echo", args: bytes("tick") } } } });
 
-// The address of each page, and a text that appears only with its content.
+// The address of each page, and a text in lower case that appears only with its content.
 const pages = [
-  ["#/overview", "Tasks per second"],
-  ["#/overview?ns=echo", "Tasks per second"],
+  ["#/overview", "tasks per second"],
+  ["#/overview?ns=echo", "tasks per second"],
   ["#/processes?ns=echo", "p-"],
   ["#/processes?ns=echo&filter=metadata.region+%3D+%22eu%22", "p-"],
   ["#/processes?ns=echo&filter=status+%3D+COMPLETED", ""],
@@ -49,8 +49,8 @@ const pages = [
   ["#/workers?ns=mail", "w-"],
   ["#/worker?ns=mail&id=w-7", "w-7"],
   ["#/namespaces", "mail"],
-  ["#/nodes", "devel"],
-  ["#/audit", "PutTemplate"],
+  ["#/nodes", "last heartbeat"],
+  ["#/audit", "puttemplate"],
   ["#/access", ""],
 ];
 
@@ -63,7 +63,7 @@ async function open(browser, [hash, text]) {
     for (;;) {
       const shown = await page.evaluate((text) => {
         const main = document.querySelector("main");
-        return main && document.querySelector("h1") && !main.querySelector(".loading") && main.innerText.includes(text) && performance.now();
+        return main && document.querySelector("h1") && !main.querySelector(".loading") && main.innerText.toLowerCase().includes(text) && performance.now();
       }, text);
       if (shown) return shown;
       if (Date.now() > end) throw new Error(`${hash}: not shown in 15 s`);

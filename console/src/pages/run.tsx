@@ -1,4 +1,4 @@
-import { lazy, Suspense, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { flows, readOnly, useRead } from "../api";
 import { afterOf, evaluationFailed, hasTemplate, kindWords, quoted, runEnded, whyRun } from "../flow";
 import { exact, millis, plural, span } from "../format";
@@ -18,7 +18,8 @@ import { RunTime } from "./runtime";
 import { StepPanel, Steps } from "./steps";
 
 
-const Graph = lazy(() => import("../graph"));
+const loadGraph = () => import("../graph");
+const Graph = lazy(loadGraph);
 
 const runNeeds = { retry: methods.retryRun, repeat: methods.repeatRun, cancel: methods.cancelRun, skip: methods.skipStep };
 
@@ -129,6 +130,8 @@ function About({ r }: { r: Run }) {
 }
 
 export function RunPage({ ns }: { ns: string }) {
+  // The code is loaded at the same time as the run.
+  useEffect(() => void loadGraph().catch(() => undefined), []);
   const id = useParam("id");
   const step = useParam("step");
   const asked = useParam("tab");

@@ -1,4 +1,4 @@
-import { lazy, Suspense, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { flows, readOnly, useRead } from "../api";
 import { afterOf, kindWords, quoted } from "../flow";
 import { durationMillis, millis, plural, span } from "../format";
@@ -14,9 +14,11 @@ import { plainValue } from "../value";
 import { FlowTabs } from "./runs";
 import { StartRun } from "./startrun";
 
-const Graph = lazy(() => import("../graph"));
-const Definition = lazy(() => import("./definition"));
-const EditTemplate = lazy(() => import("./definition").then((m) => ({ default: m.EditTemplate })));
+const loadGraph = () => import("../graph");
+const loadDefinition = () => import("./definition");
+const Graph = lazy(loadGraph);
+const Definition = lazy(loadDefinition);
+const EditTemplate = lazy(() => loadDefinition().then((m) => ({ default: m.EditTemplate })));
 const on = { name: "Enabled", tone: "good", shape: "check" } as const;
 const off = { name: "Disabled", tone: "hold", shape: "bars" } as const;
 
@@ -135,6 +137,8 @@ function StepCard({ t, s }: { t: Template; s: StepTemplate }) {
 }
 
 export function TemplatePage({ ns }: { ns: string }) {
+  // The code is loaded at the same time as the template.
+  useEffect(() => void Promise.allSettled([loadGraph(), loadDefinition()]), []);
   const type = useParam("type");
   const version = Number(useParam("version")) || 0;
   const step = useParam("step");

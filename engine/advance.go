@@ -48,9 +48,10 @@ func waitingRunOf(c *storage.Claim, d *decision, saved *storage.Saved) *waitingR
 }
 
 // advance decides what a run does after the end of its job. It returns this decision, and adds it
-// to the decision d of the job. It returns nil if the run has to decide in a task of its own. This
-// is necessary, for example, if the decision reads from the database, because the attempt of the
-// job has not ended and must not wait. began is the start of that attempt.
+// to the decision d of the job. It returns nil if no run waits for the job, or if the run has to
+// decide in a task of its own. The latter is necessary, for example, if the decision reads from the
+// database, because the result of the job must not wait for a read. began is the start of that
+// attempt.
 func (e *Engine) advance(ctx context.Context, ns *namespace, t *turn, d *decision, began time.Time) *decision {
 	c := &d.completion
 	run := t.run

@@ -66,7 +66,8 @@ func (b *backlogResults) full() bool {
 	return waiting >= limit || b.bytes >= maxBacklogBytes
 }
 
-// wait returns when a scan may begin.
+// wait blocks until a scan may begin, until no result was stored for maxResultsWait, or until ctx
+// is cancelled.
 func (b *backlogResults) wait(ctx context.Context) {
 	below, stored := b.belowBounds()
 	if below == nil {
@@ -90,8 +91,8 @@ func (b *backlogResults) wait(ctx context.Context) {
 	}
 }
 
-// belowBounds returns a channel that is closed when a scan may begin, or nil if it may begin now,
-// and how many results have been stored.
+// belowBounds returns a channel that is closed when a scan may begin, or nil if a scan may begin
+// now. It also returns how many results have been stored.
 func (b *backlogResults) belowBounds() (below chan struct{}, stored uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,7 +29,8 @@ func newCallPoller(e *Engine) *callPoller {
 	}
 }
 
-// wake makes Run scan. On a node that runs no tasks, it wakes the other nodes.
+// wake makes Run scan, and makes the node look for tasks that wait for workers. On a node that runs
+// no tasks, it also wakes the other nodes.
 func (p *callPoller) wake() {
 	if p.engine.cfg.RequestsOnly {
 		p.engine.notices.stored()

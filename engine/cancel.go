@@ -107,8 +107,8 @@ func (e *Engine) endOverdueCancel(key process.Key) {
 }
 
 // extended returns the step timeout, or the timeout that the kind of the process defines for this
-// attempt, if that is longer. It also stores a longer timeout. If that fails, it returns the step
-// timeout.
+// attempt, if that is longer. It also stores a longer timeout. If the timeout cannot be stored,
+// extended returns the step timeout.
 func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
 	timeout := e.kinds[c.Kind].Timeout
 	if timeout == nil || c.TaskType != process.TaskTimeout {
@@ -128,7 +128,8 @@ func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) 
 	return longer
 }
 
-// errGraceOver is the end of a CANCEL task whose grace period is over. Its process is CANCELLED.
+// errGraceOver ends the attempt of a CANCEL task whose grace period is over. The process of the
+// task becomes CANCELLED.
 var errGraceOver = errors.New(process.GraceExpiredMessage)
 
 // timeoutOf returns how long an attempt may take. graceful is true if the limit is the grace period

@@ -18,8 +18,8 @@ import (
 )
 
 // MayCheckpoint reports whether a processor can store checkpoints of a claim. The process must not
-// belong to the engine, and the task must be of a type that cannot be rejected and is retried if it
-// fails.
+// have a kind, so it is neither a job nor a process of the engine itself. The task must be of a
+// type that cannot be rejected and is retried if it fails.
 func MayCheckpoint(c *storage.Claim) bool {
 	return c.Kind == "" && processor.AllowsCheckpoints(wire.TaskType(c.TaskType))
 }
@@ -50,9 +50,10 @@ type checkpoints struct {
 	unknown error
 }
 
-// callProcessor calls the processor with an attempt that may store checkpoints. Afterwards, c and
-// history include the stored checkpoints. If it is unknown whether a checkpoint was stored, the
-// numbers of the next events are also unknown, so the task is released.
+// callProcessor calls the processor. If the type of the task allows it, the processor may store
+// checkpoints during the call. Afterwards, c and history include the stored checkpoints. If it is
+// unknown whether a checkpoint was stored, the numbers of the next events are also unknown, so the
+// task is released.
 func (e *Engine) callProcessor(
 	ctx context.Context, ns *namespace, c *storage.Claim, request *progressorv1.ProcessRequest, history *knownHistory,
 ) (response *progressorv1.ProcessResponse, err error) {
@@ -117,7 +118,8 @@ func (p *checkpoints) record(made *storage.Completion, saved storage.Checkpointe
 	}
 }
 
-// end is called when the attempt has ended. It adds the checkpoints to c and history.
+// end is called when the attempt has ended. It adds the checkpoints to c and history, and returns
+// p.unknown.
 func (p *checkpoints) end(c *storage.Claim, history *knownHistory) (unknown error) {
 	p.mu.Lock() // waits for a checkpoint of a goroutine that the processor has left behind
 	defer p.mu.Unlock()
@@ -131,7 +133,8 @@ func (p *checkpoints) end(c *storage.Claim, history *knownHistory) (unknown erro
 
 // CheckpointAttempt stores a checkpoint of a leased or pushed attempt. Its events follow the event
 // with the ID after, which must be the last one of the process. If the same checkpoint was stored
-// before, the call has no effect. The error is process.ErrFenced if the attempt has ended.
+// before, the call has no effect. yield is true if the processor should end the attempt soon. The
+// error is process.ErrFenced if the attempt has ended or the namespace is being deleted.
 func (e *Engine) CheckpointAttempt(
 	ctx context.Context, c *storage.Claim, after int64, r *progressorv1.Result,
 ) (yield bool, err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// collector runs once a second. It reloads the namespaces and ends zombies, the attempts of dead
-// nodes. It also adopts attempts of this node that are in table running but not in memory, ends
-// overdue cancels and continues removals.
+// collector runs once a second. It reloads the namespaces and ends zombies: attempts whose node or
+// worker is dead, or that exceeded their deadline. It also adopts attempts of this node that are in
+// table running but not in memory, ends overdue cancels and continues removals.
 type collector struct {
 	engine  *Engine
 	passes  int
@@ -126,8 +126,9 @@ func (c *collector) due(chore string, every int) bool {
 	return c.passes%every == 0
 }
 
-// repairTimes corrects times that are in the future because the clock was set back. Retries are
-// corrected by the nodes that noticed the step.
+// repairTimes corrects times that are in the future because the clock was set back. If setBack is
+// true, this node has noticed the change of the clock, and repairTimes also corrects the times of
+// retries.
 func (c *collector) repairTimes(ctx context.Context, setBack bool) error {
 	n, err := c.engine.store.RepairTimes(ctx, setBack)
 	if n > 0 {
@@ -139,7 +140,8 @@ func (c *collector) repairTimes(ctx context.Context, setBack bool) error {
 	return err
 }
 
-// remove deletes data whose retention is over.
+// remove deletes data whose retention is over. It also does other maintenance that not every pass
+// needs: it seals the audit log, corrects times in the future and maintains the change stream.
 func (c *collector) remove(ctx context.Context) error {
 	var errs []error
 	if c.due("purge", 30) || c.engine.removals.Swap(false) {

@@ -35,8 +35,8 @@ type Config struct {
 	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
 	// Dial creates the processor of a namespace with a push processor. credentials returns the
-	// credentials for each request. credentials is nil if cfg itself contains the headers and
-	// refers to no secrets.
+	// credentials for each request. credentials is nil if cfg has neither headers nor signing
+	// secrets nor a client certificate.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int,
 		credentials func(context.Context) (remote.Credentials, error)) (processor.Processor, error)
 	// Secrets seals and opens headers. The default uses the key in the database.
@@ -80,7 +80,7 @@ type Config struct {
 	AnswerPoll time.Duration
 }
 
-// maxConsecutive is the number of consecutive tasks that one process may run while others wait for
+// maxConsecutive is the number of consecutive tasks that run in one slot while other tasks wait for
 // a slot.
 const maxConsecutive = 16
 

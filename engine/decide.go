@@ -170,8 +170,8 @@ func cut(s string) string {
 	return wire.Plain(s[:min(len(s), maxDetail)])
 }
 
-// releaseCompletion returns the Completion of an attempt that was not made. Its task waits for
-// another node.
+// releaseCompletion returns the Completion that releases the task of an attempt. The task waits
+// until a node claims it again.
 func releaseCompletion(end End, kind Kind) storage.Completion {
 	completion := storage.Completion{TaskAttempt: taskAttempt(end.Claim)}
 	completion.Release(0)

@@ -44,8 +44,8 @@ func (d deletion) matches(row storage.Namespace) bool {
 }
 
 const (
-	// deletionPause is how long a node must have rejected requests for a namespace that is being
-	// deleted before it acknowledges the deletion.
+	// deletionPause is the minimum time after which a node acknowledges a deletion that it has
+	// learned of. During this time, the node rejects requests for the namespace.
 	deletionPause = 500 * time.Millisecond
 	// deletionWait is the maximum time that a node waits for requests that it accepted before it
 	// learned of the deletion. The statements of a request take less time. Only requests that wait

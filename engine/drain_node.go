@@ -10,9 +10,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// DrainNode requests that a node stops taking new tasks and finishes the running ones. The request
-// is stored in the row of the node, which reads it with its next heartbeat. The node keeps running
-// until it is stopped.
+// DrainNode tells a node to take no new tasks and to finish the running ones. The request is stored
+// in the row of the node. The node reads the request with its next heartbeat. The node keeps
+// running until it is stopped.
 func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor) (*progressorv1.Node, error) {
 	id, err := strconv.ParseInt(nodeID, 10, 64)
 	if err != nil {

@@ -173,7 +173,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// takers returns the loops that take new tasks. They run until the node drains.
+// takers returns the loops that run until the node drains: those that take new tasks, and the
+// maintenance of the database.
 func (e *Engine) takers() []func(context.Context) error {
 	takers := []func(context.Context) error{
 		e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen, e.mergeMetadataIndex,
@@ -212,7 +213,8 @@ func (e *Engine) awaitIdle(ctx context.Context) {
 
 const (
 	// drainGrace is how long an attempt may take to return after its context was cancelled. An
-	// attempt that returns in time releases its own task, so that no other node starts it earlier.
+	// attempt that returns in time releases its own task, so that no other node starts the task
+	// before the attempt has returned.
 	drainGrace = time.Second
 	// storeTimeout limits short statements, and how long a stopping node waits for the database.
 	storeTimeout = 5 * time.Second

@@ -48,7 +48,8 @@ func (f *failovers) Run(ctx context.Context) error {
 	}
 }
 
-// begin clears cached state and registers the node again if its row was lost.
+// begin clears the cached leases, and registers the node again if its row was lost. It also makes
+// the collector search for lost claims, and wakes the pollers.
 func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
 	e.workers.Forget()

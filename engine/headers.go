@@ -131,8 +131,9 @@ func (e *Engine) DeclareNamespace(ctx context.Context, m *progressorv1.Namespace
 	}
 }
 
-// compareStored returns the stored configuration of a namespace, or nil if there is none, and
-// whether it equals m. If its headers cannot be decrypted, it does not equal m.
+// compareStored returns the stored configuration of a namespace, or nil if there is none. same
+// reports whether the stored configuration equals m. If the stored headers cannot be decrypted,
+// same is false.
 func (e *Engine) compareStored(
 	ctx context.Context, m *progressorv1.Namespace,
 ) (config json.RawMessage, same bool, err error) {

@@ -61,8 +61,8 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 	}
 }
 
-// watch fences the node when it has had no heartbeat for too long, until ctx is cancelled. It is
-// independent of runOnce, which may block on the database.
+// watch cancels the attempts of the node when the node has had no heartbeat for too long. It runs
+// until ctx is cancelled. It is independent of runOnce, which may block on the database.
 func (h *heartbeater) watch(ctx context.Context) error {
 	e := h.engine
 	timer := time.NewTimer(e.fenceAfter())

@@ -40,7 +40,7 @@ func (e *historyTooLargeError) Error() string {
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }
 
-// historyOf returns the events that a task sends to its processor: those in the range of the
+// historyOf returns the events that the processor receives with a task: those in the range of the
 // request or, without a range, those that the history mode of the namespace selects. It returns
 // none if the processor has parked a value that depends on all events.
 func (e *Engine) historyOf(ns *namespace, t *turn) (*knownHistory, error) {

@@ -15,7 +15,8 @@ const (
 	shareFactor = 4
 	// namespacePortion limits one share to this part of the node's limit (1/2).
 	namespacePortion = 2
-	// guaranteedPortion is the part of the node's limit (1/100) that a share may always hold.
+	// guaranteedPortion is the part of the node's limit (1/100) that a share may hold even if the
+	// node is nearly full.
 	guaranteedPortion = 100
 	// reservedPortion is the part of MaxInFlight that only requests without a share may use: the
 	// answers of workers, commands of operators, and reads of all namespaces. Without it, workers

@@ -15,9 +15,10 @@ import (
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
 
-// Enter admits a request for one namespace, or for all known namespaces if namespace is "". It
-// returns their names. It returns an error if the namespace does not exist. The caller must call
-// leave at the end of the request.
+// Enter admits a request for one namespace, or for all namespaces that the request may see if
+// namespace is "". It returns the names of these namespaces. It returns an error if the namespace
+// does not exist, or if the node cannot admit the request. The caller must call leave at the end of
+// the request.
 func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, leave func(), err error) {
 	if namespace == "" {
 		if err := e.admit(nil); err != nil {

@@ -26,7 +26,7 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
-// reset removes what was added by an earlier try that did not reach a decision.
+// reset removes what an earlier try of the attempt has added.
 func (a *Attempt) reset() {
 	if a != nil {
 		a.messages, a.effects, a.stored = nil, nil, nil

@@ -113,7 +113,7 @@ type End struct {
 	Lost      bool                          // the worker or the node was lost
 	Zombie    process.ZombiePolicy          // if Lost: the zombie policy of the namespace
 	NeverBeat bool                          // if Lost: the lease may never have reached the worker
-	Released  bool                          // the attempt was not made
+	Released  bool                          // the task is released: its attempt was not made or was interrupted
 	// if Released: why the processor was not reached; "" for other reasons
 	Unreached    string
 	Acknowledged bool    // the worker stopped because of a cancel directive

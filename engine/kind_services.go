@@ -42,8 +42,8 @@ func (e *Engine) IsPulled(ctx context.Context, namespace string) bool {
 	return err != nil || ns.lease > 0
 }
 
-// AnnounceEnds notifies the waiters and watchers of processes that have ended, and delivers the
-// messages that were stored for the processes in notified.
+// AnnounceEnds cancels the attempts of processes that have ended, and notifies their waiters and
+// watchers. It also delivers the messages that were stored for the processes in notified.
 func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 	for _, k := range ended {
 		e.afterCancel(k)

@@ -109,7 +109,8 @@ func (e *Engine) HandOut(l *storage.Lease, continuesParked bool) (Handout, error
 }
 
 // RefuseLease ends an attempt that cannot be handed out, for example because its history is too
-// large.
+// large. If a later attempt may succeed, for example after the database was unavailable,
+// RefuseLease releases the task.
 func (e *Engine) RefuseLease(l *storage.Lease, cause error) {
 	if errors.Is(cause, errReleased) {
 		e.ReleaseLease(l, 0)
@@ -153,8 +154,9 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 }
 
 // EndPending ends the attempt of a lease with a result that its worker has stored from SQL, as
-// JSON. l.WorkerToken must be set. The error is process.ErrFenced if the attempt has ended. A drain
-// waits for it, at most until its timeout.
+// JSON. l.WorkerToken must be set. The error is process.ErrFenced if the attempt has ended, and
+// process.ErrDraining if the node is draining. A drain that begins later waits until EndPending
+// returns, but at most for the drain timeout.
 func (e *Engine) EndPending(ctx context.Context, l *storage.Lease, result []byte) error {
 	if !e.active.enter() {
 		return errDraining

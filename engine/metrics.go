@@ -38,8 +38,8 @@ type engineMetrics struct {
 	clockSteps    *prometheus.CounterVec
 }
 
-// durationBuckets range from a fast commit to beyond the longest bucket of the reference, in
-// milliseconds.
+// durationBuckets are in milliseconds. They range from the duration of a fast commit to more than
+// the largest bucket of the reference implementation.
 var durationBuckets = []float64{1, 2, 5, 10, 20, 50, 150, 300, 500, 750, 1000, 2500, 10_000, 60_000}
 
 func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetrics {
@@ -220,7 +220,7 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 }
 
 // LazySeries is a series of a histogram that is exported only after its first observation.
-// Otherwise, most lines of a scrape would belong to unused series, each of which has 19 lines.
+// Otherwise, most lines of a scrape would belong to unused series. Each series has up to 19 lines.
 type LazySeries struct{ series func() prometheus.Observer }
 
 // NewLazySeries returns the series with these labels.

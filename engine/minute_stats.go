@@ -11,7 +11,7 @@ import (
 const (
 	minuteSeconds = 60
 	// lateBuckets is the number of duration buckets. The first bound is 1 ms, and each further
-	// bound is √2 times the previous one, up to 13 minutes.
+	// bound is √2 times the previous one, up to 12 minutes.
 	lateBuckets = 40
 )
 
@@ -30,7 +30,7 @@ type second struct {
 }
 
 // buckets is a histogram of durations. A duration counts in the first bucket whose bound is at
-// least as large.
+// least as large, or in the last bucket if it exceeds all bounds.
 type buckets [lateBuckets]int64
 
 func (b *buckets) add(d time.Duration) {

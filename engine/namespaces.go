@@ -110,9 +110,9 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 	return ns, nil
 }
 
-// reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
-// the read, the result may be older than that row. reloadNamespaces then ignores the result, and
-// the next pass reads the namespaces again.
+// reloadNamespaces reads all namespaces. overdue is true if the grace period of a cancel is over.
+// If this node wrote a row during the read, the result may be older than that row. reloadNamespaces
+// then ignores the result, and the next pass reads the namespaces again.
 func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {
 	e.registry.mu.Lock()
 	before := e.registry.puts
@@ -311,8 +311,8 @@ func (e *Engine) PutNamespace(
 	return e.replaceNamespace(ctx, m, func(json.RawMessage) error { return nil }, by...)
 }
 
-// replaceNamespace does the same as PutNamespace, unless check returns an error for the stored
-// configuration, which is nil if the namespace does not exist.
+// replaceNamespace is PutNamespace with a check of the stored configuration, which is nil if the
+// namespace does not exist. If check returns an error, nothing is stored.
 func (e *Engine) replaceNamespace(
 	ctx context.Context, m *progressorv1.Namespace, check func(before json.RawMessage) error, by ...process.Actor,
 ) (*progressorv1.Namespace, error) {

@@ -11,8 +11,8 @@ const (
 	// namespace reaches 80% of Config.MaxRunning, and the rest stays free for others (see
 	// shareFactor).
 	slotShareFactor = 4
-	// guaranteedSlots is the part of Config.MaxRunning that a namespace may hold even if few slots
-	// are free.
+	// guaranteedSlots is the part of Config.MaxRunning (1/100) that a namespace may hold even if
+	// few slots are free.
 	guaranteedSlots = 100
 	// slotTurn is how long a slot stays free for the namespace whose turn has come. The poller
 	// needs one scan to use it.

@@ -19,9 +19,9 @@ const (
 )
 
 // notices sends NOTIFYs between nodes that only take requests and nodes that run tasks. If all
-// nodes run tasks, no NOTIFY is sent, because a node that runs tasks immediately knows which tasks
-// it has stored and which have ended. Notices are only hints. Without them, polls find the tasks
-// and answers later.
+// nodes run tasks, no NOTIFY is sent, because a node that runs tasks knows without a notice which
+// tasks it has stored and which have ended. Notices are only hints. Without them, polls find the
+// tasks and answers later.
 type notices struct {
 	engine  *Engine
 	channel string

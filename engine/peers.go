@@ -112,9 +112,9 @@ func (p *peers) warnIfAlone(alone bool) {
 }
 
 // dead reports whether a node is dead. unchanged is how long this node has seen the heartbeat
-// unchanged, and age is its age by the database clock. A node stops its tasks after fenceAfter.
-// When unchanged has reached fenceAfter, dead also trusts the database clock. Otherwise, a node
-// that has just started would have to wait for zombie_after again.
+// unchanged, and age is the age of the heartbeat by the database clock. A node stops its tasks
+// after fenceAfter. When unchanged has reached fenceAfter, dead also trusts the database clock.
+// Otherwise, a node that has just started would have to wait for zombie_after again.
 func (p *peers) dead(unchanged, age time.Duration) bool {
 	e := p.engine
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
@@ -127,7 +127,7 @@ func (p *peers) others() int {
 	return len(p.live)
 }
 
-// IsResponsibleFor reports whether this node does something that one live node does for all nodes.
+// IsResponsibleFor reports whether this node does a chore that one live node does for all nodes.
 func (e *Engine) IsResponsibleFor(chore string) bool { return e.peers.isResponsibleFor(chore) }
 
 // isResponsibleFor reports whether this node does a chore that one node does for all nodes. It uses
@@ -162,8 +162,9 @@ type clockWatch struct {
 // clockStep is the smallest step of the clock that is reported. Slewing is slower.
 const clockStep = 500 * time.Millisecond
 
-// step returns the minimum by which the clock was set since the last call, or 0 if it was not set.
-// now was read from the database between asked and answered.
+// step returns the minimum by which the clock was set since the last call, or 0 if the clock was
+// not set. The result is negative if the clock was set back. now was read from the database between
+// asked and answered.
 func (c *clockWatch) step(now, asked, answered time.Time) time.Duration {
 	if !c.known {
 		c.origin = asked

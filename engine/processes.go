@@ -15,7 +15,7 @@ import (
 )
 
 // GetProcess returns a process with the events in a range, or all events if the range is nil. If
-// the process is in INIT, it first waits up to awaitInit for the end of INIT.
+// the process is in INIT, GetProcess first waits up to awaitInit for the end of INIT.
 func (e *Engine) GetProcess(
 	ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration,
 ) (*progressorv1.Process, error) {
@@ -191,8 +191,8 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.
 	})
 }
 
-// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess. It ignores those
-// that do not exist. namespace is the namespace of the command.
+// RemoveProcesses deletes processes like RemoveProcess, but writes no audit entry. It is called by
+// kinds. It ignores processes that do not exist. namespace is the namespace of the command.
 func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []process.Key) error {
 	return e.remove(ctx, namespace, keys, func() ([]process.Key, error) {
 		return keys, e.store.RemoveProcesses(ctx, keys)

@@ -78,8 +78,8 @@ type request struct {
 	call     storage.Call
 }
 
-// accept takes a slot if one is free, stores the request by calling store, and runs it or leaves
-// it queued.
+// accept takes a slot if it gets one in time, stores the request by calling store, and runs the
+// request or leaves it queued. canRun is false if the task cannot run now.
 func (e *Engine) accept(
 	ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error),
 ) (Answer, error) {
@@ -137,8 +137,9 @@ func (e *Engine) prepare(
 	return p, err
 }
 
-// takeSlot takes a slot for a request if one is free. If none is free and the request must not be
-// stored, takeSlot returns an error.
+// takeSlot takes a slot for a request. If a client waits for the response, takeSlot may wait for a
+// slot. If it gets none, the request is stored and queued, unless takeSlot returns an error because
+// of overload.
 func (e *Engine) takeSlot(ctx context.Context, r *request) error {
 	ns := r.ns
 	if r.accepted { // the request is stored and queued, and no client waits for its end

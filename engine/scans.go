@@ -40,8 +40,8 @@ type progress struct {
 	since   int    // tasks claimed after that scan
 }
 
-// backlogged reports whether scans do not keep up with the namespace. It returns true if this is
-// not known.
+// backlogged reports whether scans have claimed at least scanLimit tasks of the namespace since the
+// last scan that found fewer tasks than it had room for. It returns true if there was no such scan.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
 // scanned records what a scan has claimed. left contains how many rows of each limit were not
@@ -184,7 +184,7 @@ func releaseOf(c class) func(*namespace) func() {
 }
 
 // start runs claims, each in a slot that was taken for it. It returns the number of unused slots of
-// each limit, and whether the byte limit may have left tasks behind.
+// each limit. cut reports whether the byte limit may have left tasks behind.
 func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}
 	byName := map[string]*namespace{}

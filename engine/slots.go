@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// slotWait is how long a new request waits in memory for a slot before it is rejected.
+	// slotWait is how long a new request waits in memory for a slot. A request that gets none is
+	// stored in the backlog, or rejected.
 	slotWait = 100 * time.Millisecond
 	// maxSlotWaits limits the wait of a new request while a scan holds slots, in multiples of
 	// slotWait. The scan may release the slots, and on a slow database it may take longer than
 	// slotWait.
 	maxSlotWaits = 10
-	// failFastFor is how long new requests fail fast after the wait of one was rejected. Overload
-	// usually lasts for some time. Without failing fast, another thousand requests per second would
-	// wait without getting a slot.
+	// failFastFor is how long maxWaiting stays low after a new request has waited without getting a
+	// slot. Overload usually lasts for some time. With a higher limit, another thousand requests
+	// per second would wait without getting a slot.
 	failFastFor = 10 * time.Second
 )
 
@@ -36,7 +37,7 @@ type slots struct {
 	node  *nodeSlots
 	share nodeShare
 
-	lastRejected   time.Time // when the wait of a new request was last rejected
+	lastRejected   time.Time // when a new request last waited without getting a slot
 	window         time.Time // start of the current window of served
 	served, before int       // slots that became free for new requests, in this window and in the previous one
 
@@ -225,9 +226,9 @@ func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	return false, true
 }
 
-// maxWaiting returns how many new requests may wait. After a wait was rejected, it returns the
-// number of requests that get a slot within half of slotWait. All others would also be rejected, so
-// they fail fast. The caller holds the lock.
+// maxWaiting returns how many new requests may wait. After a request has waited without getting a
+// slot, maxWaiting returns the number of requests that get a slot within half of slotWait. All
+// others would also get none, so they do not wait. The caller holds the lock.
 func (s *slots) maxWaiting(now time.Time) int {
 	if now.Sub(s.lastRejected) > failFastFor {
 		return s.max

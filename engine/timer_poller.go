@@ -9,8 +9,8 @@ import (
 )
 
 // timerPoller claims due tasks. It keeps the time of the next timer of each namespace in memory. It
-// learns immediately of timers that this node sets. It looks for timers of other nodes every third
-// ScanInterval, and finds those that are due soon.
+// learns immediately of timers that this node sets. Every three ScanIntervals, it queries the
+// timers that are due soon, to find those that other nodes set.
 type timerPoller struct {
 	engine *Engine
 	woken  chan struct{}

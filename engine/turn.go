@@ -21,8 +21,8 @@ type turn struct {
 func keepsFor(ns *namespace, c *storage.Claim) bool { return c.Kind == "" && ns.processor != nil }
 
 // followingClaim returns the next claim of the process: the task that storage promoted, with the
-// state of the process after the completion. If the process has other events than c and done, the
-// claim is stale.
+// state of the process after the completion. stale is true if the process has events that c and
+// done do not contain.
 func followingClaim(
 	c *storage.Claim, done *storage.Completion, next *storage.Claim,
 ) (following *storage.Claim, stale bool) {

@@ -17,9 +17,10 @@ func (ns *namespace) waitsForDatabase() bool {
 }
 
 // mayHoldSlot reports whether a call may keep its slot while it waits in memory for its process.
-// This is allowed if only new requests wait for slots and the tasks would wait for the database. If
-// these calls were stored during an overload, each would need a row in table schedule, and nearly
-// every flush would use the general statements.
+// This is allowed if nothing waits for a slot. It is also allowed if only new requests wait, and
+// the tasks wait for the database rather than for their processor. If these calls were stored
+// during an overload, each would need a row in table schedule, and nearly every flush would use the
+// general statements.
 func (ns *namespace) mayHoldSlot() bool {
 	taken, fresh, others := ns.slots.demand()
 	return !others && (fresh == 0 || !ns.usage.byProcessors(taken, time.Now()))

@@ -47,7 +47,7 @@ const (
 	maxPolled = 1000
 	// ownQueryInterval is the interval between queries for a task whose process runs on this node.
 	// Normally the end of the task is delivered in memory. This does not happen if another node ran
-	// the process in between, or took it over from an attempt here that does not end.
+	// the process in between, or took the process over from an attempt here that does not end.
 	ownQueryInterval = time.Second
 )
 
@@ -66,7 +66,7 @@ type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // they take turns; ended waits are dropped when their turn comes
+	order  []*waiter // the waiters take turns; ended ones are dropped when their turn comes
 	woken  chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose tasks may have ended, for the next turn
@@ -129,7 +129,7 @@ func (w *waiters) deliver(ref storage.TaskRef, a taskEnd) {
 	delete(w.byTask, ref)
 }
 
-// cancelNamespace notifies the clients that wait for tasks of a namespace that the tasks are
+// cancelNamespace ends the waits for tasks of a namespace. The clients learn that their tasks were
 // cancelled.
 func (w *waiters) cancelNamespace(name string) {
 	for _, ref := range w.refs() {
@@ -167,8 +167,8 @@ func (w *waiters) refs() []storage.TaskRef {
 // close ends all waits.
 func (w *waiters) close() { close(w.done) }
 
-// answerRest is the minimum pause after a query, as a multiple of its duration. It ensures that the
-// queries caused by notices of other nodes use at most a tenth of the time.
+// answerRest is the minimum pause after a query, as a multiple of its duration. The pause limits
+// the load of the queries that notices of other nodes cause. It is at most AnswerPoll.
 const answerRest = 10
 
 // Run queries answers until ctx is cancelled.

@@ -12,8 +12,8 @@ import (
 // WatchProcess sends the events of a process after the event `after`, each once and in order. It
 // also sends the process, without history and timers. It does so once at the beginning, and again
 // after each change of the status, following the events that were stored with the change. It
-// returns nil when the process has ended or was removed, and process.ErrUnavailable when the node
-// stops.
+// returns nil when the process has ended or was removed, process.ErrProcessNotFound if the process
+// does not exist at the beginning, and process.ErrUnavailable when the node drains.
 func (e *Engine) WatchProcess(
 	ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error,
 ) error {

@@ -63,7 +63,7 @@ type watchers struct {
 	count  atomic.Int64
 	mu     sync.Mutex
 	byKey  map[process.Key][]*watcher
-	order  []*watcher // they take turns; ended ones are dropped when their turn comes
+	order  []*watcher // the watchers take turns; ended ones are dropped when their turn comes
 	woken  chan struct{}
 	held   int // size of the news that all watchers hold
 

@@ -15,8 +15,9 @@ import (
 )
 
 // admission assigns keys of constraints to the jobs that wait for them. It runs on every node. When
-// this node frees a key or enqueues a job, it checks the key queue. In each pass of the collector
-// it checks all key queues, which also completes the unfinished work of dead nodes.
+// this node frees a key or enqueues a job, admission checks the key queue. In each pass of the
+// collector, admission checks all key queues, and thereby completes the unfinished work of dead
+// nodes.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}
@@ -259,7 +260,8 @@ func (a *admission) assignKeys(
 	return done.again, nil
 }
 
-// keys adds the due queues to lines. If all is set, it also adds the next part of all queues.
+// keys returns the names of the key queues to check: those in lines, and those whose timed work is
+// due. If all is set, it also returns the next part of all queues.
 func (a *admission) keys(t *jobs.ConstraintTx, r *rules, lines []string, all bool) ([]string, error) {
 	names := map[string]struct{}{}
 	add := func(more []string, err error) error {

@@ -100,8 +100,8 @@ func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 	return blockedText(b), nil
 }
 
-// blocked describes the key that a job waits for. It returns nil if the job is not evaluated
-// yet.
+// blocked describes the key that a job waits for. It returns nil if the job has not been evaluated
+// yet, or if the constraint of its key was deleted.
 func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, error) {
 	if r.Line == "" {
 		return nil, nil
@@ -172,8 +172,8 @@ func blockedText(b *explain.Blocked) string {
 	return text.String()
 }
 
-// explain adds what blocks a job: the key that it waits for, the workers that may run it, and the
-// state of each member of a group.
+// explain adds what blocks a job: the key that it waits for, the pause of its name, the processor
+// that was not reached, the workers that may run it, and the state of each member of a group.
 func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *explain.State) error {
 	if state.Job == nil || state.Running != nil || len(state.Waiting) == 0 {
 		return nil

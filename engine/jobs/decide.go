@@ -77,9 +77,9 @@ func read(c *storage.Claim) (jobs.Job, *progressorv1.JobOptions, error) {
 // isMember reports whether a job is a member of a job for several workers.
 func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, process.MemberPrefix) }
 
-// succeed completes a job. It ignores the action of the result. The result of a job is stored only
-// in jobs, for its TTL. The result of a step is stored as the response of its task instead, and the
-// run receives it together with the end of the step.
+// succeed completes a job. It ignores the action of the result. If keep_result is set, the result
+// of a job is stored in table jobs, for its TTL. The result of a step is always stored, as the
+// response of its task, and the run receives it together with the end of the step.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
 	isStep := strings.HasPrefix(e.Claim.ProcessID, process.StepPrefix) && !isMember(e.Claim)
 	var text []byte

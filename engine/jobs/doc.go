@@ -3,7 +3,7 @@
 // of the job.
 //
 // The package adds what jobs have beyond processes: options, retries, results, cancels, unique
-// keys, constraints, and jobs that several workers run. Leases and polls are in package engine,
+// keys, constraints, and jobs that several workers run. Leases and polls are in package pull,
 // because other processes also have them.
 //
 // Start with jobs.go (requests) and decide.go (results). admit.go and key_queues.go assign keys of

@@ -34,7 +34,7 @@ func (q *Jobs) enqueueBy(
 	return done, nil
 }
 
-// enqueueOne stores a job, which runs at once if this node has an idle slot.
+// enqueueOne stores a job. The job runs at once if this node may run it and has an idle slot.
 func (q *Jobs) enqueueOne(ctx context.Context, j *jobs.NewJob) (done jobs.Enqueued, err error) {
 	if !j.MayCapture() {
 		return jobs.Enqueue(q.store, j)
@@ -90,7 +90,7 @@ func ofItem(n int, j *jobs.NewJob, err error) error {
 }
 
 // wakeFor wakes the pollers and workers that may run the stored jobs. It skips jobs that wait for
-// the keys of constraints: WakeByName is called when they get them.
+// keys of constraints. WakeByName is called when such jobs get their keys.
 func (q *Jobs) wakeFor(all []*jobs.NewJob, done []jobs.Enqueued) {
 	later, ready := map[string]bool{}, map[string]map[string]int{}
 	for n, j := range all {

@@ -42,7 +42,7 @@ func (q *Jobs) ListEvents(
 
 // WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It starts
 // at a cursor, or now if there is none. Each event is sent once, and the events of a job are sent
-// in order. It returns process.ErrUnavailable when the node stops, and a *process.CursorError if
+// in order. It returns process.ErrUnavailable when the node drains, and a *process.CursorError if
 // events after the cursor were deleted.
 func (q *Jobs) WatchEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
@@ -106,13 +106,14 @@ type eventWatcher struct {
 	at    jobs.EventWatch
 	key   string               // encoded position; watchers with the same key share a read
 	news  chan jobs.EventsRead // buffered for the result of one query
-	ready bool                 // the client has been sent all events in news
+	ready bool                 // all events that were received from news were sent to the client
 }
 
 // eventWatchers holds the clients of this node that watch job events. One query per second serves
-// all watchers. No query runs if there are none. Watchers at the same cursor share its result. All
-// watchers that have caught up have the same cursor. The events for a slow client are queried again
-// when the client is ready.
+// all watchers. If it leaves events unread, the next query follows at once. Without watchers, no
+// query runs. Watchers at the same cursor share the events that a query reads. All watchers that
+// have caught up have the same cursor. The events for a slow client are queried again when the
+// client is ready.
 type eventWatchers struct {
 	jobs  *Jobs
 	mu    sync.Mutex

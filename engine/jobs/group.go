@@ -28,7 +28,7 @@ type groups struct {
 	woken chan struct{}
 
 	mu       sync.Mutex
-	stranded []string // namespaces without workers in which groups wait for their members
+	stranded []string // namespaces whose tasks workers cannot take, but in which groups wait for members
 }
 
 // groupsBatch is the number of groups that one transaction checks.

@@ -213,8 +213,8 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 	return processor.CheckJobTimes(path+"options.", o)
 }
 
-// checkTakers rejects a job for several workers in a namespace without workers. path is the prefix
-// of field names in errors.
+// checkTakers rejects a job for several workers in a namespace whose tasks workers cannot take.
+// path is the prefix of field names in errors.
 func (q *Jobs) checkTakers(ctx context.Context, path string, j *jobs.NewJob) error {
 	if !j.Grouped || q.engine.IsPulled(ctx, j.Key.Namespace) {
 		return nil
@@ -470,8 +470,8 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	return wrong // without the wrapping error, whose text contains the old state
 }
 
-// Retry runs an ended job again, or starts the next attempt of a job in backoff now. by is the
-// caller, if known.
+// Retry runs a job that has ended without success again, or starts the next attempt of a job in
+// backoff now. by is the caller, if known.
 func (q *Jobs) Retry(
 	ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor,
 ) (*progressorv1.Job, error) {

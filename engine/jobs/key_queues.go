@@ -249,7 +249,8 @@ func (p *placer) keys(j *jobs.QueuedJob) (map[string]string, error) {
 	return jobs.KeysOf(j.Keys)
 }
 
-// move assigns all of its keys to a job, or makes it wait for the first one that it lacks.
+// move assigns to a job all keys that the job needs, or makes the job wait for the first one that
+// it lacks.
 func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
 	lines := jobs.Constrained{Keys: keys}.KeyNames()
@@ -346,7 +347,8 @@ func (r *rules) hold(t *jobs.ConstraintTx) error {
 }
 
 // needsSweep reports whether waiting jobs must be evaluated: once after a change, and again when
-// all transactions that were open at the time of the change have ended.
+// all transactions that were open at the time of the change have ended. again is true if a sweep
+// must begin. under is true if a sweep must begin or continue.
 func needsSweep(t *jobs.ConstraintTx) (again, under bool) {
 	settled := t.Changed.Add(settleTime)
 	again = t.Cursor == nil && (t.Swept.Before(t.Changed) || t.Now.After(settled) && t.Swept.Before(settled))

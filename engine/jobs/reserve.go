@@ -10,11 +10,11 @@ import (
 
 // A job that needs several keys gets all of them at once, or none. If it had to wait until all its
 // keys happen to be free at the same time, jobs that need fewer keys would always go first.
-// Therefore, such a job reserves its keys once another job has taken a key that was free while this
-// job waited for the next one. When a reserved key becomes free, it is kept for the job, unless the
-// next job in the queue precedes it. A key has at most one reservation. A job reserves all of its
-// keys or none. The job that precedes all others gets its keys one after the other, so no two jobs
-// wait for each other.
+// Therefore, such a job reserves its keys when another job has taken a key that was free when this
+// job began to wait for a later key. When a reserved key becomes free, it is kept for the job,
+// unless the next job in the queue precedes it. A key has at most one reservation. A job reserves
+// all of its keys or none. The job that precedes all others gets its keys one after the other, so
+// no two jobs wait for each other.
 
 // reservation keeps one unit of a key for a job.
 type reservation struct {

@@ -59,7 +59,8 @@ func countByState(c *jobs.Counts) map[string]int64 {
 	return counts
 }
 
-// most returns the names with the most jobs, without names that no longer have jobs.
+// most returns at most MaxStatsNames names, those with the most jobs first. It omits names that no
+// longer have jobs.
 func most(all []*jobs.Counts) []*jobs.Counts {
 	list := slices.DeleteFunc(slices.Clone(all), func(c *jobs.Counts) bool {
 		return c.Oldest < 0 && open(c)+ended(c) == 0

@@ -45,7 +45,8 @@ func (g *groups) wakeStranded(ctx context.Context) error {
 	return jobs.WakeGroups(ctx, g.jobs.store, stranded, groupsBatch)
 }
 
-// strandedStep ends a group in a namespace without workers. Its members are asked to end.
+// strandedStep ends a group in a namespace whose tasks workers cannot take. Its members are asked
+// to end.
 func strandedStep(g *jobs.Group) jobs.GroupStep {
 	message := fmt.Sprintf("a job for several workers needs a namespace whose processor is pull: "+
 		"namespace %q calls its processor", g.Key.Namespace)

@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// CompleteLease stores the answer of a worker, or returns process.ErrFenced if the lease was lost.
+// CompleteLease stores the answer of a worker. It returns process.ErrFenced if the lease was lost,
+// unless the same answer is already stored.
 func (s *Server) CompleteLease(ctx context.Context, token string, a engine.LeaseAnswer) error {
 	leave, err := s.engine.EnterPoll(nil)
 	if err != nil {

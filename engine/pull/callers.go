@@ -66,9 +66,10 @@ func (c *Caller) denied(field, namespace, task string, may process.Patterns) err
 		cmp.Or(c.Name, "the client"), cmp.Or(strings.Join(shown, ", "), "(none)"))}
 }
 
-// polls returns the names of the jobs that a poll of the client takes in a namespace, or "" for
-// any, and whether it takes only jobs. A poll without names takes the jobs that the client may
-// take. A poll can search for complete names only, not for prefixes.
+// polls returns the names of the jobs that a poll of the client takes in a namespace. The name ""
+// means any task. jobsOnly reports whether the poll takes only jobs. A poll without names takes the
+// jobs that the client may take. A poll cannot search for prefixes, so polls returns an error if
+// the client may take jobs by prefix.
 func (c *Caller) polls(p *PollParams, namespace string) (names []string, jobsOnly bool, err error) {
 	may := c.jobs(namespace)
 	switch {

@@ -192,7 +192,9 @@ func (s *Server) lease(
 	return leases, nil
 }
 
-// maxHistoriesBytes limits the events of all leases in a response. The claim limits the tasks.
+// maxHistoriesBytes limits the total size of the events of all leases in a response. The statement
+// that leases the tasks limits the size of the tasks without these events (see
+// process.MaxPollBytes).
 const maxHistoriesBytes = process.MaxHistoryBytes
 
 // pollsAtOnce is the number of polls that use the database at a time. Each poll skips the rows that

@@ -78,8 +78,8 @@ func (p *pulls) grouped(subscriptions []pull.Subscription) bool {
 	return grouped
 }
 
-// join adds a poll before its first query, so that tasks that arrive between its query and its wait
-// wake it.
+// join adds a poll before the poll queries tasks, so that tasks that arrive between the query and
+// the wait wake the poll.
 func (p *pulls) join(params *PollParams, subscriptions []pull.Subscription) *waitingPoll {
 	w := &waitingPoll{
 		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: subscriptions,
@@ -250,7 +250,8 @@ func (p *pulls) runOnce(ctx context.Context) {
 	}
 }
 
-// workers returns the workers that wait, each with one of its subscriptions.
+// workers returns the waiting workers with their subscriptions. A worker appears once for each of
+// its subscriptions.
 func (p *pulls) workers() (workers []string, subscriptions []pull.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

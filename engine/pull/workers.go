@@ -25,7 +25,7 @@ const (
 	// idleWorkersRest is the same interval while this node has no workers. A stopped worker that is
 	// silent may still hold leases.
 	idleWorkersRest = 10 * time.Second
-	// stoppingCacheTime is how long a poll may use the result of that query.
+	// stoppingCacheTime is how long a poll may use the result of a query for commands.
 	stoppingCacheTime = 2 * workersRest
 	// seenWriteInterval is the minimum interval between writes of the time at which a worker was
 	// last seen. Without it, each poll would cause a write.

@@ -10,8 +10,9 @@ import (
 )
 
 // ListAudit lists audit entries that match a filter (see storage/search), newest first. If the
-// namespace is "", it lists all entries, including those of nodes. A page may have fewer entries
-// than requested, or none, and still have a next page.
+// namespace is "", it lists the entries of all namespaces that the client may see. A client that
+// may see all namespaces also gets the entries of nodes. A page may have fewer entries than
+// requested, or none, and still have a next page.
 func (i *Insight) ListAudit(
 	ctx context.Context, r *progressorv1.ListAuditRequest,
 ) ([]*progressorv1.AuditEntry, string, error) {

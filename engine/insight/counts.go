@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
-// CountProcesses returns the number of processes in each status, by its lower case name. If the
+// CountProcesses returns the number of processes by the lower case name of their status. If the
 // namespace is "", it counts all visible namespaces together. Processes in INIT count as running.
 func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
 	names, leave, err := i.engine.Enter(ctx, namespace)

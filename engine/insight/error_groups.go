@@ -117,8 +117,8 @@ func (t errorsToken) compare(other errorsToken) int {
 }
 
 // ListErrors groups processes in ERROR and failed runs of flows by their errors, and returns
-// failing crons. If the namespace is "", it covers all namespaces. The page size is 100 by default
-// and at most 1,000 groups.
+// failing crons. If the namespace is "", it covers all namespaces that the client may see. The page
+// size is 100 by default and at most 1,000 groups.
 func (i *Insight) ListErrors(
 	ctx context.Context, namespace string, pageSize int, pageToken string,
 ) ([]*progressorv1.ErrorGroup, string, error) {

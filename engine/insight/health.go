@@ -34,7 +34,8 @@ type reacher interface {
 }
 
 // NamespaceHealth reports whether the tasks of a namespace run, as this node sees it. If namespace
-// is "", it reports on all namespaces, and does not connect to their processors.
+// is "", it reports on at most maxHealthNamespaces namespaces that the client may see, and does not
+// connect to their processors.
 func (i *Insight) NamespaceHealth(ctx context.Context, namespace string) ([]*progressorv1.NamespaceHealth, error) {
 	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
@@ -92,7 +93,8 @@ func worst(problems []*progressorv1.HealthProblem) progressorv1.HealthStatus {
 var errNotTried = errors.New("no connection was opened")
 
 // reach opens a connection to the processor of a namespace. It returns an error if the processor
-// does not accept it, and errNotTried for a processor to which no connections are opened.
+// does not accept the connection. It returns errNotTried if it opens no connection, because the
+// processor is not called over the network or this node runs no tasks.
 func (i *Insight) reach(ctx context.Context, p processor.Processor) error {
 	r, ok := p.(reacher)
 	if !ok || i.engine.RequestsOnly() {

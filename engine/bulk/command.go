@@ -162,7 +162,7 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 	return f.And(search.OfUsers).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
 }
 
-// progress is the progress of a bulk: the state of its process.
+// progress records how far a bulk has come. It is the state of the process of the bulk.
 type progress struct {
 	Cursor  search.Cursor `json:"cursor"`           // last process that was visited
 	Token   string        `json:"token,omitempty"`  // token of the next page; only for bulks of jobs or runs
@@ -171,7 +171,7 @@ type progress struct {
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
-	Again   []postponed   `json:"again,omitempty"` // found, but not handled yet
+	Again   []postponed   `json:"again,omitempty"` // found, but not handled completely yet
 	Polled  time.Time     `json:"polled,omitzero"` // when unfinished repairs were last read
 }
 
@@ -184,8 +184,9 @@ type postponed struct {
 }
 
 // due returns the postponed processes that the next page handles. These are the processes for which
-// the verb has not failed. If there are none, the next page handles all others after a pause. later
-// contains the rest, and unfinished contains the processes whose repair has not ended.
+// the verb has not failed. If there are none, they are the processes for which the verb has failed
+// temporarily, and the page begins after a pause. later contains the processes that the next page
+// does not handle. unfinished contains the processes whose repair has not ended.
 func (p *progress) due() (due, later, unfinished []postponed) {
 	for _, a := range p.Again {
 		switch {

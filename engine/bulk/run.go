@@ -151,8 +151,8 @@ func (w *work) again(list []postponed, do func(postponed) error) {
 	w.progress.Again = slices.Concat(list[did:], w.progress.Again)
 }
 
-// next applies the verb to at most limit further processes, and returns how many it found. more is
-// true if the search may find further processes.
+// next applies the verb to at most limit further processes. n is the number of processes that it
+// has handled or postponed. more is true if the search may find further processes.
 func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error) {
 	if w.command.Kind != "" {
 		limit = min(limit, w.bulks.limits.found)

@@ -45,8 +45,9 @@ func New(e *engine.Engine, s *storage.Store) *Streams {
 }
 
 // Watch sends the changes of a namespace after a cursor until ctx is cancelled. It sends each
-// change at least once, and the changes of a process in their order. It returns
-// process.ErrUnavailable when the node stops, and a *process.CursorError if changes after the
+// change at least once, and the changes of a process in their order. If stop is set in the request,
+// Watch returns nil after the changes that were recorded before it began. It returns
+// process.ErrUnavailable when the node drains, and a *process.CursorError if changes after the
 // cursor were deleted.
 func (s *Streams) Watch(
 	ctx context.Context, r *progressorv1.WatchChangesRequest, send func(*progressorv1.WatchChangesResponse) error,

@@ -19,7 +19,7 @@ const Mask = "REDACTED"
 const referencePrefix = "${secret:"
 
 var (
-	// reference is a reference within a value.
+	// reference matches a reference within a value.
 	reference = regexp.MustCompile(`\$\{secret:([^}]*)\}`)
 	// onlyReference matches a value that contains no secret itself: a reference, optionally after
 	// the scheme of Authorization.

@@ -104,8 +104,9 @@ func cutSealed(value string) (id, text string, ok bool) {
 	return id, text, true
 }
 
-// othersAccess contains the permissions that other users must not have on a file of master keys.
-// The group may read the file, because Kubernetes gives a Secret to the group of the engine.
+// othersAccess contains the permissions that a file of master keys must not grant. Other users must
+// have no access. The group may only read the file, because Kubernetes gives a Secret to the group
+// of the engine.
 const othersAccess fs.FileMode = 0o037
 
 // ReadMasterKeys reads a file of master keys, each 32 bytes in base64, one per line. The first key

@@ -303,8 +303,8 @@ func (v *Vault) secret(ctx context.Context, namespace, name string) (string, err
 	return value, nil
 }
 
-// rows returns the secrets with one name. They are at most 10 s old, or a minute if the database
-// cannot be read.
+// rows returns the secrets with one name. They are at most 10 s old. While the database cannot be
+// read, or another request reads the secrets, they may be up to a minute old.
 func (v *Vault) rows(ctx context.Context, name string) ([]storage.Secret, error) {
 	if rows, usable := v.known(name); usable {
 		return rows, nil

@@ -13,7 +13,8 @@ import (
 const (
 	// MaxValues is the maximum number of the parked values of a program.
 	MaxValues = 10_000
-	// MaxBytes is their maximum total size. A single value may have at most 1/16 of it.
+	// MaxBytes is the maximum total size of the parked values. A single value may have at most 1/16
+	// of MaxBytes.
 	MaxBytes = 128 << 20
 	// MaxTime is how long a value may stay parked.
 	MaxTime = 15 * time.Minute
@@ -79,8 +80,9 @@ func (p *Values[V]) Peek(key process.Key) (v V, ok bool) {
 	return v, false
 }
 
-// Put parks a value for the next task of its process. It returns false and does not park the value
-// if Clear was called since generation was read, after Close, or if the value is too large.
+// Put parks a value for the next task of its process. It drops the previous value of the process,
+// and the oldest values if there are too many. It returns false and does not park the value if
+// Clear was called since generation was read, after Close, or if the value is too large.
 func (p *Values[V]) Put(key process.Key, v V, generation int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

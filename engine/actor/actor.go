@@ -103,7 +103,8 @@ func (t *Task) MoveTimer(timer *time.Time, at time.Time) {
 // Priority is the priority of commands. It is high because clients wait for them.
 const Priority = math.MinInt32
 
-// Call sends a command to a process. It returns the JSON response when the result is stored.
+// Call sends a command to a process. It waits until the result is stored, and returns the decoded
+// JSON response.
 func Call[R any](ctx context.Context, e *engine.Engine, key process.Key, args []byte) (response R, err error) {
 	answer, err := e.Call(ctx, engine.CallParams{Key: key, Args: args, Priority: Priority, Internal: true})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // accessService serves AccessService.
 type accessService struct{ access *auth.Access }
 
-// checkAuthenticated returns an error if the engine does not authenticate its clients. Otherwise,
-// anyone who can connect could create a key that other engines accept.
+// checkAuthenticated returns an error if the engine does not authenticate its clients. Without this
+// check, anyone who can connect could create a key that other engines accept.
 func checkAuthenticated(ctx context.Context) error {
 	if principalOf(ctx) != nil {
 		return nil

@@ -73,7 +73,8 @@ func certificateURI(r *http.Request) string {
 	return ""
 }
 
-// identified is like authenticated, but also passes requests without a token.
+// identified is like authenticated, but also passes requests without a token and without a
+// certificate that identifies the client.
 func identified(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next http.Handler) http.Handler {
 	private := authenticated(a, errorWriter, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,8 @@ func identified(a *auth.Authenticator, errorWriter *connect.ErrorWriter, next ht
 	})
 }
 
-// refuseUnauthenticated answers a request without a valid token.
+// refuseUnauthenticated answers a request that could not be authenticated. err may also report a
+// limit, or that the database or the issuer is unavailable.
 func refuseUnauthenticated(w http.ResponseWriter, r *http.Request, errorWriter *connect.ErrorWriter, err error) {
 	code, status, reason := connect.CodeUnauthenticated, http.StatusUnauthorized,
 		progressorv1.ErrorDetail_REASON_UNAUTHENTICATED

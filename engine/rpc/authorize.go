@@ -160,8 +160,9 @@ func (r *accessRule) allow(p *auth.Principal, namespace string, needs progressor
 	return r.denied(p, needs, or, namespace)
 }
 
-// allowUnnamed returns the namespaces to which a request without a namespace applies. It returns an
-// error if the principal may not send the request.
+// allowUnnamed returns the patterns of the namespaces to which a request without a namespace
+// applies, or nil if they are not restricted. It returns an error if the principal may not send the
+// request.
 func (r *accessRule) allowUnnamed(p *auth.Principal) (process.Patterns, error) {
 	where := p.Namespaces(r.needs.GetPermission())
 	if r.needs.GetOr() != 0 {
@@ -240,9 +241,10 @@ func (a access) in(ctx context.Context) context.Context {
 	return engine.WithVisible(ctx, a.visible)
 }
 
-// follow checks the principal of a stream periodically. It calls changed with the current
-// principal, and end with an error when the principal loses its permission. It returns when ctx
-// ends.
+// follow checks the principal of a stream periodically. After each successful check, it calls
+// changed with the current access of the principal. If the token or login is no longer valid, or
+// the principal has lost its permission, follow calls end with an error and returns. It also
+// returns when ctx ends.
 func (a *authorization) follow(
 	ctx context.Context, procedure string, request any, changed func(access), end func(error),
 ) {

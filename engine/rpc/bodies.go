@@ -17,8 +17,8 @@ const (
 )
 
 // limitBodyTime ends requests whose body arrives too slowly. Otherwise, clients that send a byte
-// now and then could use up all file descriptors. It calls rejected for each of them. Probes and
-// requests without a body are not affected.
+// now and then could use up all file descriptors. It calls rejected for each request that it ends.
+// Probes and requests without a body are not affected.
 func limitBodyTime(next http.Handler, timeout time.Duration, rejected func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -88,8 +88,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop limits the time for the rest of the body. net/http reads it before the next request on the
-// connection. net/http sets a new deadline for that request.
+// stop limits the time for the rest of the body. net/http reads the rest before the next request on
+// the connection, and sets a new deadline for that request.
 func (b *timedBody) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

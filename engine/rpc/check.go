@@ -35,7 +35,8 @@ const maxTimestamp = 253402300800
 // contentCheck checks one type of message, including nested messages, for content that PostgreSQL
 // or the JSON encoder rejects and that protovalidate rules cannot express: NUL characters, times
 // outside 1970–9999, negative or too long durations, and values that JSON cannot express. It is
-// created once per type and reads only the fields that can be invalid, never payloads.
+// created once per type and reads only the fields that can be invalid, never fields of bytes, such
+// as the payloads of processes.
 type contentCheck struct {
 	fields []fieldCheck
 }

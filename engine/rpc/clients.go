@@ -101,7 +101,7 @@ func (c *clients) leave(client string, of class) {
 // boundOfStreams is the label of streams that are rejected because the node has too many.
 const boundOfStreams = "streams"
 
-// clientBounds returns the labels of all requests that clients rejects.
+// clientBounds returns the labels of all limits that clients enforces.
 func clientBounds() []string {
 	bounds := []string{boundOfStreams}
 	for _, of := range boundOf {
@@ -129,7 +129,7 @@ func clientOf(ctx context.Context, address string) string {
 }
 
 // machineOf returns the name of the machine with an address. All addresses of an IPv6 /64 network
-// count as one machine, because it may use all of them.
+// count as one machine, because one machine may use all of them.
 func machineOf(address string) string {
 	port, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 )
 
 // strictJSON decodes JSON requests strictly. Connect's own codec ignores unknown fields and enum
-// names, so a misspelled wait or timeout would silently become its default. Here, this is an error
-// that contains the unknown name. Integers that a google.protobuf.Value cannot represent are
+// names, so a misspelled wait or timeout would silently become its default. This codec returns an
+// error that contains the unknown name. Integers that a google.protobuf.Value cannot represent are
 // rejected with their path instead of being rounded.
 type strictJSON struct {
 	name   string

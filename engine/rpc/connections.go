@@ -8,9 +8,9 @@ import (
 )
 
 // Connections limits the connections of a listener. A client cannot open another connection if it
-// already has as many as are free. As a result, the first client can use half of the connections,
-// and the next client half of the rest. Without the limit, clients could use up the memory and the
-// file descriptors of the node. It is safe for concurrent use.
+// already has at least as many connections as are still free. As a result, the first client can use
+// half of the connections, and the next client half of the rest. Without the limit, clients could
+// use up the memory and the file descriptors of the node. Connections is safe for concurrent use.
 type Connections struct {
 	max      int
 	refusals *prometheus.CounterVec

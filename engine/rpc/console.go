@@ -148,9 +148,9 @@ func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.H
 	return nil
 }
 
-// guardBrowsers rejects requests from pages of other sites and, if the console is read-only, all
-// requests from browsers that change something. Only browsers send these two headers. It calls
-// rejected for each request from another site.
+// guardBrowsers rejects requests from pages of other sites. If the console is read-only, it also
+// rejects changes that browsers request, except for logouts. Only browsers send the headers Origin
+// and Sec-Fetch-Site. guardBrowsers calls rejected for each request from another site.
 func guardBrowsers(mode Console, next http.Handler, rejected func()) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""

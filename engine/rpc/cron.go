@@ -99,7 +99,7 @@ func (s *cronService) CancelFire(
 	return &progressorv1.CancelFireResponse{Fire: f}, err
 }
 
-// RerunFire starts another run for a fire that was skipped or failed.
+// RerunFire starts another run for a fire that was skipped, or whose run did not succeed.
 func (s *cronService) RerunFire(
 	ctx context.Context, r *progressorv1.RerunFireRequest,
 ) (*progressorv1.RerunFireResponse, error) {

@@ -381,7 +381,7 @@ func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
 // shorten cuts a text to maxErrorText.
 func shorten(text string) string { return clip(text, maxErrorText) }
 
-// clip cuts a text to a number of bytes at a character boundary.
+// clip cuts a text after at most limit bytes, at a character boundary, and appends an ellipsis.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

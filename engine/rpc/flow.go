@@ -140,8 +140,9 @@ func (s *flowService) CompleteStep(
 	return &progressorv1.CompleteStepResponse{Run: run}, err
 }
 
-// asAssignee returns a context in which the principal of a request may answer only waits that are
-// assigned to it, unless it may operate the namespace.
+// asAssignee returns a context in which the principal of a request may answer a HUMAN wait with
+// assignees only if the principal is one of them. A principal that may operate the namespace may
+// answer every wait.
 func asAssignee(ctx context.Context, namespace string) context.Context {
 	p := principalOf(ctx)
 	if p == nil || p.Can(progressorv1.Permission_PERMISSION_PROCESS_OPERATE, namespace) {

@@ -12,7 +12,7 @@ type Front struct {
 	phase   atomic.Pointer[string]
 }
 
-// NewFront returns a Front that serves the known hosts.
+// NewFront returns a Front that accepts only requests to the given hosts.
 func NewFront(hosts *Hosts) *Front {
 	f := &Front{}
 	f.SetPhase("starting")

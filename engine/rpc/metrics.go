@@ -14,7 +14,7 @@ import (
 // codeOK is the label of a successful request.
 const codeOK = "ok"
 
-// Reasons of requests that are rejected before they reach a method.
+// Reasons why HTTP requests are rejected, or ended while their response is sent.
 const (
 	rejectedHost   = "host"
 	rejectedOrigin = "origin"

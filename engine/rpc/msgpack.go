@@ -131,9 +131,9 @@ func (w *errorWriter) finish() {
 }
 
 // errorValue converts an error of Connect to its MessagePack form. It has the code, message and
-// details of the JSON form, except that the value of a detail is bin and its debug form has the
-// types of MessagePack. ok is false if body is not an error of Connect, for example a page of
-// net/http.
+// details of the JSON form, except that the value of a detail has the type bin, and its debug form
+// has the types of MessagePack. ok is false if body is not an error of Connect, for example a page
+// of net/http.
 func errorValue(body []byte) (value *structpb.Value, ok bool) {
 	var said struct {
 		Code    string

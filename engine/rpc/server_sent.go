@@ -81,8 +81,8 @@ func (p *changePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse responds to a request that fails before the stream begins. Its status and message are
-// those with which the API rejects such a request.
+// refuse responds to a request that fails before the stream begins. The response has the message of
+// the API error, and the HTTP status of its code.
 func (p *changePage) refuse(
 	w http.ResponseWriter, r *http.Request, request *progressorv1.WatchChangesRequest, err error,
 ) {

@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// sharedRate is the maximum number of statements per second for shared reads, regardless of the
-	// number of clients. One overview needs about three. sharedBurst is the maximum number of
-	// statements at once after a quiet period.
+	// sharedRate is the maximum number of statements per second for shared reads that accept older
+	// responses, regardless of the number of clients. Other reads are not limited. One overview
+	// needs about three. sharedBurst is the maximum number of statements at once after a quiet
+	// period.
 	sharedRate  = 5
 	sharedBurst = 50
-	// sharedWait is how long such a read waits for its turn if there is no earlier response.
+	// sharedWait is how long a shared read waits for its turn if there is no earlier response.
 	// sharedTimeout limits the read itself.
 	sharedWait    = 10 * time.Second
 	sharedTimeout = 10 * time.Second
@@ -142,7 +143,7 @@ func (a *sharedResponse) isAvailable() bool {
 }
 
 // read reads a response when the rate limit allows its cost. A cost of 0 means that the cost is
-// already reserved.
+// already reserved, or that the client accepts no older response.
 func (s *shared) read(ctx context.Context, key sharedKey, a *sharedResponse, cost int, read reading) {
 	defer close(a.done)
 	defer func() {

@@ -34,7 +34,7 @@ type nestedShown struct {
 	shown *shown
 }
 
-// newShown returns nil if messages of the type have no such fields.
+// newShown returns nil if messages of the type have no fields with the option shown_with.
 func newShown(md protoreflect.MessageDescriptor) *shown {
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
 		return nil

@@ -150,8 +150,8 @@ func (s *workerService) Complete(
 	return &progressorv1.CompleteResponse{Next: s.next(ctx, r.GetNext())}, nil
 }
 
-// next returns leases with the response to an answer. It only logs errors, because the client must
-// learn that the answer was stored. The permission to poll was checked before.
+// next leases tasks that are returned with the response to an answer. It only logs errors, because
+// the client must learn that the answer was stored. The permission to poll was checked before.
 func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
 	leases, err := s.workers.Poll(ctx, pollParams(r))
 	if err != nil {
@@ -311,7 +311,7 @@ func (s *workerService) StopWorker(
 }
 
 // checkStop returns an error if the principal of a request may not operate all namespaces of the
-// worker, because it stops in all of them.
+// worker, because the worker stops in all of them.
 func (s *workerService) checkStop(ctx context.Context, r *progressorv1.StopWorkerRequest) error {
 	const needs = progressorv1.Permission_PERMISSION_PROCESS_OPERATE
 	p := principalOf(ctx)

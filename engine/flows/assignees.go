@@ -13,8 +13,8 @@ import (
 type namesKey struct{}
 
 // WithNames returns the context of a client. The client may answer a HUMAN wait that has assignees
-// only if one of its names is an assignee. names contains the name of the client, such as
-// user:ISSUER#NAME, and the names of its groups, such as group:NAME. In a context without names,
+// only if one of its names is an assignee. names begins with the name of the client, such as
+// user:ISSUER#NAME. The names of its groups follow, such as group:NAME. In a context without names,
 // the client may answer every wait.
 func WithNames(ctx context.Context, names []string) context.Context {
 	return context.WithValue(ctx, namesKey{}, names)
@@ -48,7 +48,8 @@ func (f *Flows) sentNames(ctx context.Context, namespace, runID, stepID string, 
 	return sent, nil
 }
 
-// principalPrefixes begin the names of clients. Other assignees are names of groups.
+// principalPrefixes begin the names of clients and groups. An assignee without such a prefix is a
+// group.
 var principalPrefixes = []string{"user:", "group:", "key:", "cert:"}
 
 // nameOf returns the client or group that an assignee names.
@@ -80,7 +81,7 @@ func assigneesOf(names []string) []string {
 	assignees := []string{} // nil would mean that the client may answer every wait
 	for _, name := range names {
 		if nameOf(name) != name {
-			continue // it is not the name of a client
+			continue // it is not the name of a client or a group
 		}
 		assignees = append(assignees, name)
 		if short := strings.TrimPrefix(name, "group:"); nameOf(short) == name {

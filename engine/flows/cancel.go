@@ -97,9 +97,9 @@ func (t *task) cancelEvent(p stepRef, child *progressorv1.ChildEnd) error {
 	return nil
 }
 
-// endSuspended cancels the processes of steps that were asked to end and that an operator has
-// suspended, so that the run does not wait until they are resumed. They become CANCELLED
-// immediately, as with CancelProcess, and their ends are reported to the run as usual.
+// endSuspended cancels processes that an operator has suspended although their steps were asked to
+// end. Otherwise, the run would wait until they are resumed. They become CANCELLED immediately, as
+// with CancelProcess, and their ends are reported to the run as usual.
 func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil

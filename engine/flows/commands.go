@@ -60,8 +60,8 @@ func (t *task) execute() error {
 	return processor.Reject(processor.ReasonBadArgs, "unknown command %s", o.Method)
 }
 
-// isNotification reports whether another run sent the command, so that no client waits for the
-// result.
+// isNotification reports whether the command is a message of a cron, a process or another run. No
+// client waits for its result.
 func (t *task) isNotification() bool {
 	return t.Request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
 }

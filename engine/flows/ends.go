@@ -33,8 +33,8 @@ type childEnd struct {
 	attempt attemptFacts // facts about the last attempt of a job, or zero
 }
 
-// notified handles a NOTIFY task, which contains a command of another run or reports the ends of
-// children of steps.
+// notified handles a NOTIFY task. It contains a command of a cron, a process or another run, or it
+// reports the ends of children of steps.
 func (t *task) notified() error {
 	batch, err := t.ChildEnds()
 	if err != nil {

@@ -108,7 +108,7 @@ func (t *task) loadPayload() error {
 	return err
 }
 
-// loadItems loads the items of a step that are open or done.
+// loadItems loads the items of a step that are running, have succeeded or were skipped.
 func (t *task) loadItems(step int) error {
 	rows, err := flows.ItemsOf(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
 	if err != nil {

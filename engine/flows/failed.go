@@ -24,7 +24,8 @@ func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
 		t.template.Steps[o.Step].Action == flow.ActionJob
 }
 
-// cancelLateJob asks a failed job to end if the end of the job came too late for its step.
+// cancelLateJob handles the end of a child that came too late for its step. If the child is a
+// failed job, cancelLateJob asks the job to end.
 func (t *task) cancelLateJob(child *childEnd, o *flow.Outcome) {
 	if t.isFailedJob(child, o) {
 		t.cancelFailedJob(keyOfChild(child.ChildEnd), "its run continued without it")
@@ -40,9 +41,10 @@ func (t *task) cancelFailedJob(key process.Key, reason string) {
 	t.messages = append(t.messages, storage.Message{Kind: storage.MessageCancel, Target: key, Reason: reason})
 }
 
-// cancelFailedJobs cancels the failed jobs that need no operator: the jobs of steps that run again
-// or whose failure is ignored, and all jobs of a run that is SUCCEEDED or CANCELLED. The jobs of a
-// run that is FAILED or EXPIRED stay, because it can be retried.
+// cancelFailedJobs cancels the failed jobs that need no operator: those of steps that run again,
+// whose failure is ignored, or that are no longer in the template. If the run is SUCCEEDED or
+// CANCELLED, it cancels all failed jobs of the run. The jobs of a run that is FAILED or EXPIRED
+// stay, because an operator may retry the run.
 func (t *task) cancelFailedJobs(now flows.Status) error {
 	again := map[int]bool{}
 	reads := false

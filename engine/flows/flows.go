@@ -58,7 +58,8 @@ func keyOf(namespace, runID string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 }
 
-// command is a command to a run from a client or another run. It is the args of a task.
+// command is a command to a run from a client, a cron, a process or another run. It is encoded in
+// the args of a task.
 type command struct {
 	Method string `json:"method"` // a method of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
@@ -147,8 +148,8 @@ type reply struct {
 	Directive int32  `json:"directive,omitempty"` // only for ReportStep
 	Reason    string `json:"reason,omitempty"`
 
-	// The following fields report the end of a run to its parent or cron. They are set by its last
-	// task.
+	// The following fields report the end of a run to the run, cron or process that started it. The
+	// last task of the run sets them.
 	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled or expired
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`

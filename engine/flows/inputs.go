@@ -55,7 +55,7 @@ func tooLargeInputs(size int) string {
 	return fmt.Sprintf("must have at most %d bytes of JSON for all steps of a run (got %d)", maxInputBytes, size)
 }
 
-// with returns the inputs, with those in list replaced.
+// with returns the inputs with those in list added or replaced.
 func (all inputs) with(list []stepInput) inputs {
 	if len(list) == 0 {
 		return all

@@ -8,8 +8,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// endReason returns the reason to store for steps that end because the run stops. It names the step
-// that failed the run, or repeats the reason of the cancel.
+// endReason returns the reason to store for steps that end because the run stops. The reason names
+// the step that failed the run, repeats the reason of the cancel, or reports that the timeout has
+// passed.
 func (t *task) endReason() (string, error) {
 	switch t.state.Run.Cause {
 	case flow.ByCancel:
@@ -34,7 +35,7 @@ func (t *task) endReason() (string, error) {
 	return reason, nil
 }
 
-// shorten returns the beginning of a text.
+// shorten cuts a text to maxEndReason characters.
 func shorten(s string) string {
 	if text := []rune(s); len(text) > maxEndReason {
 		return string(text[:maxEndReason]) + "…"

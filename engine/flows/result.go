@@ -100,7 +100,7 @@ func (t *task) row(p stepRef) *flows.StepChange {
 	return row
 }
 
-// apply turns effects into rows, messages and events.
+// apply turns an effect into rows, messages and events.
 func (t *task) apply(e *flow.Effect) error {
 	p := stepRef{e.Step, e.Index}
 	switch e.Kind {
@@ -306,7 +306,7 @@ func (t *task) response() ([]byte, error) {
 const maxFresh = 20
 
 // fresh describes the run that a StartRun created. It returns nil if the run has open steps other
-// than jobs that no worker has taken.
+// than jobs that no worker has taken, or too many of them.
 func (t *task) fresh(now *flows.Change) *freshRun {
 	if now.Status != flows.Active && now.Status != flows.Pending || len(t.order) > maxFresh {
 		return nil
@@ -322,7 +322,7 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	return r
 }
 
-// finish sets the result of a run that succeeds, and the failure of a run that fails.
+// finish sets the result of a run that succeeds, and the failure of a run that fails or expires.
 func (t *task) finish(now *flows.Change) error {
 	s := t.state.Run
 	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.row.Status != flows.Succeeded {
@@ -380,8 +380,8 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
 }
 
-// firstFailed returns the first item of a step that failed, and its failure. The failure is nil if
-// no item failed or the failure is empty.
+// firstFailed returns the index of the first failed item of a step, and the failure of that item.
+// The failure is nil if no item failed or the failure is empty.
 func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, err error) {
 	index, text, err := flows.FirstFailed(t.Ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 	if err != nil {

@@ -46,8 +46,8 @@ type marked struct {
 	StepID string `json:"progressor.step_id"`
 }
 
-// origin names the step or item for which a run began work. It is the part of a NOTIFY that reports
-// the end of the work.
+// origin names the step or item for which a run began work. It is the args of the NOTIFY task that
+// reports the end of the work.
 type origin struct {
 	Step  int   `json:"step"`
 	Index int   `json:"index"`
@@ -413,7 +413,7 @@ func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Messa
 // kindHuman is the kind of a wait that a person answers.
 const kindHuman = "HUMAN"
 
-// open begins a wait.
+// open prepares a wait, and returns when the wait is due, or zero if it has no due time.
 func (r rules) open(s *flow.Step, prepared *work, scope *flow.Scope) (due time.Time, err error) {
 	w := s.Source.GetWait()
 	row := waitOf{Kind: "EXTERNAL"}

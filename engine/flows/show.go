@@ -264,7 +264,7 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	return m, nil
 }
 
-// startOf returns when a step began. For an open job, this is when its current attempt began, or
+// startOf returns when a step began. For an open job, it returns when the current attempt began, or
 // nil if the job waits for a worker. stored is the time in the row of the step. held is when the
 // running attempt of the job began. It is the epoch or earlier if no attempt is running.
 func startOf(stored *time.Time, held time.Time, queued bool) *timestamppb.Timestamp {

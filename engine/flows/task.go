@@ -40,7 +40,7 @@ type state struct {
 	Inputs  inputs          `json:"inputs,omitempty"`
 	Timer   time.Time       `json:"timer,omitzero"`   // value of the default timer
 	Began   time.Time       `json:"began,omitzero"`   // when the first step began; zero until a step reports it
-	Written time.Time       `json:"written,omitzero"` // when the row of the run was last written only for a step
+	Written time.Time       `json:"written,omitzero"` // when the run's row was last written only because steps had changed
 	Trace   string          `json:"trace,omitempty"`  // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }
@@ -53,8 +53,8 @@ const noIndex = flow.NoIndex
 // stepRef identifies a step or an item.
 type stepRef struct{ step, index int }
 
-// basis is the input of a decision about a run. It has no access to the database, so a decision
-// cannot read from it.
+// basis is the input of a decision about a run. It has no access to the database, so that decisions
+// depend only on facts that were loaded before.
 type basis struct {
 	key      process.Key
 	runID    string
@@ -168,7 +168,7 @@ func (t *task) create() error {
 	if err != nil {
 		return err
 	}
-	// a run that a run, a cron or a process starts was not checked before
+	// a run was not checked before if another run, a cron or a process starts it
 	if o.Parent != "" || o.CronID != "" || o.Unchecked {
 		if t.checkStart(&o, payload); t.removes {
 			return nil

@@ -32,7 +32,7 @@ type template struct {
 type templateKey struct {
 	namespace, templateType string
 	version                 int32
-	stored                  int64 // in microseconds; a new template with the ID of a deleted one has the same version
+	stored                  int64 // in microseconds; a template that replaces a deleted one may have the same version
 }
 
 // templates caches the compiled versions that this node has used. A version never changes.
@@ -147,7 +147,8 @@ func invalidBy(problems []flow.Problem) *process.InvalidError {
 	return &process.InvalidError{Field: cmp.Or(problems[0].Path, "template"), Message: problems[0].Message + text}
 }
 
-// PutTemplate stores the next version of a template, or only checks it.
+// PutTemplate stores the next version of a template, unless the newest version is equal. With
+// validate_only, it only checks the template.
 func (f *Flows) PutTemplate(
 	ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor,
 ) (*progressorv1.PutTemplateResponse, error) {

@@ -66,8 +66,9 @@ func (t *task) backfill() error {
 	return nil
 }
 
-// backfillUntil decides or starts the next fire times of a backfill that are before to, except
-// those in the ledger. It returns the time at which to continue, or zero if it has reached the end.
+// backfillUntil decides or starts the next fire times of a backfill before the time to, except
+// those that have rows in the ledger. It returns the time at which to continue, or zero if it has
+// reached the end.
 func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
 	s := t.state
 	if !b.inOrder() {

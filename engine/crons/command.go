@@ -257,7 +257,7 @@ func (t *task) cancelFire(fire time.Time) error {
 }
 
 // place returns the part of a run's key that does not depend on its fire. Definitions with the same
-// place start their runs in the same namespace.
+// place start runs in the same namespace, with the same prefix of their process IDs.
 func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}, 0) }
 
 // remove deletes the cron. Its runs continue, and its waiting fires never start.

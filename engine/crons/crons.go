@@ -190,7 +190,7 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 	return err
 }
 
-// checkRun rejects a run that could not start at the next fire.
+// checkRun rejects a target whose run could not start at the next fire.
 func (c *Crons) checkRun(
 	ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time,
 ) error {

@@ -16,7 +16,7 @@ const (
 	fieldTLS     = "cron.target.http.tls"
 )
 
-// sealed returns a definition with sealed headers, for the args of a command.
+// sealed returns a definition with encrypted headers, for the args of a command.
 func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressorv1.Cron, error) {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if len(headers) == 0 {
@@ -32,7 +32,7 @@ func (c *Crons) sealed(ctx context.Context, def *progressorv1.Cron) (*progressor
 }
 
 // CheckSecrets returns an error if a cron may not use one of its secrets: those to which its
-// headers refer, the one that signs its requests, and its client certificate.
+// headers refer, those that sign its requests, and its client certificate.
 func (c *Crons) CheckSecrets(ctx context.Context, def *progressorv1.Cron) error {
 	headers := def.GetTarget().GetHttp().GetHeaders()
 	if err := secrets.CheckHeaders(fieldHeaders, headers); err != nil {

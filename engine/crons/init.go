@@ -19,7 +19,7 @@ func startedKey(run process.Key, w *work, target *progressorv1.StartProcessTarge
 }
 
 // start starts a process, once per run, and waits for the end of its INIT task. It returns nil if
-// the task has not ended.
+// the task has not ended, or if the run was asked to end in the meantime.
 func (c *Crons) start(
 	ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget,
 ) (*outcome, error) {

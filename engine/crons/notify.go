@@ -26,8 +26,8 @@ func sleepAfter(waited time.Duration) time.Duration {
 	return min(max(waited, 0)/sleepPortion, maxSleep)
 }
 
-// notify sends a NOTIFY task to a process, once per run, and waits for its end. It returns nil if
-// the task has not ended.
+// notify sends a NOTIFY task to a process, once per run, and waits for the end of the task. It
+// returns nil if the task has not ended, or if the run was asked to end in the meantime.
 func (c *Crons) notify(
 	ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget,
 ) (*outcome, error) {
@@ -38,8 +38,9 @@ func (c *Crons) notify(
 	return c.taskEnd(ctx, run, key, answer, err)
 }
 
-// taskEnd waits for the end of a task that a run has created. err is the error of its creation. It
-// returns nil if the task has not ended, or if the run was asked to end in the meantime.
+// taskEnd waits for the end of a task that a run has created. err is the error of the creation.
+// taskEnd returns a nil outcome if the task has not ended, or if the run was asked to end in the
+// meantime.
 func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine.Answer, err error) (*outcome, error) {
 	var task *progressorv1.Task
 	cancelled := make(chan struct{})

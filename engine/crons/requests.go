@@ -99,8 +99,8 @@ func (c *Crons) CancelFire(
 	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), fire)
 }
 
-// RerunFire starts a run for a fire that was skipped or whose run failed. It returns the row of the
-// fire.
+// RerunFire starts a run for a fire that was skipped, or whose run did not succeed. It returns the
+// row of the fire.
 func (c *Crons) RerunFire(
 	ctx context.Context, r *progressorv1.RerunFireRequest, by process.Actor,
 ) (*progressorv1.Fire, error) {

@@ -23,8 +23,8 @@ import (
 )
 
 // isOwn reports whether the run of a cron is an internal process in the namespace of the cron. This
-// is the case if the target is not a process of a user, or if the run ends before the process of
-// the user.
+// is the case for the targets http and notify_process, and for start_process with RUN_END_INIT,
+// where the run ends before the process of the user.
 func isOwn(c *progressorv1.Cron) bool {
 	if c.GetTarget().GetEnqueueJob() != nil || c.GetTarget().GetStartRun() != nil {
 		return false
@@ -60,7 +60,7 @@ func runKey(c *progressorv1.Cron, fire time.Time, rerun int32) process.Key {
 	return process.Key{Namespace: cmp.Or(namespace, c.GetNamespace()), ProcessID: id}
 }
 
-// runID returns the ID of the process or job that users see as the run.
+// runID returns the ID of the process, job or run of a flow that users see as the run.
 func runID(c *progressorv1.Cron, fire time.Time, rerun int32) string {
 	if c.GetTarget().GetStartProcess() != nil {
 		return attemptID(c.GetCronId(), fire, rerun)

@@ -18,7 +18,7 @@ import (
 )
 
 // Limits of a cron. Its definition and its state share 1 MiB. 3,000 running, 3,000 queued and 3,000
-// replaced runs take about 440 KiB. Messages to runs that have not been sent yet take 250 KiB.
+// replaced runs take about 440 KiB. Unsent messages to runs take 250 KiB.
 const (
 	maxDefinitionBytes = 256 << 10
 	maxRuns            = 3000

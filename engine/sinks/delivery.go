@@ -306,7 +306,8 @@ func (d *delivery) deliver(found []changes.Change, next changes.Cursor) error {
 	return d.pause(0)
 }
 
-// choose returns the changes that the sink selects. Those that cannot be encoded are rejected.
+// choose returns the changes that the sink selects, and a rejection for each change that cannot be
+// encoded.
 func (d *delivery) choose(found []changes.Change) (selected []*progressorv1.Change, rejected []changes.Rejection) {
 	for n := range found {
 		m, err := wire.Change(d.lease.Namespace, &found[n])

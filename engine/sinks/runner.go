@@ -28,7 +28,8 @@ type limits struct {
 	storeRetry time.Duration // between attempts while the database is unavailable
 }
 
-// A failed delivery is repeated after 1 s. The wait doubles each time, up to 5 minutes.
+// defaultLimits are the limits outside of tests. A failed delivery is repeated after 1 s. The wait
+// doubles each time, up to 5 minutes.
 var defaultLimits = limits{
 	lease: 15 * time.Second, renew: 4 * time.Second, margin: 2 * time.Second, poll: time.Second, claims: 4,
 	stop: 5 * time.Second, statement: 5 * time.Second, changes: 500, bytes: 1 << 20,

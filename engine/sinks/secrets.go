@@ -155,8 +155,8 @@ func (s *Sinks) opened(ctx context.Context, stored *changes.SinkSettings) (*prog
 	})
 }
 
-// openedToReplace is like opened, for a stored sink that a put of m will replace. If a secret
-// cannot be decrypted, this is an error only if the put keeps the stored secrets. Otherwise,
+// openedToReplace is like opened, for a stored sink that a put of m will replace. A secret that
+// cannot be decrypted is an error only if the put keeps the stored secrets. Otherwise,
 // openedToReplace returns the sink with its encrypted secrets.
 func (s *Sinks) openedToReplace(
 	ctx context.Context, m *progressorv1.Sink, stored *changes.SinkSettings,

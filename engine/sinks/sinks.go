@@ -80,7 +80,7 @@ func (s *Sinks) Put(
 	return s.read(ctx, changes.SinkKey{Namespace: r.GetSink().GetNamespace(), SinkID: r.GetSink().GetSinkId()})
 }
 
-// errSame ends the transaction of a PutSink request that would change nothing.
+// errSame ends the transaction of a Declare that would change nothing.
 var errSame = errors.New("the sink has these settings")
 
 // Declare is like Put, but does nothing if the sink already has the same settings and secrets.
@@ -193,7 +193,8 @@ func Check(m *progressorv1.Sink, open Open) error {
 	return nil
 }
 
-// checkNamespace returns an error if a namespace does not record what a sink selects.
+// checkNamespace returns an error if the namespace of a sink does not exist, is being deleted, or
+// does not record what the sink selects.
 func (s *Sinks) checkNamespace(ctx context.Context, m *progressorv1.Sink) error {
 	ns, err := s.engine.GetNamespace(ctx, m.GetNamespace())
 	switch {

@@ -8,6 +8,6 @@
 // stored their part then contain it twice.
 //
 // The producer is idempotent: if a connection breaks after a broker has stored a chunk, the client
-// sends it again and the broker recognizes it. Only a delivery that has timed out can be stored
-// twice.
+// sends it again and the broker recognizes it. A change is stored twice only if its delivery has
+// failed and is repeated.
 package kafka

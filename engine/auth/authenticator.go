@@ -132,8 +132,9 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 
 // Authenticate returns the principal of a request with these Authorization headers from an address.
 // It returns one of the errors above, or process.ErrUnavailable if the database cannot be read.
-// Every failure takes the same time, regardless of its reason. An address may fail at most 10 times
-// per second. Requests without a token do not count.
+// Every rejected token takes the same time, regardless of the reason. An address may fail at most
+// 10 times per second. Beyond that rate, Authenticate returns ErrLimited for rejected tokens, but
+// still ErrMissing for requests without a token.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, address string) (*Principal, error) {
 	token, err := tokenIn(headers)
 	if err != nil {
@@ -294,9 +295,9 @@ func (a *Authenticator) known(ctx context.Context, identity string) (*entry, err
 	return cached.add(identity, newEntry(s)), nil
 }
 
-// refresh reads the state of a cached principal again. Concurrent requests wait for the same read,
-// for at most refreshWait. If the database is slow or cannot be read, they use the old state, for
-// at most staleTime.
+// refresh reads the state of a cached principal again. Concurrent requests wait for the same read.
+// While the old state is not older than staleTime, they wait at most refreshWait and then use that
+// state, and an error of the read is ignored.
 func (a *Authenticator) refresh(ctx context.Context, identity string, e *entry) error {
 	age := a.now().Sub(e.state.Load().read)
 	var old <-chan time.Time // when to use the old state

@@ -40,8 +40,8 @@ const (
 	// 30 concurrent exchanges, and some always remain for other addresses.
 	maxExchanges                = 32
 	exchangeRate, exchangeBurst = 2, 10
-	// maxHourly is the maximum number of logins of a user that a node accepts per hour. It is
-	// limited because each login adds an entry to the audit.
+	// maxHourly is the maximum number of logins of a user that a node accepts per hour. The number
+	// is limited because each login adds an entry to the audit.
 	maxHourly = 20
 )
 
@@ -166,7 +166,7 @@ type attempt struct {
 
 // BeginLogin begins a login at the issuer with the given name. page is the page of the console that
 // the browser shows after the login. BeginLogin returns the URL of the issuer, to which the browser
-// must go, and the data that the browser must keep in a cookie until then.
+// must go, and the data that the browser must keep in a cookie until the issuer sends it back.
 func (a *Authenticator) BeginLogin(ctx context.Context, name, page, address string) (to, kept string, err error) {
 	issuer, redirect, err := a.logins.find(name)
 	switch {
@@ -265,10 +265,9 @@ func attemptIn(kept string, now time.Time) (begun attempt, ok bool) {
 }
 
 // finish exchanges the code in the answer of an issuer for a token, and returns the user that the
-// token names. It returns an error that the user may see. Anyone can forge an attempt and its
-// answer, so finish limits the requests to the issuer. These limits are separate from the limits on
-// reads of keys, so that requests with wrong keys do not block logins, and logins do not block
-// other clients.
+// token names. The user may see its errors. Anyone can forge an attempt and its answer, so finish
+// limits the requests to the issuer. These limits are separate from the limits on reads of keys, so
+// that requests with wrong keys do not block logins, and logins do not block other clients.
 func (a *Authenticator) finish(
 	ctx context.Context, issuer *oidc.Issuer, redirect string, begun oidc.Attempt, answer url.Values, address string,
 ) (oidc.Identity, error) {
@@ -325,7 +324,7 @@ func (a *Authenticator) RejectLogin(ctx context.Context, err error, address stri
 	return a.fail(ctx, "login", err, address)
 }
 
-// EndLogin ends the login with a token. Other engines still accept it for CacheTime.
+// EndLogin ends the login with a token. Other nodes may still accept the login for up to CacheTime.
 func (a *Authenticator) EndLogin(ctx context.Context, token, address string) error {
 	e, p, err := a.login(ctx, token, address)
 	if err != nil {

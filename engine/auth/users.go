@@ -99,8 +99,8 @@ func (a *Authenticator) authenticateUser(ctx context.Context, token, address str
 }
 
 // verify returns the identity in a token. It also verifies tokens of an address that has too many
-// failures, because clients with valid tokens may share it. Failures of one address do not use up
-// the limits of other addresses.
+// failures, because clients with valid tokens may share the address. Failures of one address do not
+// use up the limits of other addresses.
 func (a *Authenticator) verify(ctx context.Context, token, address string) (*verified, error) {
 	u, hash := a.users, sha256.Sum256([]byte(token))
 	if v := u.find(hash, a.now()); v != nil {

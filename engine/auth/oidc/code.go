@@ -32,7 +32,7 @@ func loginError(format string, values ...any) error {
 }
 
 // Attempt is a login that a user has begun. The browser of the user keeps it until the issuer
-// answers. Another browser does not have it, so it cannot use the answer.
+// answers. Another browser does not have the attempt, so it cannot use the answer.
 type Attempt struct {
 	Issuer   string `json:"i"` // URL
 	State    string `json:"s"` // the answer of the issuer must repeat it
@@ -75,8 +75,8 @@ func (i *Issuer) Check(a Attempt, answer url.Values) error {
 }
 
 // Finish returns the user who has logged in. answer contains the parameters with which the issuer
-// has sent the browser back. It returns ErrState, a LoginError, a ClaimError, an error that wraps
-// ErrUnreachable, or another error, which the user must not see.
+// has sent the browser back. Finish returns ErrState, a LoginError, a ClaimError, an error that
+// wraps ErrUnreachable, or another error, which the user must not see.
 func (i *Issuer) Finish(ctx context.Context, redirect string, a Attempt, answer url.Values) (Identity, error) {
 	if err := i.Check(a, answer); err != nil {
 		return Identity{}, err

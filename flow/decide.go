@@ -189,7 +189,7 @@ func (d *Decision) handleEnd(o Outcome) bool {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
 		if o.Index != NoIndex {
 			each := s.Each[o.Step]
-			each.Skipped = append(each.Skipped, o.Index) // so that the later end of its job is ignored
+			each.Skipped = append(each.Skipped, o.Index) // so that the later end of its process or run is ignored
 		}
 	}
 	d.endStepOrItem(o)
@@ -410,7 +410,8 @@ func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.plan.MaxAttempts
 }
 
-// requestCancel asks the work of a step to end. It does not ask waits, which the run itself ends.
+// requestCancel asks the work of a step to end. For waits and delays, the effect does nothing: the
+// run itself ends them (see endWaits).
 func (d *Decision) requestCancel(step int) {
 	p := &d.plan.Steps[step]
 	if p.Each {

@@ -39,7 +39,7 @@ func (c *compiler) dedupeKeys(keys []string) []string {
 
 // DedupeKey returns the key that two runs of the template share if they are duplicates: the JSON of
 // the values by name, or its digest. It returns "" if all values are empty (missing, null, "", {}
-// or []); such a run is never a duplicate.
+// or []). Such a run is never a duplicate.
 func (t *Template) DedupeKey(scope, scopeID string, payload *structpb.Value) string {
 	empty := true
 	values := make(map[string]any, len(t.dedupe))

@@ -112,7 +112,7 @@ func (t *Template) Title(s *Step, scope *Scope) (string, error) {
 	return s.title.string(t.variables(scope))
 }
 
-// maxAssignees is the limit that the proto rules also set.
+// maxAssignees limits the assignees of a wait. The proto rules set the same limit for the template.
 const maxAssignees = 1000
 
 // Assignees returns the assignees of a wait. If there are none, anyone may answer. An expression

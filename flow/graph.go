@@ -94,8 +94,8 @@ func (c *compiler) order() {
 	}
 }
 
-// cycles reports the cycles among the steps that never become ready. For each such step that is not
-// part of a reported cycle, it reports one.
+// cycles reports cycles among the steps that never become ready. It searches their dependencies
+// depth-first, and reports one cycle for each dependency on a step of the current path.
 func (c *compiler) cycles(open []int) {
 	steps := c.template.Steps
 	const unseen, entered, left = 0, 1, 2

@@ -69,7 +69,7 @@ func (d *Decision) dropItems(step int, reason string) {
 	}
 }
 
-// endItems ends the open items of a step of waits or delays.
+// endItems ends the open items of a step whose items are waits or delays.
 func (d *Decision) endItems(step int, reason string) {
 	for _, index := range d.openItems(step) {
 		d.endStepOrItem(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Cancelled, Reason: reason})

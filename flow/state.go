@@ -142,8 +142,9 @@ type Each struct {
 	Redo      []byte `json:"redo,omitempty"`    // one bit per item, set if this attempt has to run it; nil means all
 }
 
-// Deadline is the time at which the wait of a step ends. If Index is set, At is the earliest
-// deadline of all items of the step. Only the stored items show which of them are due.
+// Deadline is the time at which the wait or the delay of a step ends, or at which the process or
+// the run of a step times out. If Index is not NoIndex, At is the earliest deadline of all items of
+// the step. Only the stored items show which of them are due.
 type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`
@@ -231,9 +232,8 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// SetDeadline sets the time at which the wait of a step or an item ends. For items of a step, the
-// state keeps only the earliest deadline, because 10,000 deadlines would exceed the size of a
-// state.
+// SetDeadline sets the deadline of a step or an item. For items of a step, the state keeps only the
+// earliest deadline, because 10,000 deadlines would exceed the size of a state.
 func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
 		d := &s.Deadlines[n]

@@ -57,9 +57,9 @@ func (d *Decision) turnOf(step int) turn {
 	return begin
 }
 
-// previousSucceeded reports whether all steps before a step of a linear template have ended and no
-// step failed. It checks all of them, because an operator may skip a later step while an earlier
-// one runs.
+// previousSucceeded reports whether all steps before a step of a linear template have ended, and
+// none of them failed or was cancelled. It checks all of them, because an operator may skip a later
+// step while an earlier one runs.
 func (d *Decision) previousSucceeded(step int) bool {
 	for before := range step {
 		if status := d.Status(before); !status.ended() || status == Failed || status == Cancelled {
@@ -80,9 +80,10 @@ func (d *Decision) allEnded(step int) bool {
 	return true
 }
 
-// isResolved reports whether a step of a graph and all steps on which it depends have ended. After
-// a retry, a step stays done even if its dependencies failed or were undone and have to run again.
-// Without this check, later steps would begin before those dependencies.
+// isResolved reports whether a step of a graph and all steps on which it depends have ended. With
+// the join rule ANY_SUCCEEDED, one dependency that succeeded is enough. After a retry, a step stays
+// done even if its dependencies failed or were undone and have to run again. Without this check,
+// later steps would begin before those dependencies.
 func (d *Decision) isResolved(step int) bool {
 	if !d.Status(step).ended() {
 		return false
@@ -343,7 +344,8 @@ func (d *Decision) compensate() {
 	d.finish(s.stopped())
 }
 
-// stopped returns the status of a run that was stopped.
+// stopped returns the status of a run that was stopped. A run that failed because a worker was lost
+// is expired.
 func (s *State) stopped() Cause {
 	if s.Cause == ByFailure && s.Lost {
 		return ByTime
@@ -351,7 +353,8 @@ func (s *State) stopped() Cause {
 	return s.Cause
 }
 
-// undone records the end of a compensation. A step keeps its status if its compensation failed.
+// undone records the end of a compensation. After a retry, a step that succeeded runs again only if
+// it was undone.
 func (d *Decision) undone(step int, status StepStatus, reason string) {
 	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: status, Reason: reason})
 	if status == Succeeded {

@@ -18,7 +18,7 @@ type calendar struct {
 	daylight   DaylightSaving
 }
 
-// shifts reports whether the calendar fires at the start of s for local times in the gap before it.
+// shifts reports whether the calendar fires at the start of s for local times in the gap before s.
 func (c *calendar) shifts(m *month, s *segment) bool {
 	from, to, ok := s.gap()
 	if !ok || c.expression.realTime || c.daylight.Gap != GapShift {
@@ -88,8 +88,9 @@ type interval struct {
 	free          *calendar // all seconds that are not excluded, or nil without exclusions
 }
 
-// maxExcluded limits the consecutive excluded fires of an @every. Beyond it, the schedule has
-// ended. A contiguous exclusion is skipped in one step; 100,000 separate ones take about 20 ms.
+// maxExcluded limits the consecutive excluded fires of an @every. Beyond the limit, the schedule
+// counts as ended. A contiguous exclusion is skipped in one step; 100,000 separate ones take about
+// 20 ms.
 const maxExcluded = 100_000
 
 func (i *interval) next(from, to int64) (int64, bool) {

@@ -58,7 +58,7 @@ func (d *decider) finish() Step {
 	return d.step
 }
 
-// reachedMaxFires reports whether the spec has max_fires and that many runs were started.
+// reachedMaxFires reports whether the spec has max_fires and that many runs were started or queued.
 func (d *decider) reachedMaxFires() bool {
 	limit := d.Schedule.spec.MaxFires
 	return limit > 0 && d.s.Runs >= limit

@@ -35,9 +35,9 @@ func (c Cron) RemoveQueued(state State, fire, now time.Time) (Step, bool) {
 	return d.finish(), withdrawn
 }
 
-// Refused handles a run that was not started, because another run has the same effect. Its fire
-// becomes SKIPPED_CONCURRENCY. The fire does not count for max_fires, and the run before it becomes
-// the previous run again.
+// Refused handles a run that its target refused to start, because another run has the same scope.
+// Its fire becomes SKIPPED_CONCURRENCY. The fire does not count for max_fires, and the run before
+// it becomes the previous run again.
 func (c Cron) Refused(state State, fire time.Time, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.forget(fire) {
@@ -107,8 +107,8 @@ func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 	}
 }
 
-// Trigger starts a manual run, even if the cron is paused. Overlap and concurrency apply, but it is
-// not skipped because of a failure, and does not count for max_fires. overlap may be
+// Trigger starts a manual run, even if the cron is paused. Overlap and concurrency apply, but the
+// run is not skipped because of a failure, and does not count for max_fires. overlap may be
 // OverlapActionDefault, the action of the policy. The fire time of the run is now, but never a
 // whole second, because whole seconds belong to the schedule.
 func (c Cron) Trigger(state State, overlap OverlapAction, now time.Time) Step {

@@ -53,8 +53,8 @@ func (f field) value(text string) (int, error) {
 // span is a range with a step: first, first+step, … up to last.
 type span struct{ first, last, step int }
 
-// span parses *, ?, a value, a range, and any of them with a step. A value with a step extends to
-// the end of the field (Quartz: 5/15 is 5-59/15).
+// span parses *, a value, a range, and any of them with a step. A value with a step extends to the
+// end of the field (Quartz: 5/15 is 5-59/15).
 func (f field) span(text string) (span, error) {
 	body, stepText, stepped := strings.Cut(text, "/")
 	s := span{first: f.min, last: f.max, step: 1}
@@ -117,7 +117,7 @@ type fields struct {
 	fromLast       uint32   // L-3 is bit 3
 	nearest        uint32   // 15W is bit 15
 	lastWeekday    bool     // LW
-	nth            [7]uint8 // FRI#3 is bit 3 of 5
+	nth            [7]uint8 // FRI#3 is bit 3 of nth[5]
 	lastOf         uint8    // FRIL is bit 5
 	special        bool     // any of the five above
 	anyDay, anyWD  bool     // the field begins with * and does not restrict the days

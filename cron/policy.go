@@ -73,8 +73,8 @@ const (
 	ConcurrencyQueue
 )
 
-// MisfirePolicy defines which fire times remain, of those that passed before an engine checked
-// them. The others are missed.
+// MisfirePolicy defines which of the due fire times are decided when a node checks them. The others
+// are missed.
 type MisfirePolicy int32
 
 // The values, with the numbers of the API.
@@ -104,8 +104,7 @@ const (
 	DefaultBackoffMax     = time.Hour
 )
 
-// interval returns the wait after failure n, which starts at 1, of a run that ended at the given
-// time.
+// interval returns the wait after failure n of a run that ended at the given time. n counts from 1.
 func (b Backoff) interval(n int32, key string, ended time.Time) time.Duration {
 	n = max(n, 1)
 	var wait time.Duration

@@ -16,8 +16,8 @@ type Spec struct {
 	End         time.Time     // latest fire time; zero means no limit
 	Created     time.Time     // all fire times are later; @every counts from Start, Created or 1970
 	Jitter      time.Duration // maximum delay of a fire; 0 means none
-	// Exclude has at most 100 expressions for local times at which the cron does not fire. They
-	// apply in the zone of each of Expressions.
+	// Exclude has at most 100 expressions for local times at which the cron does not fire. The
+	// exclusions apply in the time zone of each expression.
 	Exclude  []string
 	Daylight DaylightSaving
 	MaxFires int64 // runs; 0 means no limit. Counted by Cron, not by Schedule

@@ -76,7 +76,8 @@ type Wait struct {
 	Buffered bool      `json:"buffered,omitempty"` // it also waits for the end of the previous run
 }
 
-// Range is the range of fire times in [From, To).
+// Range is a range of fire times. It is [From, To) in State.Backfills. In State.Old, it includes
+// To, and Count is the number of fire times.
 type Range struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`

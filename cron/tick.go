@@ -241,7 +241,8 @@ func keepWithin(keep, newest time.Time) time.Time {
 	return keep
 }
 
-// countOld counts the missed fire times before a time for their common row.
+// countOld counts the missed fire times before a time for their common row. It returns false if the
+// step must end before all of them are counted.
 func (d *decider) countOld(before time.Time) bool {
 	counted, limit := 0, max(maxDecided, maxCounted/len(d.Schedule.sources))
 	for fire := range d.pending(before.Add(-1)) {

@@ -76,8 +76,8 @@ func everyWords(every time.Duration) string {
 // maxListed is the maximum number of times of a day that are listed one by one.
 const maxListed = 6
 
-// clockWords describes the times of a day. daily reports whether they are single times that occur
-// on every day.
+// clockWords describes the times of a day. daily reports whether the words list single times, so
+// that "every day" may follow.
 func (f *fields) clockWords() (words string, daily bool) {
 	minutes, hours := f.minute, uint64(f.hour)
 	if bits.OnesCount64(f.second) == 1 && bits.OnesCount64(minutes)*bits.OnesCount64(hours) <= maxListed {
@@ -152,7 +152,7 @@ func unitWords(set uint64, unit string, size int) string {
 	return "at " + unit + "s " + listWords(set, func(i int) string { return fmt.Sprint(i) })
 }
 
-// run reports whether a set consists of a single range.
+// run returns the first and the last value of a set, and reports whether the set is a single range.
 func run(set uint64) (first, last int, ok bool) {
 	first = bits.TrailingZeros64(set)
 	last = bits.Len64(set) - 1

@@ -86,8 +86,8 @@ func offsetOf(t time.Time) int64 {
 
 // window returns the part of a segment's local times at which an expression fires.
 //
-// If the clock is set back by an hour, the same local times occur in two segments, and fixed hours
-// fire in only one of them.
+// If the clock is set back by an hour, the same local times occur in two segments, and overlap
+// defines in which of them fixed hours fire.
 func (s *segment) window(x *Expression, overlap Overlap) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	if s.start != math.MinInt64 {

@@ -12,7 +12,8 @@ import (
 var defaultBackoff = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Hour, JitterPortion: 0.1}
 
 // Backoff returns how long a job or a run waits after its n-th failed attempt, counted from 1.
-// random is in [0, 1). Fields that b does not set have their defaults.
+// random is in [0, 1). Fields that b does not set have their defaults. With steps, the default of
+// the jitter is 0.
 func Backoff(b *progressorv1.Backoff, n int32, random float64) time.Duration {
 	policy := defaultBackoff
 	if b.GetInitial() != nil {

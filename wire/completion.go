@@ -176,7 +176,7 @@ func Plain(s string) string {
 }
 
 // CleanResult replaces NUL, which PostgreSQL rejects, in the metadata and the waits of r. It does
-// not modify r: if r has any of these, it returns a copy.
+// not modify r: if r has metadata or waits, it returns a copy.
 func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	unclean := r.GetMetadata() != nil
 	for _, e := range r.GetEvents() {

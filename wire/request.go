@@ -114,7 +114,8 @@ func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	return m, err
 }
 
-// FailedAttempts adds the recorded attempts of a task, oldest first.
+// FailedAttempts adds the recorded failed attempts of a task to m, oldest first. It also sets the
+// time at which the task was first due.
 func FailedAttempts(m *progressorv1.Task, attempts []storage.FailedAttempt) {
 	for n := range attempts {
 		a := &attempts[n]

@@ -98,7 +98,7 @@ type Running struct {
 	Deadline time.Time
 	// Number of times that this attempt could not reach its processor; 0 if another node runs it.
 	FailedTries int32
-	Cause       string // why it could not
+	Cause       string // why the attempt could not reach its processor
 }
 
 // Values of Span.What, in addition to the values of process.WaitsFor.

@@ -13,7 +13,7 @@ import (
 // retryTimer is the name prefix of timers that retry a step.
 const retryTimer = "retry:"
 
-// title names a task of a durable function by what it runs.
+// title names a task of a durable function by what the task runs.
 func (f *Function) title(t *Task) {
 	switch step, retry := strings.CutPrefix(t.TimerName, retryTimer); {
 	case !t.Type.Timer():
@@ -110,7 +110,7 @@ func (f *Function) atLeast() string {
 	return ""
 }
 
-// undoing says which steps must be undone.
+// undoing lists the steps that must be undone.
 func (f *Function) undoing() string {
 	if len(f.Undos) == 0 {
 		return ""
@@ -198,8 +198,8 @@ func (s State) due(timer string) time.Time {
 	return time.Time{}
 }
 
-// others lists the timers and children for which the function waits. The text is empty if there are
-// none, unless the function then waits for a call.
+// others lists the timers and children for which the function waits. If there are none, the text
+// names a call if call is true, and otherwise is empty.
 func (s State) others(before string, call bool) string {
 	f := s.Function
 	var list []string

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The maximum number of events, and about how many bytes of them, that an explanation reads from
-// the end of a history. It also reads the first event.
+// MaxEvents and MaxEventBytes limit the events that an explanation reads from the end of a history.
+// MaxEventBytes is approximate. An explanation also reads the first event.
 const (
 	MaxEvents     = 1000
 	MaxEventBytes = 1 << 20
@@ -147,7 +147,7 @@ func ReadJournal(events []Event) *Function {
 	return r.function()
 }
 
-// journalReader collects the entries that count.
+// journalReader collects the first entry of each kind and name, and the retries of steps.
 type journalReader struct {
 	f       *Function
 	first   map[[2]string]*entry // by kind and name

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// takeOpen removes the tasks whose response was deferred from Waiting, and returns them. They do
+// takeOpen removes from Waiting the tasks whose response was deferred, and returns them. They do
 // not run again.
 func (s *State) takeOpen() (open []Task) {
 	var waiting []Task

@@ -47,7 +47,7 @@ func (r *Run) hasOwnText() bool {
 	return ended || r.BlockedOn != "" || len(r.Steps) > 0
 }
 
-// run describes a run. Its steps determine what it waits for.
+// run describes a run that has ended, is blocked, or has open steps.
 func (s State) run(e *Explanation) {
 	r := s.Run
 	what, at, _ := strings.Cut(r.BlockedOn, ": ")

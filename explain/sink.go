@@ -157,7 +157,7 @@ func (s SinkState) failing(e *SinkExplanation) {
 	}
 }
 
-// broken describes a sink that the engine has given up.
+// broken describes a sink that the engine has given up on.
 func (s SinkState) broken(e *SinkExplanation) {
 	e.Detail = fmt.Sprintf("The engine gave up on sink %s %s: %s %s", s.SinkID, s.at(s.Failure.Time),
 		sentence(s.Failure.Error), s.waiting())
@@ -215,7 +215,7 @@ func changes(n int64, one, several string) string {
 	return fmt.Sprintf("%d changes %s", n, several)
 }
 
-// limit describes when the lag becomes too large. The result is the end of Next.
+// limit describes when the lag becomes too large. The result is appended to Next.
 func (s SinkState) limit() string {
 	if s.Backlog.Breaks.IsZero() {
 		return ""

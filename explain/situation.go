@@ -76,7 +76,8 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// head returns the task that runs next, and how many tasks without their own time wait behind it.
+// head returns the task that runs next, and how many of the tasks behind it do not wait for a
+// future time.
 func (s State) head() (head *Task, behind int) {
 	order := slices.Clone(s.Waiting)
 	slices.SortStableFunc(order, func(a, b Task) int {
@@ -193,8 +194,8 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// failedTries adds that the processor was not reached. All tries to reach it count as one attempt,
-// and the last one may still be in progress.
+// failedTries describes how often the processor was not reached. It returns "" if no try has
+// failed. All tries to reach it count as one attempt, and the last one may still be in progress.
 func (r *Running) failedTries() string {
 	switch r.FailedTries {
 	case 0:

@@ -11,13 +11,14 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// shortest is the shortest wait that becomes a span. Every task waits for a commit.
+// shortest is the shortest wait that becomes a span. Shorter waits are left out, because every task
+// waits for a commit.
 const shortest = time.Millisecond
 
 // timeline collects the spans of a process.
 type timeline struct {
 	s     State
-	busy  []Task // tasks that have run or are running, in that order
+	busy  []Task // tasks that have run or are running, in the order in which they began
 	spans []Span
 	// The spans of tasks whose response was deferred, by task ID. The end of their attempts is not
 	// stored. For such a task in busy, Finished is the time at which the next task began.
@@ -63,8 +64,8 @@ func spans(s State) []Span {
 	return tl.spans
 }
 
-// cutBusy ends each task in busy not later than the next one began. A call that ended later had
-// deferred its response, and has waited for a reply.
+// cutBusy ends each task in busy no later than the time at which the next one began. A call that
+// ended later had deferred its response, and has waited for a reply.
 func (tl *timeline) cutBusy() {
 	for n := range tl.busy {
 		t := &tl.busy[n]
@@ -198,7 +199,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 
 // waitedForRepair adds the time during which a timer was due while the process was in ERROR, and
 // the time behind the task that failed. It returns the time since which the timer has waited for
-// something else. A repair sets the timers again that the error had cancelled, at their old times.
+// something else. A repair restores the timers that the error had cancelled, with their old times.
 func (tl *timeline) waitedForRepair(t Task, n int, from, until time.Time) time.Time {
 	for _, e := range tl.errors(n) {
 		to := e.to

@@ -14,8 +14,9 @@ const sweptKeys = 1000
 // HeldKeys identifies a key that a job holds. Tidy continues after this key.
 type HeldKeys struct{ processID, line string }
 
-// Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
-// where to continue. It also deletes full buckets, and reservations that no longer have an effect.
+// Tidy frees keys of jobs that neither run nor wait for a slot, starting after a key. It returns
+// the freed keys and where to continue. It also deletes full buckets, buckets of constraints
+// without a rate, and reservations that no longer have an effect.
 func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	unreserve := dbsqlc.ForgetReservationsParams{Namespace: t.Namespace, PausedNames: t.paused()}
 	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace),

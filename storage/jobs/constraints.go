@@ -181,8 +181,8 @@ type ConstraintTx struct {
 	Changed     time.Time // when Version increased
 	Swept       time.Time // start of the last completed sweep; zero if there was none
 	Cursor      *string   // position of the current sweep; nil if there is none
-	// Next is the time until Due or DueBuckets have results, from the beginning of the transaction.
-	// It is negative if they do not depend on time.
+	// Next is the time from the beginning of the transaction until Due or DueBuckets have results.
+	// It is negative if no job and no bucket waits for a time.
 	Next time.Duration
 	// Paused has the paused job names, whose jobs get no keys. The caller sets it.
 	Paused []string
@@ -260,7 +260,8 @@ func PutConstraint(
 }
 
 // DeleteConstraint deletes a constraint and increments the version. It returns
-// process.ErrConstraintNotFound if it does not exist.
+// process.ErrConstraintNotFound if the constraint does not exist. after runs in the same
+// transaction.
 func DeleteConstraint(
 	ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*ConstraintTx) error,
 ) error {
@@ -317,15 +318,15 @@ func (t *ConstraintTx) DueBuckets(limit int32) ([]string, error) {
 	return t.q.DueBuckets(t.ctx, t.db, dbsqlc.DueBucketsParams{Namespace: t.Namespace, Lim: limit})
 }
 
-// Rest returns the time until Due or DueBuckets have results. It is negative if they do not depend
-// on time.
+// Rest returns the time until Due or DueBuckets have results. It is negative if no job and no
+// bucket waits for a time.
 func (t *ConstraintTx) Rest() (time.Duration, error) {
 	us, err := t.q.NextInLine(t.ctx, t.db, t.Namespace)
 	return time.Duration(us) * time.Microsecond, err
 }
 
-// KeyState is the number of holders of a key, the state of its bucket, and the job that has
-// reserved it.
+// KeyState has the number of holders of a key, the state of the bucket of the key, and the job that
+// has reserved the key.
 type KeyState = dbsqlc.ReadLinesRow
 
 // Read returns the state of key queues. rated reports for each queue whether its constraint has a
@@ -358,8 +359,9 @@ type Front struct {
 	Reserved bool    // a key is reserved, so no job is Given its key
 }
 
-// Front locks the first jobs of key queues. If each job needs only the key of its queue, all get it
-// at once (Given), which takes one statement instead of three.
+// Front locks the first jobs of key queues and returns them. If each job needs only the key of its
+// queue, Front also gives all jobs their keys (see QueuedJob.Given). This takes one statement
+// instead of three.
 func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {
@@ -413,8 +415,8 @@ func (t *ConstraintTx) Move(moves []Move) error {
 	return t.Hold(moves)
 }
 
-// Reserve replaces the reservations of jobs. lines has the newly reserved queues by job. Reserve
-// returns the queues that the jobs in drop had reserved.
+// Reserve replaces the reservations of jobs. It deletes the reservations of the jobs in drop and
+// returns their queues. reserve has the newly reserved queues by job.
 func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
 	if len(drop) > 0 {
 		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{

@@ -17,16 +17,18 @@ type Counts struct {
 	Oldest time.Duration
 }
 
-// Limits of the search for the oldest jobs. oldestPlaces limits the key queues and the pairs of
-// name and priority of a namespace, and oldestJobs the jobs of each of them.
+// The limits of the search for the oldest jobs. oldestPlaces limits the number of key queues that
+// are searched, and of pairs of a name and a priority. oldestJobs limits the jobs that are read in
+// each of them.
 const (
 	oldestPlaces = 1000
 	oldestJobs   = 16
 )
 
 // Count returns for each name the number of jobs in each state and the age of the oldest available
-// job, ordered by namespace and name. It reads counters and the table running, so its cost does not
-// grow with the number of jobs.
+// job, ordered by namespace and name. It reads counters, running jobs, jobs of several workers and
+// cancel requests, and a limited number of waiting jobs. So its cost does not grow with the number
+// of waiting or ended jobs.
 func Count(ctx context.Context, s *storage.Store, namespaces []string) (list []*Counts, err error) {
 	err = s.RunReserved(ctx, "count jobs", func(ctx context.Context, db storage.DB) error {
 		counts, err := dbsqlc.New().ReadJobCounts(ctx, db, namespaces)

@@ -60,7 +60,8 @@ type Enqueued struct {
 // EnqueueOutcome is the outcome of an Enqueue.
 type EnqueueOutcome string
 
-// The outcomes of an Enqueue. Exists, Replayed and Mismatched are the same as for a Start.
+// The outcomes of an Enqueue. JobExists, JobReplayed and JobMismatched have the same meaning as
+// Exists, Replayed and Mismatched in package storage.
 const (
 	JobEnqueued   EnqueueOutcome = "enqueued"
 	JobDuplicate  EnqueueOutcome = "duplicate" // another job holds the unique key
@@ -79,8 +80,8 @@ type enqueueItem struct {
 }
 
 // Again implements storage.Insertion. It retries the item if another item of the flush has the same
-// unique key. It also retries an item with an idempotency key, to find a duplicate on another node
-// whose transaction the statement could not see.
+// unique key. It also retries an item with an idempotency key once if the job exists, because
+// another node may have stored the same request in a transaction that the statement could not see.
 func (it *enqueueItem) Again() bool {
 	reread := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
 	it.reread = it.reread || reread

@@ -13,7 +13,7 @@ import (
 const unkeyedLimit = 100
 
 // KeyStarts stores fairness keys for the jobs in start messages to a process, except for jobs that
-// have one.
+// have one, and for jobs of several workers and their members.
 func KeyStarts(ctx context.Context, s *storage.Store, target process.Key, keyOf func(Subject) string) error {
 	a := dbsqlc.KeyStartsParams{Namespace: target.Namespace, ProcessID: target.ProcessID}
 	err := s.ReadOne(ctx, "read messages", func(ctx context.Context, db storage.DB) error {

@@ -28,7 +28,7 @@ type Group struct {
 	Places       []Place // in order of creation; set by groupCheck.read
 }
 
-// Place is the slot of a member.
+// Place is a slot of a group. A member is the job that one worker of the group runs.
 type Place struct {
 	Member   process.Key
 	WorkerID string // "" if it is free

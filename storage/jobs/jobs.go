@@ -151,8 +151,8 @@ type Update struct {
 // forgetBatch is the maximum number of rows that one statement deletes.
 const forgetBatch = 1000
 
-// Forget deletes results that were not fetched in time and unique keys of removed jobs. more is
-// true if there may be more.
+// Forget deletes results that were not fetched in time, and unique keys that removed jobs no longer
+// hold. more is true if there may be more.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.Write(ctx, "delete rows of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)

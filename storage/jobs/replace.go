@@ -21,7 +21,8 @@ const replaceTries = 20
 var errHolderChanged = errors.New("another job has the unique key now")
 
 // EnqueueReplacing enqueues a job. If a waiting job has its unique key, that job gets the args and
-// the time of j instead. replaced reports whether this happened.
+// the time of j instead. replaced reports whether this happened. The error is process.ErrOverloaded
+// if another job takes the key during each of replaceTries tries.
 func EnqueueReplacing(
 	ctx context.Context, s *storage.Store, j *NewJob,
 ) (done Enqueued, replaced bool, err error) {

@@ -16,7 +16,8 @@ import (
 // Change changes options of a job that has not ended. update is called while the job is locked, so
 // that no concurrent change is lost. It gets the job and returns the update to store. Errors of
 // update are returned unchanged. The error is process.ErrJobNotFound if the job does not exist, and
-// a *process.WrongStatusError if it has ended, or if it runs and the update changes run_time.
+// a *process.WrongStatusError if the job has ended, or if it runs and the update changes args or
+// run_time. A job of several workers counts as running as soon as its slots wait for workers.
 func Change(ctx context.Context, s *storage.Store, key process.Key, update func(*Row) (*Update, error)) error {
 	var refused error
 	err := s.RunLocked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
@@ -88,7 +89,10 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 }
 
 // Retry runs a job that has ended without success again, unless another job holds its unique key.
-// If the job waits for its next attempt, the attempt begins now. by is the operator.
+// If clearSuccesses is true, Retry also runs a job that has succeeded, and the workers of a group
+// that have succeeded run again. If the job waits for its next attempt, the attempt begins now. by
+// is the operator. The error is process.ErrJobNotFound if the job does not exist, and a
+// *process.WrongStatusError if the job cannot be retried or another job holds the key.
 func Retry(
 	ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor,
 ) error {

@@ -84,7 +84,8 @@ func ParsePageToken(field, text string) (int64, error) {
 	return eventID, nil
 }
 
-// translate returns the position of a cursor from an older engine.
+// translate returns the position of a cursor from an older engine. A watch that begins there gets
+// all events after the cursor, and may get some earlier ones again.
 func translate(
 	ctx context.Context, s *storage.Store, cursor dbsqlc.TranslateEventCursorParams,
 ) (EventCursor, error) {
@@ -151,8 +152,8 @@ type EventsRead struct {
 // watchedJobEvents is the maximum number of events of each watch that one query reads.
 const watchedJobEvents = 500
 
-// ReadEvents reads the events after the position of each watch. more reports whether some watch has
-// more events.
+// ReadEvents reads the events after the position of each watch. more reports whether some watch may
+// have more events.
 func ReadEvents(
 	ctx context.Context, s *storage.Store, watches []EventWatch,
 ) (found []EventsRead, more bool, err error) {

@@ -194,8 +194,9 @@ func PendingResults(ctx context.Context, s *storage.Store, known []int64, limit 
 	return pending, err
 }
 
-// LeaseAnswered returns the stored result of the attempt that had the ended lease, or
-// process.ErrFenced if there is none.
+// LeaseAnswered returns the stored result of the attempt that had the ended lease. It returns
+// process.ErrFenced if it finds none among the 100 newest ended tasks and the waiting tasks of the
+// process.
 func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
 	row, err := storage.Query(ctx, s.RunReserved, "read answer of a lease", dbsqlc.New().LeaseAnswered,
 		dbsqlc.LeaseAnsweredParams{

@@ -23,8 +23,10 @@ type Subscription struct {
 // number of items of a flush.
 const maxLeases = 256
 
-// Poll leases at most limit tasks to a worker, ordered by priority, then age. If grouped is true,
-// it includes the slots of job groups. It skips processes that other transactions have locked.
+// Poll leases at most limit tasks to a worker, and at most maxLeases. It takes them in the order of
+// priority, then round (the turn of their fairness key), then age. It stops when they exceed
+// process.MaxPollBytes. If grouped is true, Poll includes the slots of job groups. It skips
+// processes that other transactions have locked.
 func Poll(
 	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
 ) ([]storage.Lease, error) {
@@ -131,8 +133,8 @@ func CountPollable(ctx context.Context, s *storage.Store, lines []Subscription, 
 	return counts, err
 }
 
-// FindMemberWorkers returns which of the waiting workers, each with one subscription, could take a
-// slot of a job group.
+// FindMemberWorkers returns the indexes of the waiting workers that could take a slot of a job
+// group. The worker and the subscription with the same index belong together.
 func FindMemberWorkers(ctx context.Context, s *storage.Store, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.FindMemberWorkersParams
 	for n, l := range lines {

@@ -52,7 +52,7 @@ type Worker struct {
 	Leases       int32
 }
 
-// StoppingWorker is a worker with a command.
+// StoppingWorker is the command of an operator to a worker, with its deadline.
 type StoppingWorker struct {
 	Command WorkerCommand
 	Lost    time.Time     // when its leases are released; zero if it keeps them
@@ -60,7 +60,8 @@ type StoppingWorker struct {
 }
 
 // RecordWorkers records that workers were seen. It skips workers whose ID belongs to another
-// client, and returns the others.
+// client, and workers of namespaces that are deleted or being deleted. It returns the workers that
+// it has stored.
 func RecordWorkers(
 	ctx context.Context, s *storage.Store, seen map[WorkerKey]Sender,
 ) (stored map[WorkerKey]bool, err error) {
@@ -158,8 +159,9 @@ func StoppingWorkers(ctx context.Context, s *storage.Store) (map[WorkerOf]Stoppi
 	return commands, err
 }
 
-// SetCommand stores a command to a worker of a namespace. It returns process.ErrWorkerNotFound if
-// the worker was not seen there within a day.
+// SetCommand stores a command to a worker of a namespace, for all namespaces in which the same
+// client uses the worker ID. It returns process.ErrWorkerNotFound if the worker was not seen in the
+// namespace within a day.
 func SetCommand(
 	ctx context.Context, s *storage.Store, worker WorkerKey, order WorkerCommand, grace time.Duration, reason string,
 	by ...process.Actor,
@@ -223,7 +225,8 @@ func ListWorkers(
 // WorkerLease is a lease of a worker, with the progress that it reported.
 type WorkerLease = dbsqlc.WorkerLeasesRow
 
-// WorkerLeases returns the leases of a worker in a namespace, the oldest first, at most limit.
+// WorkerLeases returns the leases of a worker in a namespace, the oldest first, at most limit. For
+// a member, the process ID is that of the job of several workers.
 func WorkerLeases(
 	ctx context.Context, s *storage.Store, worker WorkerKey, limit int,
 ) ([]WorkerLease, error) {
@@ -232,7 +235,8 @@ func WorkerLeases(
 	})
 }
 
-// LeasesOf returns the tokens of at most limit leases of workers.
+// LeasesOf returns the tokens of at most limit leases of workers. It omits leases with a pending
+// result.
 func LeasesOf(ctx context.Context, s *storage.Store, workers []WorkerOf, limit int) ([]LeaseToken, error) {
 	a := dbsqlc.LeasesOfParams{Lim: int32(limit)}
 	for _, w := range workers {

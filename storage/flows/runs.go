@@ -280,9 +280,10 @@ type StepsQuery struct {
 	After     int32 // index
 	Limit     int
 	// MaxBytes limits the values of the steps: inputs, results, failures and progress. The step
-	// that exceeds it is the last one with values.
+	// whose values exceed MaxBytes is the last one with values.
 	MaxBytes int64
-	// WithoutValues includes the steps after that one, without inputs and results.
+	// WithoutValues includes the steps after that one, without inputs and results, with short
+	// failures, and with only the percentage of the progress.
 	WithoutValues bool
 }
 
@@ -345,7 +346,7 @@ func FirstFailed(
 // FailedJob is a failed job with its step.
 type FailedJob = dbsqlc.ReadFailedJobsRow
 
-// FailedJobs returns the jobs of steps and items of a run that have failed and are in ERROR.
+// FailedJobs returns the jobs in ERROR of the failed steps and items of a run.
 func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) ([]FailedJob, error) {
 	return storage.Query(ctx, s.ReadOne, "read failed jobs", dbsqlc.New().ReadFailedJobs,
 		dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
@@ -388,7 +389,8 @@ func DueItems(
 	})
 }
 
-// maxJobs bounds the jobs that Jobs reads in each of its parts.
+// maxJobs limits the jobs that Jobs reads in the namespace of the run, and those that it reads in
+// other namespaces.
 const maxJobs = 500
 
 // Jobs reads the jobs of a run that were not removed.
@@ -401,7 +403,7 @@ func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys 
 	return keys, err
 }
 
-// maxSuspended bounds the processes that SuspendedProcesses reads.
+// maxSuspended limits the processes that SuspendedProcesses returns.
 const maxSuspended = 100
 
 // SuspendedProcesses returns the first SUSPENDED processes of open steps and of their items.

@@ -15,8 +15,10 @@ import (
 type Template = dbsqlc.GetTemplateRow
 
 // Put stores the next version of a template, unless same reports that the newest version is equal.
-// expected is the newest version that the caller knows. If it is negative, any version is accepted.
-// Put returns process.ErrStaleVersion if the newest version is a different one.
+// created reports whether it has stored a version. If enabled is not nil, Put also enables or
+// disables the template. expected is the newest version that the caller knows. If it is negative,
+// any version is accepted. Put returns process.ErrStaleVersion if the newest version is a different
+// one.
 func Put(
 	ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool,
 	expected int32, by []process.Actor, same func(Template) (bool, error),

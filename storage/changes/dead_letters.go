@@ -16,7 +16,7 @@ const (
 	// shownDeadLetters is the maximum number of dead letters that DeadLetters returns.
 	shownDeadLetters = 100
 	// keptDeadLetters is the maximum number of dead letters that a sink keeps, and that
-	// RetryDeadLetters selects.
+	// SelectDeadLetters and RetryDeadLetters select.
 	keptDeadLetters = 1000
 )
 
@@ -39,8 +39,8 @@ type Rejection struct {
 	Reason string
 }
 
-// RejectChanges stores dead letters, and moves the cursor of the sink past them and past the
-// delivered changes.
+// RejectChanges stores dead letters for the rejected changes and moves the cursor of the sink to
+// the given one. It returns process.ErrFenced if the node no longer holds the lease.
 func RejectChanges(
 	ctx context.Context, s *storage.Store, l SinkLease, to Cursor, delivered int, rejected []Rejection,
 ) error {
@@ -71,7 +71,8 @@ type Selection struct {
 	Since, Until time.Time // failed at or after Since and before Until; zero means no bound
 }
 
-// SelectDeadLetters returns the first 1,000 selected dead letters of a sink, sorted by number.
+// SelectDeadLetters returns the first 1,000 selected dead letters of a sink, sorted by the ID of
+// the change.
 func SelectDeadLetters(ctx context.Context, s *storage.Store, k SinkKey, w Selection) (found []DeadLetter, err error) {
 	err = s.ReadOne(ctx, "select dead letters of a sink", func(ctx context.Context, db storage.DB) (err error) {
 		found, err = w.read(ctx, db, k)

@@ -27,8 +27,9 @@ type Cursor struct {
 	Stored bool
 }
 
-// ErrNewGeneration is returned by a read with a copy of a stored cursor after a failover or a
-// restore.
+// ErrNewGeneration means that a cursor is from before a failover or a restore. Read returns it for
+// a copy of a stored cursor. PutSink and RewindSink return an error that wraps it and
+// process.ErrUnavailable.
 var ErrNewGeneration = errors.New("the database failed over or was restored")
 
 // cursorVersion is the first byte of an encoded cursor.

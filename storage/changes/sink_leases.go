@@ -40,7 +40,8 @@ func ReadSinkLeases(ctx context.Context, s *storage.Store, lease time.Duration) 
 	return rows, err
 }
 
-// ClaimSinks takes the leases of at most limit sinks that no node holds.
+// ClaimSinks takes the leases of at most limit sinks that are ACTIVE or FAILING and that no node
+// holds. It skips sinks for which another node has just asked (see AskForSink).
 func ClaimSinks(
 	ctx context.Context, s *storage.Store, lease time.Duration, limit int,
 ) (claimed []ClaimedSink, err error) {

@@ -132,7 +132,7 @@ func PauseSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.A
 		})
 }
 
-// ResumeSink makes a sink ACTIVE.
+// ResumeSink makes a sink ACTIVE. The error is process.ErrSinkNotFound if it does not exist.
 func ResumeSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.Actor) error {
 	return commandSink(ctx, s, "ResumeSink", k, by,
 		func(q *dbsqlc.Queries, ctx context.Context, db storage.DB) (int64, error) {
@@ -140,7 +140,8 @@ func ResumeSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.
 		})
 }
 
-// RewindSink moves the cursor of a sink, and ends the lease of the node that delivers for it.
+// RewindSink moves the cursor of a sink, and ends the lease of the node that delivers for the sink.
+// The error is process.ErrSinkNotFound if the sink does not exist.
 func RewindSink(ctx context.Context, s *storage.Store, k SinkKey, to Cursor, by ...process.Actor) error {
 	a := dbsqlc.RewindSinkParams{Namespace: k.Namespace, SinkID: k.SinkID}
 	a.Lanes, a.Seqs = to.arrays()
@@ -182,8 +183,8 @@ func DeleteSink(ctx context.Context, s *storage.Store, k SinkKey, by ...process.
 	})
 }
 
-// ListSinks returns at most limit sinks after a key: those of a namespace, or of all namespaces if
-// namespace is "".
+// ListSinks returns at most limit sinks after a key: those of a namespace, or of all selected
+// namespaces if namespace is "".
 func ListSinks(
 	ctx context.Context, s *storage.Store, selected process.Patterns, namespace string, after SinkKey, limit int,
 ) (rows []SinkRow, err error) {

@@ -24,7 +24,8 @@ func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (ma
 }
 
 const (
-	// maxInternal is the maximum number of internal processes that CountByOwner reads.
+	// maxInternal is the maximum number of internal processes that CountByOwner reads in each range
+	// of their IDs, for all namespaces together.
 	maxInternal = 100_000
 	// minInternal is the minimum of this limit per namespace, even if there are many namespaces.
 	minInternal = 20
@@ -38,8 +39,9 @@ type Owned struct {
 }
 
 // CountByOwner counts the processes of namespaces, and the internal ones among them. It reads the
-// counters. Internal processes that are not jobs must be counted one by one. It counts at most
-// 100,000 of them, an equal share for each namespace.
+// counters. It must count suspended jobs, members of jobs of several workers, and internal
+// processes that are not jobs one by one. In each range of their IDs, it counts up to a limit that
+// is an equal share of maxInternal for each namespace.
 func CountByOwner(ctx context.Context, s *storage.Store, namespaces []string) (map[string]Owned, error) {
 	limit := max(minInternal, maxInternal/max(1, len(namespaces)))
 	rows, err := storage.Query(ctx, s.ReadOne, "count processes by owner", dbsqlc.New().CountByOwner,

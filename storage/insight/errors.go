@@ -34,8 +34,9 @@ func NewestErrors(ctx context.Context, s *storage.Store, namespaces []string) (m
 // FailedRun is a run that is FAILED or EXPIRED, with the beginning of its message.
 type FailedRun = dbsqlc.ListFailedRunsRow
 
-// ListFailedRuns lists the FAILED and EXPIRED runs of namespaces, newest first. Messages are cut to
-// maxDetail characters.
+// ListFailedRuns lists the FAILED and EXPIRED runs of namespaces, newest first. It omits runs that
+// are steps of other runs, and reads only the newest limit runs of each namespace that ended
+// without success. Messages are cut to maxDetail characters.
 func ListFailedRuns(
 	ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int,
 ) ([]FailedRun, error) {

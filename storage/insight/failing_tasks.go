@@ -21,8 +21,8 @@ type FailingTask struct {
 }
 
 // ListFailingTasks returns tasks of processes of internal kinds that have failed for longer than
-// minAge, in no particular order, up to limit. It omits tasks that wait for an operator. The
-// search_path of db must be progressor.
+// minAge, in no particular order, up to limit. It omits paused namespaces, and tasks that wait for
+// an operator. The search_path of db must be progressor.
 func ListFailingTasks(
 	ctx context.Context, db storage.DB, minAge time.Duration, limit int,
 ) ([]FailingTask, error) {

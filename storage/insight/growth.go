@@ -13,8 +13,8 @@ type Growth struct {
 	XIDAge       int64         // age of the oldest transaction ID that is not frozen
 	FreezeMaxAge int64         // age at which autovacuum is forced to freeze a table
 	KeyOverdue   time.Duration // how long the oldest idempotency key has been kept beyond its retention
-	MessageAge   time.Duration // how long the oldest undelivered message has waited
-	Messages     int64         // undelivered messages, counted up to the limit
+	MessageAge   time.Duration // how long the oldest undelivered message that is not held has waited
+	Messages     int64         // undelivered messages that are not held, counted up to the limit
 	Backlogs     int64         // processes whose large queue is being moved, counted up to the limit
 	Pending      int64         // results from SQL that no node has handled, counted up to the limit
 }

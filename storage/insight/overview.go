@@ -11,8 +11,9 @@ import (
 // Waiting has the number of waiting tasks by the event that they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
-// CountWaiting counts the waiting tasks of namespaces. It counts each kind in each namespace up to
-// limit.
+// CountWaiting counts the waiting tasks of namespaces. In each namespace, it counts tasks that wait
+// for a time and tasks that wait for a slot up to limit each. It counts the other tasks among the
+// first limit rows of the namespace.
 func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, limit int) (Waiting, error) {
 	return storage.Query(ctx, s.ReadOne, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
 		Namespaces: namespaces, Lim: int32(limit),
@@ -37,7 +38,7 @@ func CountWorkers(
 }
 
 // CountRuns returns for each namespace the number of runs by status: those that have not ended and
-// those that ended without success, each counted up to limit.
+// those that ended without success. It counts each of these two groups up to limit.
 func CountRuns(
 	ctx context.Context, s *storage.Store, namespaces []string, limit int,
 ) (map[string]map[string]int64, error) {

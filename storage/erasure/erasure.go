@@ -258,10 +258,10 @@ func EraseRows(ctx context.Context, s *storage.Store, e Set, p *Progress, rows i
 	return batch, nil
 }
 
-// after returns the key after which the next batch begins, or "" if it begins with the first row. A
-// key of job_events that an engine before schema version 153 has stored begins with a transaction
-// ID, which is text in JSON, and not with a lane. In this case, after returns "", so that the table
-// is read from its beginning again.
+// after returns the key after which the next batch begins, or "" if it begins with the first row.
+// Engines before schema version 153 stored keys of job_events that begin with a transaction ID
+// instead of a lane. In JSON, this ID is a text. For such a key, after returns "", so that the
+// table is read from its beginning again.
 func (t *erasedTable) after(p *Progress) string {
 	if t.name == "job_events" && strings.HasPrefix(p.After, `["`) {
 		return ""

@@ -27,7 +27,8 @@ func ClaimTimers(
 	return claims, err
 }
 
-// ClaimCalls claims the other tasks of crons, such as the ends of their runs.
+// ClaimCalls claims the other tasks of crons, such as the ends of their runs. It sets Own and
+// Urgent in limits.
 func ClaimCalls(ctx context.Context, s *storage.Store, limits []storage.ClaimLimit) ([]storage.Claim, error) {
 	for n := range limits {
 		limits[n].Own, limits[n].Urgent = true, true

@@ -135,8 +135,8 @@ func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (mor
 // forgetTasksBatch is the maximum number of tasks of one cron that one statement deletes.
 const forgetTasksBatch = 200
 
-// ForgetTasks deletes tasks of crons that are older than the retention of the ledger. Nothing else
-// deletes them while their process exists. more is true if there may be more.
+// ForgetTasks deletes ended tasks of crons when their retention is over. Nothing else deletes the
+// tasks of a cron while the cron exists. more is true if there may be more.
 func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	err = s.Write(ctx, "delete old tasks of crons", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetCronTasks(ctx, db,

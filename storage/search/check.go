@@ -119,8 +119,7 @@ func (p *parser) truthValue(r restriction) (value, error) {
 	return value{kind: isTruth, truth: l.text == "true"}, nil
 }
 
-// anything checks the value of FIELD:*, the only value that operator : takes for fields that are
-// not lists.
+// anything checks the value of FIELD:*, the only use of the operator : for times and integers.
 func (p *parser) anything(r restriction) (value, error) {
 	if l := r.literal; l.quoted || l.text != "" || !l.prefix {
 		return value{}, p.errorf(l.at, "write %s:* (it is set), or %s = VALUE", r.name, r.name)
@@ -146,7 +145,8 @@ func (p *parser) textValue(r restriction, f *field) (value, error) {
 // jsonNumber matches a number in JSON syntax. 007 is a text.
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// maxNumber limits numbers to the range of PostgreSQL's numeric, where 1e999999 is an error.
+// maxNumber is the maximum number of characters of a number. Together with the limits on its value,
+// it excludes numbers that PostgreSQL's numeric cannot represent, such as 1e999999.
 const maxNumber = 64
 
 func (p *parser) checkDocument(r restriction, c *comparison) error {

@@ -114,8 +114,8 @@ func (f Filter) conjuncts() []node {
 	}
 }
 
-// listStatus returns the statuses, without INIT and RUNNING, that a process can have if n holds. It
-// returns nil if other statuses are possible.
+// listStatus returns the statuses that a process can have if n holds. It returns nil if INIT or
+// RUNNING is possible.
 func listStatus(n node) []string {
 	switch n := n.(type) {
 	case *comparison:
@@ -149,7 +149,7 @@ func (f Filter) listStatus() string {
 }
 
 // contained writes n in the form for the index of metadata. It returns false if n does not have
-// such a form. For OR, every part must have it.
+// such a form. For OR, every part must have it. If s is nil, contained writes nothing.
 func contained(s *statement, n node) bool {
 	switch n := n.(type) {
 	case *comparison:

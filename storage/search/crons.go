@@ -13,7 +13,7 @@ const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_
 const failingCron = `coalesce(position('"failures":'::bytea IN substring(p.aux_state
 	FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
-// crons describes crons, which are processes: rows p of processes.
+// crons describes the fields of crons for filters. A cron is a process, so p is a row of processes.
 var crons = &table{
 	fields: []*field{
 		{

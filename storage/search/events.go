@@ -20,7 +20,8 @@ func eventText(name, column string) *field {
 	return f
 }
 
-// Events of the jobs of steps, as process.ParseStepJob parses their IDs.
+// These expressions find the run and the step of an event. They parse the IDs of the jobs of steps
+// like process.ParseStepJob.
 const (
 	isStepJob = `starts_with(a.job_id, '~job/') AND NOT starts_with(a.job_id, '~job/~/')`
 	runOfJob  = `CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '^~job/(.*)/[^/]*$')
@@ -31,7 +32,7 @@ const (
 // The fields of events.
 var (
 	fieldEventRun  = eventText("run_id", runOfJob)
-	fieldEventJob  = textField("job_id", "a.job_id") // see check
+	fieldEventJob  = textField("job_id", "a.job_id")
 	fieldEventTime = &field{name: "created_time", values: isTime, compare: inOrder("a.created_time", "$?::timestamptz")}
 )
 
@@ -215,8 +216,8 @@ type eventRow struct {
 const maxRunJobs = 1000
 
 // runJobs returns the IDs of the run and its step jobs that a filter selects by run_id. It returns
-// nil if all events of the namespace must be searched, because the filter names no run, the run was
-// removed, or it has too many jobs.
+// nil if the events are not read job by job: if the filter names no run or also names a job, or if
+// the run was removed or has too many jobs.
 func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([]string, error) {
 	run := filter.only(fieldEventRun)
 	if run == "" || filter.only(fieldEventJob) != "" {
@@ -254,9 +255,9 @@ func eventLanes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	return collect(ctx, tx, s, pgx.RowTo[int64])
 }
 
-// eventStatement reads the newest events before one, like auditStatement. It merges the lanes, each
-// of which is read in order. (If it reads the events of one job, it compares their namespace in a
-// way that excludes the other indexes. Without statistics, the planner may choose one of those.)
+// eventStatement reads the newest events before one, like auditStatement. It reads each lane in
+// order and merges the lanes. (For the events of single jobs, the condition on the namespace
+// excludes the other indexes. Without statistics, the planner may choose one of those.)
 func eventStatement(scan eventScan) *statement {
 	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size
 	s := &statement{}

@@ -108,8 +108,9 @@ const (
 	notOfStep = `NOT starts_with(p.process_id, '` + process.StepPrefix + `')`
 )
 
-// ofError returns a value of the task that put a process into ERROR, or another value if the
-// process was imported in ERROR. It is NULL if the process is not in ERROR.
+// ofError returns the SQL expression for a value of the task that put a process into ERROR, or for
+// another value if the process was imported in ERROR. The expression is NULL if the process is not
+// in ERROR or the condition is false.
 func ofError(ofTask, imported, condition string) string {
 	return `(CASE WHEN p.attention = 'ERROR' AND ` + condition + ` THEN
   CASE p.corrupted_by WHEN 0 THEN ` + imported + ` ELSE (SELECT ` + ofTask + ` FROM tasks t

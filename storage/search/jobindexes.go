@@ -12,8 +12,8 @@ import (
 type idsOf func(q Query) (ids string, args []any)
 
 // jobIndexes has the indexes for a list of jobs. indexes has those for a list of processes. The
-// last one applies to all lists of jobs. jobIDs and processIDs are the queries that the indexes
-// read first, in the same order.
+// last index in jobIndexes applies to all lists of jobs. jobIDs and processIDs are the queries that
+// the indexes read first, in the same order.
 var (
 	processIDs = []idsOf{nil, idsByFingerprint, nil, nil}
 	jobIDs     = []idsOf{
@@ -55,8 +55,9 @@ func byIDs(of idsOf) func(s *statement, q Query) bool {
 	}
 }
 
-// crowded reports whether an index returns more IDs than a page takes from any index. Counting IDs
-// takes 1 ms, but reading 2,000 jobs takes 20 ms.
+// crowded reports whether an index must not be used, because the filter has no condition for it, or
+// because it returns more IDs than a page takes from any index. Counting IDs takes 1 ms, but
+// reading 2,000 jobs takes 20 ms.
 func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
 	of := l.query.ids(n)
 	if of == nil {
@@ -88,8 +89,8 @@ const (
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time'
 		AND s.job_name IS NOT NULL`
-	// RUNNING jobs are running tasks and jobs of several workers. A job of several workers may have
-	// a cancel request even if no worker runs it.
+	// A RUNNING job has a running task or is a job of several workers. A job of several workers may
+	// have a cancel request even if no worker runs it.
 	ofRun = `SELECT u.process_id FROM (
  (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
  UNION ALL (SELECT g.process_id FROM job_groups g WHERE g.namespace = $?::text AND g.running_time IS NOT NULL
@@ -165,8 +166,8 @@ func idsByState(q Query) (string, []any) {
 	return "", nil
 }
 
-// statesOf returns the states, without final ones, that a job can have if n holds. It returns nil
-// if other states are possible.
+// statesOf returns the states that a job can have if n holds. It returns nil if a final state is
+// possible.
 func statesOf(n node) []string {
 	switch n := n.(type) {
 	case *comparison:

@@ -199,7 +199,7 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	}
 	begin := l.last
 	err = store.Search(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
-		l.last, l.ids, l.taken = begin, nil, 0 // this may be the second try
+		l.last, l.ids, l.taken = begin, nil, 0
 		return l.read(ctx, tx)
 	})
 	if err != nil {
@@ -243,7 +243,7 @@ func names(n node, of *field) bool {
 type jobList struct {
 	list
 	wanted int
-	taken  int64 // bytes of these jobs
+	taken  int64 // bytes of the jobs on the page
 	ofArgs Filter
 	ids    []string // IDs of the jobs on the page
 	rows   []*jobs.Row

@@ -124,9 +124,10 @@ const (
 )
 
 // read fills the page. It scans the first rows in order. If these rows do not fill the page, and
-// the rows after them are unlikely to fill it, read tries an index for a condition of the filter.
-// If the index returns too many rows, it continues the scan. (If 1% of a million processes is in
-// ERROR, a page of these scans 10,000 rows in order. Trying the index first took 50% longer.)
+// the rows after them are unlikely to fill it, read tries the indexes for the conditions of the
+// filter. If every index returns too many rows, read continues the scan. (If 1% of a million
+// processes is in ERROR, a page of these scans 10,000 rows in order. Trying the index first took
+// 50% longer.)
 func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
@@ -207,8 +208,9 @@ func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	return nil
 }
 
-// take adds the matching rows of a window to the page. The last row of the window is included if it
-// was reached, even if it does not match, because the next window begins after it.
+// take adds the matching rows of a window to the page. If the read has reached the end of the
+// window, rows contains the last row even if it does not match, because the next window begins
+// after it.
 func (l *list) take(rows []row, window, room int) {
 	l.more = false
 	before := l.bytes

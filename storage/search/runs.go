@@ -15,8 +15,8 @@ import (
 
 // The conditions on runs, of a row r of flow_runs. The view run_list has the same conditions.
 const (
-	// runActive is the status of an active run, derived from its running steps, and for for_each
-	// steps from their first item.
+	// runActive is the status of an active run. It is derived from the running steps of the run
+	// and, for a for_each step, from the first item.
 	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits)
   AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
   FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL
@@ -258,7 +258,7 @@ func listRunsWithin(ctx context.Context, store *storage.Store, q RunQuery, r rea
 		namespace: q.Namespace, filter: filter, order: o, window: windowed{reach: r, size: pageSize(q.PageSize)},
 	}
 	err = store.Search(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
-		l.window.start(from) // this may be the second try
+		l.window.start(from)
 		page = RunPage{}
 		if err := l.find(ctx, tx); err != nil {
 			return err

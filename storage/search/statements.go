@@ -81,8 +81,8 @@ func (s *statement) filter(f Filter) {
 
 // indexes contains functions that write a query for a filter with an index other than that of the
 // list. Each returns false if the filter has no condition for its index. The cheapest index comes
-// first: the index of metadata does not contain namespaces, and is read completely before it
-// returns its first row.
+// first. The index of metadata comes last, because it does not contain namespaces, and is read
+// completely before it returns its first row.
 var indexes = []func(s *statement, q Query) bool{byID, byIDs(idsByFingerprint), byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {

@@ -110,7 +110,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 		settings += "; " + candidateSettings // the steps of a run are read by their primary key and sorted
 	}
 	err = store.Search(ctx, "list waits", func(ctx context.Context, tx pgx.Tx) error {
-		w.start(from) // this may be the second try
+		w.start(from)
 		page = WaitPage{}
 		if _, err := tx.Exec(ctx, settings); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Cursor is a position in a walk: after this process. Both fields are constant while a process
+// Cursor is the position in a walk after a process. Both fields are constant while the process
 // exists. The zero value is before all processes.
 type Cursor struct {
 	CreatedTime time.Time `json:"created_time"`
@@ -23,10 +23,10 @@ type Step struct {
 }
 
 // Walk returns the next processes of a namespace that match a filter, oldest first, at most limit
-// (and MaxPageSize). A walk returns each process once if it matches when the walk reaches it; it
-// may have changed since. Changes to processes that the walk has passed do not affect it. One call
-// may return fewer processes than requested, or none, and still report more; the walk then
-// continues at next. It reads no states, and metadata only if the filter names it.
+// and MaxPageSize. A walk returns a process once if the process matches when the walk reaches it.
+// The process may have changed since. Changes to processes that the walk has passed do not affect
+// it. One call may return fewer processes than requested, or none, and still report more. The walk
+// then continues at next. Walk reads no states, and metadata only if the filter names it.
 func Walk(
 	ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int,
 ) (found []Step, next Cursor, more bool, err error) {

@@ -15,12 +15,13 @@
 // A call takes the fast path if it has a slot, its process is not in Busy, it has not left a call
 // queue before its turn, and no other call of the flush is for the same process. A result takes the
 // fast path if it is FINISHED or COMPLETED, has no failure or rejection, does not belong to a
-// repair, does not set or unset timers, and does not restart the history (Completion.plain in
-// package storage). It may set the default timer if the timer is due now and the process may
-// continue with it at once, as in the first task of a durable function. The process must not be in
-// Busy, and the flush must neither cancel nor remove the process. The other items of a flush use
-// the general statements. If a flush has calls that do not qualify, and fewer than minFastPath
-// calls that qualify, all its calls use the general statement. The same is true of results.
+// repair, does not set or unset timers, does not restart the history, does not defer its response,
+// and has no replies to other tasks (Completion.plain in package storage). It may set the default
+// timer if the timer is due now and the process may continue with it at once, as in the first task
+// of a durable function. The process must not be in Busy, and the flush must neither cancel nor
+// remove the process. The other items of a flush use the general statements. If a flush has calls
+// that do not qualify, and fewer than minFastPath calls that qualify, all its calls use the general
+// statement. The same is true of results.
 //
 // The statements check the state of the process themselves. If it is not the usual state, they
 // store nothing for the item and return no row for it. The next flush then stores the item with the

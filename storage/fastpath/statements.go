@@ -57,8 +57,8 @@ func SaveContinued(
 }
 
 // SaveEnded stores results that complete processes which are not jobs and hold no keys, with the
-// arguments of SaveResult. A run is notified of those that are awaited. SaveEnded returns the
-// results that it has stored.
+// arguments of SaveResult. awaited is true for each result of which EndSteps notifies a run.
+// SaveEnded returns the results that it has stored.
 func SaveEnded(
 	ctx context.Context, db dbsqlc.DBTX, a *dbsqlc.SaveResultParams, awaited []bool,
 ) ([]Saved, error) {

@@ -21,5 +21,5 @@ func RunWithoutFastPath(t *testing.T, tests map[string]func(*testing.T)) {
 }
 
 // WithoutFastPath reports whether RunWithoutFastPath runs a test. Tests set
-// storage.Config.WithoutFastPath to it.
+// storage.Config.WithoutFastPath to the result.
 func WithoutFastPath(t testing.TB) bool { return strings.HasPrefix(t.Name(), withoutFastPath+"/") }

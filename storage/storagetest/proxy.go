@@ -21,9 +21,9 @@ type Proxy struct {
 	conns  map[net.Conn]struct{}
 }
 
-// NewProxy starts a proxy for a database of DSN. For each connection it calls serve in a new
-// goroutine. serve must forward the data of both ends. When serve returns, both ends are closed.
-// When the test ends, the proxy is stopped.
+// NewProxy starts a proxy for a database that the function DSN has created. For each connection it
+// calls serve in a new goroutine. serve must forward the data of both ends. When serve returns,
+// both ends are closed. When the test ends, the proxy is stopped.
 func NewProxy(t testing.TB, dsn string, serve func(client, server net.Conn)) *Proxy {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)

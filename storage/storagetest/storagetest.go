@@ -88,9 +88,9 @@ const portableVariable = "TEST_PORTABLE"
 func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants = true } }
 
 // DSN creates a database with the schema and returns its connection string, for a superuser and
-// without a search_path. When the test ends, after the cleanups that it registers later, the
-// invariants of the database are checked and it is dropped, even if clients are connected. DSN
-// fails the test if no server can be started.
+// without a search_path. When the test ends, DSN checks the invariants of the database and drops
+// it, even if clients are connected. This happens after the cleanups that the test has registered
+// after the call of DSN. DSN fails the test if no server can be started.
 func DSN(t testing.TB, with ...Option) string {
 	t.Helper()
 	chosen := options{portable: AllPortable()}
@@ -148,7 +148,7 @@ func Connect(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// Exec runs a statement, and ends the test if it fails.
+// Exec runs a statement, and ends the test if the statement fails.
 func Exec(t testing.TB, db storage.DB, sql string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), sql, args...); err != nil {

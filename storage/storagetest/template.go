@@ -44,8 +44,8 @@ func startServer(ctx context.Context) (*home, *pgembed.Server, error) {
 	return home, server, nil
 }
 
-// startCached starts a server on a copy of the cached cluster. If there is none, it creates it
-// first.
+// startCached starts a server on a copy of the cached cluster. If there is no cached cluster,
+// startCached creates one first.
 func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 	key, err := cacheKey(ctx)
 	if err != nil {
@@ -91,7 +91,8 @@ func serverConfig(home string, ephemeral bool) pgembed.Config {
 			"max_connections": "200",
 			"min_wal_size":    "64MB",
 			"max_wal_size":    "256MB",
-			// With many databases, the workers of a shorter interval need much CPU time.
+			// With many databases, a shorter interval would start so many workers that they need
+			// much CPU time.
 			"autovacuum_naptime": "1min",
 		},
 	}

@@ -78,7 +78,7 @@ type WrongStatusError struct {
 	Key    Key
 	Status Status
 	State  string // the state of the job; "" if the process is not a job
-	Reason string // what the status does not allow
+	Reason string // why the status does not allow the operation
 }
 
 func (e *WrongStatusError) Error() string {

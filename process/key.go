@@ -60,8 +60,8 @@ func DerivedProcessID(requestID uuid.UUID, idempotencyKey string) string {
 }
 
 // DerivedUUID returns the ID of a run or a bulk whose request has an idempotency key and no ID. It
-// is a UUIDv8. The request ID of the process depends on it, so nodes of all versions must derive
-// the same ID.
+// is a UUIDv8. The request ID of the process depends on this ID, so nodes of all versions must
+// derive the same ID.
 func DerivedUUID(requestID uuid.UUID) string {
 	id := requestID
 	id[6] = id[6]&0x0f | 0x80

@@ -11,7 +11,7 @@ const (
 	OwnPrefix     = "~"
 	BulkPrefix    = "~bulk/"
 	CronPrefix    = "~cron/"
-	CronRunPrefix = "~run/"   // a run of a cron whose target is not a process of a user
+	CronRunPrefix = "~run/"   // a run of a cron that has an internal process, see engine/crons
 	FlowPrefix    = "~flow/"  // followed by the ID of the run
 	StepPrefix    = "~job/"   // the job of a step; followed by the run and the step
 	MemberPrefix  = "~job/~/" // a member of a job for several workers

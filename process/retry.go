@@ -24,8 +24,8 @@ func DefaultRetryPolicy() RetryPolicy {
 	}
 }
 
-// Next returns whether a task that failed in the given attempt (1 is the first) is retried, and
-// after how long. random is a random number in [0, 1).
+// Next reports whether a task that failed in the given attempt (1 is the first) is retried, and
+// returns the wait before the next attempt. random is a random number in [0, 1).
 func (p RetryPolicy) Next(
 	attempt int32, reason string, nonRetryable bool, random float64,
 ) (wait time.Duration, again bool) {

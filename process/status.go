@@ -18,7 +18,8 @@ func Statuses() []Status {
 	return []Status{StatusInit, StatusRunning, StatusError, StatusSuspended, StatusCompleted, StatusCancelled}
 }
 
-// Ended reports whether the status is final. A process with a final status can only be removed.
+// Ended reports whether the status is final. Only a retry of a job or of a run changes a final
+// status.
 func (s Status) Ended() bool { return s == StatusCompleted || s == StatusCancelled }
 
 // TaskType is the type of a task. Its values are the labels of the SQL type task_type.

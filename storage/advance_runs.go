@@ -12,11 +12,12 @@ import (
 // the end of the job, unless the run has changed since the result was decided, or PostgreSQL does
 // not store the result. In these cases, EndSteps notifies the run instead.
 type Advance struct {
-	Completion *Completion // its attempt has the numbers of Saved.Reserved
+	Completion *Completion // the result, whose attempt has the numbers of Saved.Reserved
 	State      []byte      // the state of the run from which the result was decided
 }
 
-// ReservedTask has the numbers of a task that may be stored only when it has ended.
+// ReservedTask has the numbers that StartSteps has drawn in advance for the task that reports the
+// end of a step. AdvanceRuns stores the task with these numbers when the task has already ended.
 type ReservedTask struct {
 	TaskID       int64
 	FencingToken int64 // zero if no task is reserved

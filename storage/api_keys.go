@@ -23,7 +23,7 @@ func (s *Store) ReadKey(ctx context.Context, keyID string) (KeyState, error) {
 	return row, noRow(mapped("read a key", err), process.ErrKeyNotFound)
 }
 
-// NoteKeyUse records the time at which a key was used.
+// NoteKeyUse records the time at which a key was used, at most once a minute.
 func (s *Store) NoteKeyUse(ctx context.Context, keyID string) error {
 	return mapped("note the use of a key", s.q.NoteKeyUse(ctx, s.general, keyID))
 }

@@ -35,8 +35,8 @@ type callQueues struct {
 	byProcess map[process.Key]*processQueue // the processes that run here
 }
 
-// processQueue is the queue of a process that runs here. It is created for a call that will be
-// captured, and deleted after a result that leaves no running task.
+// processQueue is the queue of a process that runs here. It is created for a call that tries to
+// capture the process. It is deleted when no task of the process is known to run here.
 type processQueue struct {
 	calls   []*callItem // in order of arrival
 	leaving int         // calls that have left the queue to be stored
@@ -114,8 +114,8 @@ func (p *processQueue) take() *callItem {
 	return first
 }
 
-// leave removes a call from its queue to store it. It returns false if the call is already being
-// stored.
+// leave removes a call from its queue to store it. It returns false if the call has already left
+// the queue.
 func (q *callQueues) leave(it *callItem) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,7 +223,7 @@ func (q *callQueues) recordCall(it *callItem, err error, path callPath, here boo
 		return
 	}
 	if path == queued {
-		p.leaving = max(0, p.leaving-1) // the queue may have been created since
+		p.leaving = max(0, p.leaving-1) // the queue may be newer than the call
 	}
 	outcome := it.prepared.Outcome
 	switch {
@@ -270,8 +270,8 @@ func (s *Store) queueOrSubmit(it *callItem) error {
 	}
 }
 
-// submitCall stores a call alone. It tries the fast path only if its path is tryCapture, which
-// means that the process is assumed to be free.
+// submitCall stores a call alone. It tries the fast path only if path is tryCapture, because the
+// process is then assumed to be free.
 func (s *Store) submitCall(it *callItem, path callPath) error {
 	it.general = path != tryCapture
 	here := it.call.runsHere()

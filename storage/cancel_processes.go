@@ -41,9 +41,10 @@ type cancelItem struct {
 }
 
 // CancelProcess requests the end of a process. A process in INIT or RUNNING gets a CANCEL task,
-// which runs next. A process in ERROR or SUSPENDED ends at once. A second request does nothing
-// while the first is in progress. The error is process.ErrProcessNotFound, or a
-// *process.WrongStatusError if the process has already ended.
+// which runs next. A process in ERROR or SUSPENDED ends at once. A job gets no CANCEL task: it ends
+// at once if it waits. If it runs, the request is recorded for its worker. A second request does
+// nothing while the first is in progress. The error is process.ErrProcessNotFound, or a
+// *process.WrongStatusError if the process has already ended or is a FAILED job.
 func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
 	it := &cancelItem{
 		item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace,

@@ -23,8 +23,9 @@ type changeReader struct {
 	far  bool
 }
 
-// OnChanges calls wake after each transaction of this node that may have recorded changes in a
-// namespace, and after WakeReaders, until stop is called. wake must not block.
+// OnChanges calls wake after transactions of this node that may have recorded changes in a
+// namespace, and after WakeReaders, until stop is called. See changeReaders for the transactions
+// that wake no reader. wake must not block.
 func (s *Store) OnChanges(namespace string, wake func()) (stop func()) {
 	return s.changeReaders.add(namespace, &changeReader{wake: wake})
 }

@@ -25,7 +25,7 @@ type checkpointItem struct {
 
 // SaveCheckpoint stores the events, state and metadata of an attempt that continues, under its
 // fencing token. It returns when they are durable. The error is process.ErrFenced if the attempt
-// has ended, and a process.InvalidError if c.LastEventID is not the last event of the process. If
+// has ended, and a *process.InvalidError if c.LastEventID is not the last event of the process. If
 // the error is process.ErrUnavailable, it is unknown whether the checkpoint is stored. There must
 // be at least one event.
 //

@@ -194,8 +194,9 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 	return pool, nil
 }
 
-// redact removes passwords from errors. pgconn masks them in its own messages; other errors are
-// returned unchanged.
+// redact removes passwords from errors. It keeps only the message of a pgconn.ParseConfigError,
+// because the error itself contains the connection string. pgconn masks the password in the
+// message. Other errors are returned unchanged.
 func redact(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {

@@ -58,8 +58,8 @@ func (s *Store) CreateLogin(ctx context.Context, l NewLogin, by process.Actor) e
 }
 
 // ReadLogin returns a login, or process.ErrKeyNotFound if it does not exist. If hash is the hash of
-// its cookie, ReadLogin records that the login was used, because unused logins expire. The caller
-// must compare the hashes.
+// the cookie, ReadLogin records that the login was used, because unused logins expire. It does not
+// record this if the recorded time is recent enough. The caller must compare the hashes.
 func (s *Store) ReadLogin(
 	ctx context.Context, loginID string, hash []byte, idle time.Duration,
 ) (LoginState, error) {

@@ -36,7 +36,8 @@ const (
 	// contentionDeferTime is how long a request may be put aside before it returns ErrLocked.
 	// A flush of another node takes less time, even if the database is busy.
 	contentionDeferTime = time.Second
-	// contentionMemory is how long a process is remembered after all of its items have completed.
+	// contentionMemory is how long a process without waiting items is remembered after its retry
+	// time.
 	contentionMemory = time.Second
 	// maxLockFailures limits the number of failed tries to find the items that wait for a lock.
 	// This is enough to find three such items among 256.
@@ -109,7 +110,8 @@ func (c contention) add(key process.Key, op operation) {
 	c[key].items = append(c[key].items, op)
 }
 
-// due takes the items of all processes that are due for a retry with lockUncontended.
+// due takes the items of all processes that are due for a retry with lockUncontended. It forgets
+// processes that have had no items for contentionMemory.
 func (c contention) due(now time.Time) (ops []operation) {
 	for key, p := range c {
 		switch {
@@ -221,8 +223,8 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 	}
 }
 
-// begin starts the transaction of a flush that does not lock all of its processes at once, and
-// locks them. It returns the items whose processes were locked.
+// begin starts the transaction of a flush in the mode lockUncontended or lockWait, and locks its
+// processes. It returns the items whose processes were locked, and puts the others aside.
 func (l *lane) begin(
 	ctx context.Context, ops []operation, mode lockMode, created map[process.Key]bool,
 ) ([]operation, error) {
@@ -254,7 +256,8 @@ func (l *lane) begin(
 }
 
 // rollback ends the transaction of a failed flush, if there is one. It returns the error of the
-// flush.
+// flush or, if the flush has none, that of the ROLLBACK. If the flush took too long, the error
+// wraps errTimedOut.
 func (l *lane) rollback(ctx context.Context, err error) error {
 	if !l.conn.IsClosed() && l.conn.PgConn().TxStatus() != 'I' {
 		if _, rollbackErr := l.conn.Exec(ctx, "ROLLBACK"); err == nil {

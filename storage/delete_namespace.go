@@ -18,7 +18,7 @@ import (
 // the processes of the namespace are removed as with RemoveProcess. DeleteRows deletes all other
 // rows. DeleteNamespace deletes the row of the namespace.
 
-// Deletion selects what DeleteNamespace may delete.
+// Deletion selects what a requested deletion may delete.
 type Deletion int
 
 const (
@@ -29,8 +29,9 @@ const (
 	DeletesData
 )
 
-// RequestDeletion marks a namespace for deletion. A repeated request changes nothing, except that
-// DeletesData replaces DeletesEmpty.
+// RequestDeletion marks a namespace for deletion. With DeletesData, it also pauses the namespace. A
+// repeated request changes nothing, except that DeletesData replaces DeletesEmpty. The error is
+// process.ErrNamespaceNotFound if the namespace does not exist.
 func (s *Store) RequestDeletion(
 	ctx context.Context, namespace string, d Deletion, by ...process.Actor,
 ) (Namespace, error) {
@@ -49,7 +50,8 @@ func (s *Store) RequestDeletion(
 	return row, mapped("delete namespace "+namespace, err)
 }
 
-// CancelDeletion cancels the deletion of a namespace that was thought to be empty but has data.
+// CancelDeletion cancels the deletion of a namespace that was thought to be empty but has data. It
+// does nothing if the deletion was requested with DeletesData.
 func (s *Store) CancelDeletion(ctx context.Context, namespace string) error {
 	return s.Write(ctx, "cancel the deletion of namespace "+namespace, func(ctx context.Context, db DB) error {
 		_, err := s.q.CancelDeletion(ctx, db, namespace)
@@ -269,7 +271,8 @@ type KindCount struct {
 	OrMore       bool // not all were counted
 }
 
-// CountData counts the objects in a namespace by kind, each up to limit. scope decides whether it
+// CountData counts the objects in a namespace by kind. It reads the numbers of processes and jobs
+// from counters, and counts the objects of every other kind up to limit. scope decides whether it
 // also counts rows of tables without an index on the namespace.
 func (s *Store) CountData(
 	ctx context.Context, namespace string, limit int, scope CountScope,
@@ -310,7 +313,8 @@ const (
 	CountsAll
 )
 
-// countStatusesSQL counts processes, jobs, runs and crons of a namespace ($1, each up to $2).
+// countStatusesSQL counts processes, jobs, runs and crons of a namespace ($1). It counts runs and
+// crons up to $2.
 const countStatusesSQL = `
 	SELECT 'processes', c.status::text, sum(c.n)::bigint, false
 	  FROM status_counts c WHERE c.namespace = $1 GROUP BY c.status

@@ -21,7 +21,8 @@ const (
 const (
 	Delivered      = "delivered"
 	MemberRecorded = "noted" // the end of a group member was recorded, and the group was marked for a check
-	// nothing was started, because the process exists or another job holds the unique key
+	// TargetExists means that nothing was started, because the process exists or another job holds
+	// the unique key.
 	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetFull     = "full"      // too many tasks wait in the process: all messages to it wait

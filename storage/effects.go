@@ -36,8 +36,8 @@ type ModalEffect interface {
 }
 
 // Record is the effect by which a kind records the end of an attempt, for any outcome. Its
-// statement runs directly after the results. For the ends that SaveCompleted stores, it writes the
-// record itself.
+// statement runs directly after the results. SaveCompleted itself writes the records of the ends
+// that it stores.
 type Record interface {
 	Effect
 	Name() string

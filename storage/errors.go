@@ -96,8 +96,8 @@ func isTemporary(err error) bool {
 	}
 }
 
-// mapped converts the error of a statement to an error of the domain. It returns an InvalidError
-// from the surrounding code unchanged.
+// mapped converts the error of a statement to an error of the domain. It returns pgx.ErrNoRows, and
+// an InvalidError from the surrounding code, unchanged.
 func mapped(op string, err error) error {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return err

@@ -8,8 +8,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// expireBatch is the number of processes per namespace and status that one transaction removes. The
-// transaction locks their rows for a few milliseconds.
+// expireBatch is the maximum number of ended processes per namespace and status that one
+// transaction removes. It is also the maximum number of jobs that the transaction removes for each
+// run. The transaction locks the rows for a few milliseconds.
 const expireBatch = 100
 
 // Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.
@@ -27,8 +28,8 @@ func (r Retention) Longest() time.Duration {
 	return max(r.Completed, r.Failed, r.Cancelled)
 }
 
-// Expire removes processes whose retention is over, one batch per namespace. It returns the number
-// of removed processes per namespace. PurgeRemoved removes their histories later.
+// Expire removes processes whose retention is over, one batch per namespace and status. It returns
+// the number of removed processes per namespace. PurgeRemoved removes their histories later.
 func (s *Store) Expire(ctx context.Context, retention map[string]Retention) (map[string]int, error) {
 	arg := dbsqlc.ExpireProcessesParams{Lim: expireBatch}
 	for namespace, keep := range retention {

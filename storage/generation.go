@@ -106,8 +106,8 @@ func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32
 	return missing, mapped("find missing attempts", err)
 }
 
-// CancelledAttempts returns at most 1,000 attempts on this node whose cancel was requested, see
-// engine.Kind.CancelsAttempts.
+// CancelledAttempts returns at most 1,000 attempts of jobs whose cancel was requested and that this
+// node runs without a lease, see engine.Kind.CancelsAttempts.
 func (s *Store) CancelledAttempts(ctx context.Context) ([]AttemptRef, error) {
 	rows, err := s.q.CancelledAttempts(ctx, s.kept, s.nodeID.Load())
 	refs := make([]AttemptRef, len(rows))
@@ -125,7 +125,7 @@ var errNotReplicated = errors.New("committed on the primary, but the wait for th
 // notReplicated is the key in a connection's CustomData that noteCancelledWait sets.
 const notReplicated = "not replicated"
 
-// noteCancelledWait is the OnNotice of connections that write. If the wait of a commit for the
+// noteCancelledWait is the OnNotice callback of all connections. If the wait of a commit for the
 // synchronous standby is cancelled, PostgreSQL keeps the commit, reports success and sends only a
 // warning. Such a commit is lost if the primary is lost. The text of the warning depends on
 // lc_messages, but the name of its routine does not.

@@ -136,18 +136,19 @@ const (
 	// reader. Readers that need more are read alone.
 	maxBatchBytes = 64 << 20
 	minShare      = 256 << 10
-	// minLargest is the minimum event size that a short read must allow. At this size, 2,048 events
-	// of one process and 16,384 events in total fit.
+	// minLargest is the minimum event size that a read with shortHistories must allow. At this
+	// size, 2,048 events of one process and 16,384 events in total fit.
 	minLargest = 4 << 10
 	// usualEvents is the number of events of a reader for which memory (9 KiB) is allocated in
 	// advance.
 	usualEvents = 100
 )
 
-// readBatch reads for many readers with one statement. Readers that need more than it may return
-// are read again, and finally alone. If the read fails and the connection is intact, all readers
-// are read alone, so that one bad reader delays the others only briefly. readBatch does not wait
-// for these reads.
+// readBatch reads for many readers at once. It first uses shortHistories if the readers request few
+// enough events. Readers that need more are read with longHistories, and finally alone. If a
+// statement fails and the connection is intact, its readers are read alone, so that a history that
+// cannot be read delays the others only briefly. readBatch does not wait for the reads of single
+// readers.
 func (s *Store) readBatch(reads []*historyRead) {
 	share := process.MaxHistoryBytes
 	if len(reads) > 1 {
@@ -179,7 +180,8 @@ func largestEvent(reads []*historyRead) int {
 }
 
 // finishReads completes the readers whose read succeeded and returns those that need more. If the
-// statement failed, each reader is read alone.
+// statement failed for several readers on an intact connection, each of them is read alone. After
+// any other failure, the readers complete with the error.
 func (s *Store) finishReads(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
 	if err != nil && !lost(err) && len(reads) > 1 {
 		go s.readAlone(reads)

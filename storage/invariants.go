@@ -32,8 +32,9 @@ type Report struct {
 // CheckInvariants checks the rules that hold at any time, even while engines use the database: see
 // sql/invariants.sql, sql/job_invariants.sql and sql/change_invariants.sql. All statements must
 // read one snapshot. db can be a connection, a pool, or a transaction with the isolation level
-// REPEATABLE READ. On a connection or a pool, CheckInvariants begins a transaction. Its search_path
-// must be progressor. CheckInvariants reads all tables completely, so db must not be the hot pool.
+// REPEATABLE READ. On a connection or a pool, CheckInvariants begins a transaction. The search_path
+// of db must be progressor. CheckInvariants reads all tables completely, so db must not be the hot
+// pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	return withSnapshot(ctx, db, "check invariants", checkInvariants)
 }
@@ -97,8 +98,8 @@ func checkInvariants(ctx context.Context, db DB) (Report, error) {
 
 // CheckQuiescent checks that no work is stuck. It reports tasks and due timers that have waited for
 // longer than late (10 s is a good value), tasks on nodes without a heartbeat for zombieAfter, and
-// attempts that have exceeded their deadline by late. It skips paused namespaces. While engines are
-// busy, it also reports tasks that are merely slow.
+// attempts that have exceeded their deadline by late. It skips paused namespaces and jobs of paused
+// names. While engines are busy, it also reports tasks that are merely slow.
 func CheckQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration) (Report, error) {
 	return withSnapshot(ctx, db, "check quiescence", func(ctx context.Context, db DB) (Report, error) {
 		return checkQuiescent(ctx, db, late, zombieAfter)

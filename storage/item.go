@@ -23,9 +23,10 @@ type item struct {
 	fallback   bool // the fast path did not apply
 	bytes      int
 	audit      *AuditRecord // audit record of an operator's command, or nil
-	tries      int          // retries of a SaveResult after a temporary error
+	tries      int          // retries of a result or checkpoint that PostgreSQL did not store
 	slow       bool         // it timed out when it was flushed alone, so it is flushed alone again
-	// contendedSince is when it was put aside because another session had locked a row, or zero.
+	// contendedSince is when the item was first put aside because another session had locked a row.
+	// It is zero if the item was never put aside.
 	contendedSince time.Time
 	done           chan struct{}
 	err            error

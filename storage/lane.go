@@ -214,9 +214,10 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferRepetitions returns ops without a second end of the same attempt, which it defers. The
-// engine and the collector may both end an attempt. A statement with both ends would store both. It
-// also defers a second checkpoint of an attempt, because a worker may repeat its request.
+// deferRepetitions removes all ends of an attempt except the first from ops, and defers them to the
+// next flush. The engine and the collector of zombies may both end an attempt. A statement with
+// both ends would store both. It also defers a second checkpoint of an attempt, because a worker
+// may repeat its request.
 func (l *lane) deferRepetitions(ops []operation) []operation {
 	type part struct {
 		fencingToken int64
@@ -336,7 +337,8 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 	}
 }
 
-// split flushes the halves of a batch that failed. A single item is completed or put aside.
+// split flushes the halves of a batch that failed. A single item is completed with an error or
+// retried later.
 func (l *lane) split(ops []operation, mode lockMode, err error) {
 	if len(ops) == 1 {
 		l.fail(ops[0], err)
@@ -384,8 +386,9 @@ func (l *lane) reportTimeout(op operation, err error) {
 }
 
 // fail completes a single item that PostgreSQL did not store. A result or checkpoint is retried
-// unless its data is rejected, because its processor has done its work. The end of a job is retried
-// without the result of its run, which may be the cause.
+// unless its data is rejected, because the processor has already done the work. The end of a job
+// that carries a result of its run is retried without this result, because the result may be the
+// cause.
 func (l *lane) fail(op operation, err error) {
 	state := SQLState(err)
 	c := completionOf(op)

@@ -35,7 +35,7 @@ func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[str
 }
 
 // ForgetLeases deletes leases that remained because their attempts ended without an answer of the
-// worker.
+// worker. more is true if there may be more.
 func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLeases(ctx, s.kept)
 	return n >= 1000, mapped("delete old leases", err)

@@ -19,11 +19,11 @@ const (
 	listenRetry = 5 * time.Second
 )
 
-// Listen receives notifications (NOTIFY) until ctx is cancelled. For each one, it calls the
-// function in heard for its channel, with its payload. It uses its own connection and reconnects
-// when this connection breaks. It calls up(true) when it starts to listen, and up(false) when the
-// connection is lost. Notifications that are sent in between are lost. On a portable database, it
-// does not listen, and calls up(false) once.
+// Listen receives notifications (NOTIFY) until ctx is cancelled or the store is closed. For each
+// notification, it calls the function that heard has for the channel, with the payload. It uses its
+// own connection and reconnects when this connection breaks. It calls up(true) when it starts to
+// listen, and up(false) when it stops or the connection is lost. Notifications that are sent in
+// between are lost. On a portable database, it does not listen, and calls up(false) once.
 func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string), up func(bool)) {
 	if s.portable {
 		up(false)
@@ -52,7 +52,8 @@ func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string
 	}
 }
 
-// listenOnce listens until the connection breaks.
+// listenOnce listens until the connection breaks. listened is false if it could not start to
+// listen.
 func (s *Store) listenOnce(
 	ctx context.Context, heard map[string]func(string), up func(bool),
 ) (listened bool, err error) {

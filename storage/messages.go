@@ -110,8 +110,8 @@ func (c *Completion) targets() (targets []process.Key) {
 }
 
 // completed adds the messages and effects of a completion. fastPath means that the fast path stores
-// the completion. The fast path does not apply to completions whose end another process awaits.
-// EndSteps notifies the runs of steps.
+// the completion. The fast path does not apply if another process awaits the end, except for the
+// run of a step, which EndSteps notifies.
 func (r *outgoing) completed(c *Completion, fastPath bool) {
 	switch {
 	case fastPath || c.notifiesRun():

@@ -116,8 +116,8 @@ func (m Migration) checkBase(ctx context.Context) error {
 // An index build waits without lock_timeout for all older transactions.
 const blockedInterval = time.Second
 
-// reportBlockers reports the sessions that an index build waits for to Waiting until done is
-// called.
+// reportBlockers calls Waiting with the session that an index build waits for, every second until
+// done is called.
 func (m Migration) reportBlockers(ctx context.Context) (done func()) {
 	if m.Waiting == nil {
 		return func() {}

@@ -21,7 +21,8 @@ func (s *Store) PutNamespace(
 }
 
 // ReplaceNamespace is PutNamespace for a configuration that depends on the stored one, which is nil
-// if the namespace does not exist. config may be called again if the transaction is repeated.
+// if the namespace does not exist. config may be called again, because changes.PutNamespace repeats
+// the transaction.
 func (s *Store) ReplaceNamespace(
 	ctx context.Context, namespace string, config func(before json.RawMessage) (json.RawMessage, error),
 	by ...process.Actor,
@@ -70,8 +71,8 @@ func (s *Store) ListNamespaces(
 	return rows, bytes > ListBytes, mapped("list namespaces", err)
 }
 
-// NamespaceState is the state of a namespace that every node needs, including changes and tasks of
-// other nodes.
+// NamespaceState is a namespace with the state that every node polls. It shows changes by other
+// nodes and whether work is due. Overdue and Late are the same for all namespaces.
 type NamespaceState = dbsqlc.ReadNamespaceStatesRow
 
 // ReadNamespaceStates reads all namespaces.
@@ -80,8 +81,8 @@ func (s *Store) ReadNamespaceStates(ctx context.Context) ([]NamespaceState, erro
 	return rows, mapped("read namespaces", err)
 }
 
-// SetNamespacePaused pauses or resumes a namespace. It returns process.ErrNamespaceDeleting if the
-// namespace is being deleted.
+// SetNamespacePaused pauses or resumes a namespace. It returns process.ErrNamespaceNotFound if the
+// namespace does not exist, and process.ErrNamespaceDeleting if it is being deleted.
 func (s *Store) SetNamespacePaused(
 	ctx context.Context, namespace string, paused bool, by ...process.Actor,
 ) (Namespace, error) {

@@ -40,8 +40,8 @@ type NodeReport struct {
 }
 
 // Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The
-// error is process.ErrFenced if another node has declared this one dead. The node must then
-// register again.
+// error is process.ErrFenced if another node has declared this one dead or deleted its row. The
+// node must then register again.
 func (s *Store) Beat(ctx context.Context, p NodeReport) (drain bool, err error) {
 	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
 		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond,
@@ -96,16 +96,18 @@ func (s *Store) MergeMetadataIndex(ctx context.Context) error {
 	return mapped("merge the index of metadata", err)
 }
 
-// ListNodes lists all nodes in the database.
+// ListNodes lists the nodes in the database by ID, at most the newest 1,000.
 func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 	rows, err := s.q.ListNodes(ctx, s.general)
 	return rows, mapped("list nodes", err)
 }
 
-// Load is the throughput of all live nodes in the last minute.
+// Load is the throughput of all live nodes in the last minute, and the largest 99th percentile of
+// their timer lateness.
 type Load = dbsqlc.NodesLoadRow
 
-// NodesLoad adds up the reports of the live nodes.
+// NodesLoad combines the reports of the live nodes. A node without a heartbeat for zombieAfter is
+// not live.
 func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load, error) {
 	row, err := s.q.NodesLoad(ctx, s.kept, zombieAfter.Microseconds())
 	return row, mapped("load of the nodes", err)

@@ -27,8 +27,8 @@ type View struct {
 }
 
 // ViewProcess returns a process, or process.ErrProcessNotFound. rng selects its events, with the
-// limits of ReadHistory. It reads the history separately from the reads for attempts, so that it
-// does not delay attempts.
+// limits of ReadHistory. ViewProcess reads the history separately from the reads for attempts, so
+// that it does not delay attempts.
 func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
 	var v View
 	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {

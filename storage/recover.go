@@ -85,9 +85,9 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// tryRecover does all steps of recover on a new connection, or none. keys are the processes of all
-// items of the lost flush, including items that were completed in the meantime, because the tasks
-// that they started are adopted.
+// tryRecover does all steps of recover on a new connection, or none. If the flush was not sent, it
+// only connects. keys are the processes of all items of the lost flush, including items that were
+// completed in the meantime, because the tasks that they started are adopted.
 func (l *lane) tryRecover(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()

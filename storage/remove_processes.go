@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// purgeBatch is the maximum number of events, of tasks, and of waiting tasks of removed processes
-// that one transaction deletes, so that large removals do not block others.
+// purgeBatch limits the events, the tasks and the waiting tasks of removed processes that one
+// transaction deletes, so that large removals do not block others. The processes have equal shares
+// of this limit, but at least 20 each.
 const purgeBatch = 1000
 
 type removeItem struct {
@@ -42,8 +43,9 @@ func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	return Saved{TimerDelay: -1}, nil
 }
 
-// RemoveProcess removes a process in any status at once. Its running task is fenced, and waiting
-// tasks are cancelled. It returns when all of the history is deleted.
+// RemoveProcess removes a process in any status at once. Its running task is fenced, and its
+// waiting tasks are deleted. RemoveProcess returns when all of the history is deleted. It returns
+// process.ErrProcessNotFound if the process does not exist.
 func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...process.Actor) error {
 	it := &removeItem{item: newItem(key, 100, true)}
 	it.noted("RemoveProcess", "", by)
@@ -265,7 +267,7 @@ func (s *Store) deleteStage(keys []process.Key) stage {
 }
 
 // purge deletes one batch of the history of removed processes, in its own transaction, and then the
-// processes whose history is completely deleted.
+// processes whose history is completely deleted. more is true if there may be more.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
 	conn, err := s.slow.Acquire(ctx)
 	if err != nil {
@@ -288,8 +290,9 @@ func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err e
 	return p.deleted > 0, nil
 }
 
-// PurgeRemoved continues removals that other nodes have left unfinished. It returns the number of
-// processes.
+// PurgeRemoved deletes one batch of the histories of removed processes, such as those that Expire
+// has removed and those whose removal another node has left unfinished. It returns the number of
+// processes in the batch.
 func (s *Store) PurgeRemoved(ctx context.Context) (int, error) {
 	rows, err := s.q.ListRemoved(ctx, s.general, 100)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // Prepared is the result of a request.
 type Prepared struct {
 	Outcome   PrepareOutcome
-	ProcessID string // only for a replayed Start: the process of the first request
+	ProcessID string // the process of the request; for a replayed Start, that of the first request
 	TaskID    int64
 	Status    process.Status // status of the process if the outcome is Refused
 	Claim     *Claim         // only for a captured request, which runs on this node now

@@ -35,7 +35,7 @@ type Result struct {
 	// DeferResponse leaves the task open until a later result of the process has a reply to it.
 	DeferResponse bool
 	Replies       []Reply // to tasks of the process whose response was deferred
-	// RestartHistory starts a new history with these events.
+	// RestartHistory starts a new history with the events of this result.
 	RestartHistory bool
 
 	Timer       *SetTimer  // replaces the default timer

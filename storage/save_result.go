@@ -18,7 +18,8 @@ type saveItem struct {
 	completion *Completion
 	saved      Saved
 	behind     bool // the run is busy and has another waiting task now
-	// next is the first call that waits in memory for its process and is stored with it, or nil.
+	// next is the first call that waits in memory for the process, or nil. It is stored with the
+	// result.
 	next  *callItem
 	group *commitGroup
 }
@@ -26,8 +27,8 @@ type saveItem struct {
 // SaveResult stores the result of an attempt, under its fencing token. It returns when the result
 // is durable. The error is process.ErrFenced if something else has ended the attempt, and a
 // *process.InvalidError if more than process.MaxTimers timers would be pending, more than
-// process.MaxOpenTasks tasks would wait for a reply, or a reply is to a task that does not wait for
-// one. In all these cases nothing is stored.
+// process.MaxOpenTasks tasks would wait for a reply, a reply is to a task that does not wait for
+// one, or the process has events after c.LastEventID. In all these cases nothing is stored.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.removes() {
 		return s.saveRemoval(c)
@@ -208,8 +209,9 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	}
 }
 
-// addTimers sets the default timer in the row for SaveResult. If the result names other timers, all
-// of them are removed and set by separate statements before it.
+// addTimers sets the default timer in the row for SaveResult. If the result sets or removes named
+// timers, separate statements before SaveResult remove and set the timers. SaveResult then only
+// adds the default timer.
 func (b *saveBatch) addTimers(row *dbsqlc.SaveResultItem, c *Completion) {
 	row.TimerType, row.TimerAt, row.TimerAfterUs = string(process.TaskTimeout), epoch, -1
 	named := c.applies() && len(c.NamedTimers)+len(c.UnsetNames) > 0

@@ -22,8 +22,8 @@ type ClaimLimit struct {
 // tasks returns the limit of one statement.
 func (l *ClaimLimit) tasks() int32 { return int32(min(l.Max, maxFlushItems)) }
 
-// SearchCalls claims tasks that wait for a slot, up to the limit of each namespace and at most 256.
-// It skips processes that other transactions have locked.
+// SearchCalls claims tasks that wait for a slot, up to the limit of each namespace, but at most 256
+// per namespace. It skips processes that other transactions have locked.
 func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, error) {
 	rows, err := s.q.SearchCalls(ctx, s.hot, s.searchCallsParams(limits))
 	return rows, mapped("search calls", err)
@@ -73,8 +73,9 @@ func (s *Store) ListSkippedCalls(ctx context.Context, limits []ClaimLimit) ([]st
 // stored nothing. The process may also have been locked by another transaction.
 const minLookAgain = 20 * time.Millisecond
 
-// SearchTimers claims due tasks, longest due first. For each namespace with more such tasks, next
-// has the time until the first of them is due. Both statements take one round trip.
+// SearchTimers claims due tasks, longest due first. next has the time until each namespace must be
+// searched again: when its next task is due or, if due tasks remain, after a wait that grows with
+// the time for which they have been due. Both statements take one round trip.
 func (s *Store) SearchTimers(
 	ctx context.Context, limits []ClaimLimit,
 ) (claims []Claim, next map[string]time.Duration, err error) {
@@ -248,7 +249,8 @@ func (s *Store) ReadZombies(ctx context.Context, suspects []Suspect, margin time
 }
 
 // ListRunning returns running rows of this node that are older than age and not among the known
-// tokens: those with the smallest tokens, at most 1,000 and about 8 MiB.
+// tokens, except leased tasks. It returns those with the smallest tokens, at most 1,000 and about 8
+// MiB.
 func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duration) ([]Claim, error) {
 	if known == nil {
 		known = []int64{} // a comparison with NULL would exclude all rows

@@ -15,8 +15,8 @@ const (
 	// minQueueBatch is the minimum of queueLimit. A flush may change the status of many processes,
 	// and each of them must make progress.
 	minQueueBatch = 200
-	// maxQueuedTasks is the maximum number of tasks that wait in a process while messages to it are
-	// delivered.
+	// maxQueuedTasks is the number of waiting tasks at which a process gets no more messages. The
+	// messages wait until fewer tasks wait in the process.
 	maxQueuedTasks = 1000
 	// backlogBatch is the number of processes that one call of SettleQueues handles.
 	backlogBatch = 20

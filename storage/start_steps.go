@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// startSteps creates the processes of the steps that the results of a flush start.
+// startSteps is the stage of a flush that creates processes for the steps of runs.
 type startSteps struct {
 	store    *Store
 	items    []*saveItem // one per message
@@ -16,8 +16,8 @@ type startSteps struct {
 	outgoing *outgoing
 }
 
-// startStepStages returns the statement that starts steps. It runs after the statements that end
-// the tasks which start them. The first step of a result may run at once.
+// startStepStages returns the statement that starts steps. It runs after the statements that store
+// the results of the runs. The first step of a result may run at once.
 func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	b := &startSteps{store: s, outgoing: r}
 	b.arg.NodeID = s.nodeID.Load()

@@ -43,7 +43,7 @@ type (
 type Config struct {
 	// DSN is a libpq connection string. The store sets search_path to progressor itself.
 	DSN string
-	// Password returns the password of a new connection. It replaces the password of the DSN. It is
+	// Password returns the password of a new connection, in place of the password of the DSN. It is
 	// called for every connection, with a timeout of 5 s. Nil means the password of the DSN.
 	Password func(context.Context) (string, error)
 	// Lanes is the number of group-commit lanes, each with its own connection. The default is 2.
@@ -85,7 +85,7 @@ func (c Config) withDefaults() Config {
 // lane, one for the heartbeat of the node and one for LISTEN.
 func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 2 }
 
-// Store is a database.
+// Store stores the processes of an engine in a PostgreSQL database. It is safe for concurrent use.
 type Store struct {
 	connections
 	hooks
@@ -241,8 +241,8 @@ func (s *Store) closePools() {
 	}
 }
 
-// resetPools closes the connections of all pools. Connections in use are closed when they are
-// released.
+// resetPools closes the connections of the pools shared and general. Connections in use are closed
+// when they are released.
 func (s *Store) resetPools() {
 	for _, p := range []*pgxpool.Pool{s.shared, s.general} {
 		p.Reset()

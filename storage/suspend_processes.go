@@ -55,8 +55,8 @@ func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Act
 
 // ResumeProcess resumes a suspended process in its previous status. Its next task waits for a slot
 // or for its time, so the pollers must look. If many tasks wait in the process, they are moved in
-// batches first, and the process stays SUSPENDED until then. The error is
-// process.ErrProcessNotFound or a *process.WrongStatusError.
+// batches first, and the process stays SUSPENDED until then. If the process is RUNNING, nothing
+// changes. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
 func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 	it, err := s.resume(key, by)
 	for err == nil && it.outcome == Unsettled {

@@ -261,7 +261,7 @@ const forgetBatch = 5000
 
 // ForgetWorkers deletes workers whose retention is over. more is true if there may be more.
 func ForgetWorkers(ctx context.Context, s *storage.Store) (more bool, err error) {
-	err = s.ReadOne(ctx, "delete old workers", func(ctx context.Context, db storage.DB) error {
+	err = s.Write(ctx, "delete old workers", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetWorkers(ctx, db, dbsqlc.ForgetWorkersParams{
 			RetentionUs: WorkerRetention.Microseconds(), Lim: forgetBatch,
 		})

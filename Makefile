@@ -34,9 +34,8 @@ run: postgres build ## Start everything on this machine: private PostgreSQL, eng
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)
 	@# verify runs vet. Test programs are linked faster without debug information. Results of earlier
-	@# runs are not used, because most tests depend on PostgreSQL. Because tests often wait, one
-	@# package more than there are processors is tested at the same time.
-	$(GO) test -vet=off -ldflags=-w -count=1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 40m $(PKG)
+	@# runs are not used, because most tests depend on PostgreSQL.
+	$(GO) test -vet=off -ldflags=-w -count=1 -timeout 40m $(PKG)
 
 .PHONY: race
 race: postgres ## Run all tests with the race detector

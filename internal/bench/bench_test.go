@@ -16,7 +16,7 @@ import (
 
 // short makes a bench run every workload, but only for a moment. Its figures have no meaning.
 var short = []string{
-	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4",
+	"--duration=1s", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4",
 	"--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4",
 	"--flat-warmup=0s",

@@ -101,7 +101,7 @@ func progressOf(percent float64, summary string) *progressorv1.Progress {
 }
 
 // ReportDetails is like Report, with details from which a later attempt can continue: see
-// LastProgress. details must encode as a JSON object. ReportDetails returns an error if it does
+// LastProgress. details must encode as a JSON object. ReportDetails returns an error if details do
 // not, or if the progress exceeds 64 KiB of JSON.
 func ReportDetails(ctx context.Context, percent float64, summary string, details any) error {
 	h := heldLeaseOf(ctx)

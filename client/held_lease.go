@@ -21,8 +21,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// heldLease is a lease that this worker holds. It begins with the poll that returned the lease. It
-// ends when the engine has accepted or rejected the answer, or when the attempt ends without an
+// heldLease is a lease that this worker holds. It begins with the response that contains the lease.
+// It ends when the engine has accepted or rejected the answer, or when the attempt ends without an
 // answer.
 type heldLease struct {
 	lease   *progressorv1.Lease                // as the engine returned it
@@ -36,7 +36,7 @@ type heldLease struct {
 	mu           sync.Mutex
 	expires      time.Time                 // by this worker's clock
 	interval     time.Duration             // time between two heartbeats
-	lastBeat     time.Time                 // when the last heartbeat was sent
+	lastBeat     time.Time                 // last answered heartbeat; initially when the lease was received
 	progress     *progressorv1.Progress    // not sent yet; nil if there is none
 	progressSent time.Time                 // when progress was last sent
 	lost         bool                      // the engine has ended the lease

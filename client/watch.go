@@ -33,10 +33,10 @@ func (c *Client) Watch(
 	})
 }
 
-// stream calls read until read reports that the watch has ended, returns an error that must not be
-// retried, or has used up the retries. Each call of read opens a stream that continues where the
-// previous one broke off. The count of retries is reset whenever a stream makes progress. stream
-// returns the error of the last call.
+// stream calls read until it reports the end of the watch, until its error must not be retried, or
+// until no retries are left. Each call of read opens a stream that continues where the previous one
+// broke off. The count of retries is reset whenever a stream makes progress. stream returns the
+// error of the last call, or that of ctx if ctx has ended.
 func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, ended, err := read()

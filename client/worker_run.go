@@ -188,8 +188,8 @@ func (r *workerRun) pollRequest(n int, wait time.Duration) *progressorv1.PollReq
 	return req
 }
 
-// pollOnce sends a poll. The response is awaited even if the worker stops, because it may have
-// leases.
+// pollOnce sends a poll. If the worker stops, pollOnce still waits up to pollMargin for the
+// response, because it may have leases.
 func (r *workerRun) pollOnce(n int) (*progressorv1.PollResponse, error) {
 	ctx, cancel := context.WithTimeout(r.requests, pollWait+requestTimeout)
 	defer cancel()

@@ -71,7 +71,8 @@ func (q *quoting) read(raw string) typedWord {
 	return w
 }
 
-// escapes reports whether escape quotes a character after an open quote.
+// escapes reports whether the escape character quotes c. open is the quote that is open, or 0
+// outside of quotes.
 func (q *quoting) escapes(open, c byte) bool {
 	switch {
 	case c == 0:

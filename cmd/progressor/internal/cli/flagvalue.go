@@ -15,9 +15,9 @@ type valueError string
 
 func (e valueError) Error() string { return string(e) }
 
-// requireValues rejects flags without a value, and arguments with an empty name. Because kong
-// allows negative numbers, it would take the next flag as the value. At the end of the line, it
-// would use an empty value.
+// requireValues rejects flags without a value, and required arguments that are empty, such as an
+// empty namespace. Because kong allows negative numbers, it would take the next flag as the value.
+// At the end of the line, it would use an empty value.
 func requireValues(parser *kong.Kong) error {
 	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
 		switch node := node.(type) {

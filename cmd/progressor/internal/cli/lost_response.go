@@ -58,7 +58,9 @@ func MaybeStored(err error) bool {
 	return isNetworkError(err)
 }
 
-// isNetworkError reports whether an error is from the network and not from the engine.
+// isNetworkError reports whether an error does not show the outcome of the request: it is from the
+// network, or the engine was unavailable or overloaded at the last try. It returns false if only
+// the wait for a task timed out.
 func isNetworkError(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:

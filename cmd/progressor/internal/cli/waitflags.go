@@ -65,7 +65,7 @@ type WaitFlags struct {
 	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`
 }
 
-// Wait returns the Wait of the request.
+// Wait returns the value of the field wait of the request.
 func (f WaitFlags) Wait() progressorv1.Wait {
 	if f.Accepted {
 		return progressorv1.Wait_WAIT_ACCEPTED

@@ -36,8 +36,8 @@ func (c *nodeListCmd) Run(a *cli.App) error {
 		})
 }
 
-// printNodes measures the time since the last heartbeat of a node from the newest heartbeat of all
-// nodes, because the clock of this machine may differ from the database clock.
+// printNodes prints nodes. It measures the time since the last heartbeat of a node from the newest
+// heartbeat of all nodes, because the clock of this machine may differ from the database clock.
 func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	var newest time.Time
 	for _, n := range nodes {

@@ -71,8 +71,8 @@ func (c *topCmd) Run(a *cli.App) error {
 	}
 }
 
-// update shows the current state. On a terminal, it shows that the engine cannot be reached, and
-// the next update retries.
+// update shows the current state. On a terminal, if an earlier update succeeded, it shows that the
+// engine cannot be reached, and the next update retries. Otherwise it returns the error.
 func (c *topCmd) update(ctx context.Context, a *cli.App, live *output.Screen) error {
 	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()

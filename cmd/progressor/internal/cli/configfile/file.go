@@ -121,7 +121,7 @@ func hasChildren(keys map[string]bool, key string) bool {
 	return false
 }
 
-// siblings returns the known keys that are closest to an unknown one.
+// siblings returns the known keys in the same group as an unknown key.
 func siblings(keys map[string]bool, key string) []string {
 	group := key[:strings.LastIndex(key, ".")+1]
 	var names []string

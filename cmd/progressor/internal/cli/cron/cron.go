@@ -220,7 +220,7 @@ func fireTimes(n int64) string {
 	return output.Thousands(n) + " fire times"
 }
 
-// showPolicy shows the settings of a policy that differ from their defaults.
+// showPolicy shows the settings of a policy that are set.
 func showPolicy(p *progressorv1.CronPolicy) string {
 	var parts []string
 	add := func(name, value string) {

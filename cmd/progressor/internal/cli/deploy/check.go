@@ -49,8 +49,8 @@ var (
 	errEncoded = errors.New("the first event of the process is not JSON")
 )
 
-// unsureError is the error for a process that may not run a durable function. It is the result of
-// the command only if no process could be checked.
+// unsureError is the error for a process that perhaps does not run a durable function. It is the
+// result of the command only if no process could be checked.
 type unsureError struct{ error }
 
 func (e *unsureError) Unwrap() error { return e.error }

@@ -107,8 +107,8 @@ func runFields(r *progressorv1.Run) []output.Field {
 	}
 }
 
-// templateOf returns the template version of a run. It returns nil if the template was deleted; the
-// steps are then drawn without it.
+// templateOf returns the template version of a run. It returns nil if the template cannot be read,
+// for example because it was deleted. The steps are then drawn without it.
 func templateOf(ctx context.Context, flags cli.ClientFlags, r *progressorv1.Run) *progressorv1.Template {
 	resp, err := flags.Client().Flow.GetTemplate(ctx,
 		&progressorv1.GetTemplateRequest{Namespace: r.GetNamespace(), Type: r.GetTemplateType(),

@@ -28,7 +28,7 @@ const maxDepth = 16
 
 // drawSteps draws the steps of a run. In a graph, a step is below its dependency, or below the
 // dependency that is drawn last. In a sequence, the steps are drawn one below the other. t is nil
-// if the template was deleted.
+// if the template could not be read.
 func drawSteps(style output.Style, r *progressorv1.Run, t *progressorv1.Template) string {
 	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{},
 		children: map[string][]string{}, drawn: map[string]bool{}}

@@ -59,7 +59,7 @@ func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) e
 	return jobOutcome(j)
 }
 
-// maxSummary limits the summary, so that a line has less than 100 characters.
+// maxSummary limits the summary, so that a line has fewer than 100 characters.
 const maxSummary = 40
 
 func jobLine(j *progressorv1.Job) string {

@@ -56,7 +56,7 @@ func (s *source) token(ctx context.Context) (string, error) {
 	return l.Token, nil
 }
 
-// fresh reports whether the token need not be refreshed yet.
+// fresh reports whether the token is valid for longer than margin.
 func (l Login) fresh() bool { return time.Until(l.Expires) > margin }
 
 // valid reports whether the token has not expired.

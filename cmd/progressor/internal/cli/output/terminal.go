@@ -39,7 +39,7 @@ func (l *TerminalLine) End() {
 	}
 }
 
-// ProgressWidth is the width of a progress bar. With its numbers, a line has less than 80
+// ProgressWidth is the width of a progress bar. With its numbers, a line has fewer than 80
 // characters.
 const ProgressWidth = 24
 

@@ -93,8 +93,8 @@ func (c *startCmd) Run(a *cli.App) error {
 	return c.Print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
 }
 
-// ofStart returns the next step after a failed INIT task. It does not recommend a simple repair,
-// which would continue a process that has never started.
+// ofStart adds the next step to the error of a failed INIT task. It does not recommend a simple
+// repair, which would continue a process that has never started.
 func ofStart(err error) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED ||

@@ -29,8 +29,8 @@ func (f *devKafkaFlags) check(mode string) error {
 	return nil
 }
 
-// start starts the broker. It returns its address and a function that stops it, or "" without
-// --kafka.
+// start starts the broker. It returns the address of the broker and a function that stops it.
+// Without --kafka, the address is empty.
 func (f *devKafkaFlags) start() (address string, stop func(), err error) {
 	if !f.Run {
 		return "", func() {}, nil

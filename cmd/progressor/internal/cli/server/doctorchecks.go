@@ -278,8 +278,9 @@ type transaction struct {
 	Client      string  `json:"client"`
 }
 
-// checkTransactions ignores autovacuum: its transactions do not hold back vacuum and must not be
-// ended.
+// checkTransactions finds transactions that have been open for longer than long, and the holder of
+// the oldest xmin. It ignores autovacuum, whose transactions do not hold back vacuum and must not
+// be ended.
 func (e *examination) checkTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
 	rows, err := conn.Query(ctx, `
 		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''),

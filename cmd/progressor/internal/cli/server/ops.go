@@ -35,7 +35,7 @@ type opsServer struct {
 	front    *rpc.Front
 }
 
-// open returns nil if the listener is off.
+// open opens the listener. It returns nil if the listener is off.
 func (f opsFlags) open(hosts *rpc.Hosts) (*opsServer, error) {
 	if f.Listen == "" {
 		return nil, nil

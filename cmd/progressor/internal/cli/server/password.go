@@ -26,7 +26,8 @@ func (f dsnFlag) check() error {
 	return checkDSN(f.DSN)
 }
 
-// password returns a function that reads the current password, or nil if the DSN contains it.
+// password returns a function that reads the current password, or nil if neither a password file
+// nor a password command is set.
 func (f dsnFlag) password() func(context.Context) (string, error) {
 	switch {
 	case f.PasswordFile != "":
@@ -52,8 +53,8 @@ func (f dsnFlag) current(ctx context.Context) (string, error) {
 	return withPassword(f.DSN, password), nil
 }
 
-// passwordTimeout limits the password command of programs other than an engine; an engine has its
-// own limit.
+// passwordTimeout limits how long current reads the password. The connections of an engine have
+// their own limit.
 const passwordTimeout = 5 * time.Second
 
 func (f dsnFlag) readPasswordFile(context.Context) (string, error) {

@@ -177,7 +177,8 @@ func (c *sinkRetryCmd) wait(a *cli.App, begun *progressorv1.RetrySinkDeadLetters
 	return nil
 }
 
-// await polls the dead letters of a response.
+// await waits until none of the dead letters of a response waits to be delivered again. On a
+// terminal, it shows the progress. It returns an error if the sink is stopped.
 func (c *sinkRetryCmd) await(
 	a *cli.App, begun *progressorv1.RetrySinkDeadLettersResponse, selected int64,
 ) (*progressorv1.RetrySinkDeadLettersResponse, error) {

@@ -125,7 +125,8 @@ func (e *executor) run(
 	return cmd.ProcessState, err
 }
 
-// watch ends a group of processes with SIGTERM, and after the grace period with SIGKILL.
+// watch waits until the command has ended, its output is too large, or ctx ends. In the last two
+// cases, it sends SIGTERM to the process group, and SIGKILL after the grace period.
 func (e *executor) watch(ctx context.Context, group int, full, ended <-chan struct{}) {
 	select {
 	case <-ended:

@@ -20,8 +20,8 @@ import (
 //go:embed cli.md.tmpl
 var pageTemplate string
 
-// sharedCommand and sharedFlags are the flags that nearly all commands have. The page describes
-// them once.
+// sharedCommand is a command with all sharedFlags. These are the flags that nearly all commands
+// have. The page describes them once.
 const sharedCommand = "get"
 
 var sharedFlags = []string{

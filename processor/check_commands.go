@@ -103,7 +103,7 @@ func checkStartRun(field string, c *progressorv1.StartRunCommand) *process.Inval
 	return checkBytes(field+".notify_parent_args", c.GetNotifyParentArgs())
 }
 
-// checkCancelled also accepts the IDs of runs.
+// checkCancelled checks the target of a cancel, which may also be a run (~flow/ and its ID).
 func checkCancelled(field string, c *progressorv1.CancelCommand) *process.InvalidError {
 	id := c.GetProcessId()
 	if runID, ok := strings.CutPrefix(id, process.FlowPrefix); ok {

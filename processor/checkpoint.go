@@ -25,8 +25,8 @@ var ErrNoCheckpoints = errors.New("this attempt cannot store checkpoints")
 //
 // Only a TIMEOUT or CANCEL task can store checkpoints, because it cannot be rejected and its
 // failures are retried. The processor must run inside the engine's program, in a client.Worker or
-// in a Handler with WithCheckpoints. Otherwise the error is ErrNoCheckpoints. A checkpoint has at
-// least one event, and the limits of a result.
+// in a Handler with WithCheckpoints. Otherwise the error is ErrNoCheckpoints. A checkpoint must
+// have at least one event, and the limits of a result apply to it.
 //
 // If the error is process.ErrFenced, the attempt is already over, and its result will not be stored
 // either. After process.ErrUnavailable, it is unknown whether the checkpoint was stored: the result

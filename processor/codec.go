@@ -50,10 +50,10 @@ func (p *private) Process(ctx context.Context, r *progressorv1.ProcessRequest) (
 }
 
 // Undecodable returns the answer to a task whose payloads cannot be decoded. A CALL or a REPAIR is
-// rejected, so that the process does not change. Other tasks fail and are retried according to
-// their retry policy, because other processors may have the key. Both have the reason
-// "undecodable". If the codec itself is unavailable, Undecodable returns an UnreachableError, so
-// that the engine retries all tasks.
+// rejected, so that the process does not change. Other tasks fail. Those with a retry policy are
+// retried, because other processors may have the key. Both have the reason "undecodable". If the
+// codec itself is unavailable, Undecodable returns an UnreachableError, so that the engine retries
+// all tasks.
 func Undecodable(req *progressorv1.ProcessRequest, err error) error {
 	if codec.Unavailable(err) {
 		return &UnreachableError{Err: fmt.Errorf("decode the request: %w", err)}

@@ -57,9 +57,9 @@ func (e *RejectionError) Error() string {
 // Unwrap returns the error made from Reject's format.
 func (e *RejectionError) Unwrap() error { return e.cause }
 
-// FailureError is a Failure as an error. User code returns it if it could not do its work. A timer
-// or a NOTIFY is retried according to the namespace's retry policy. A CALL, INIT or REPAIR returns
-// the failure to its caller, and the process goes to ERROR.
+// FailureError is a Failure as an error. User code returns it if it could not do its work. A timer,
+// a NOTIFY or a CANCEL is retried according to the namespace's retry policy. A CALL, INIT or REPAIR
+// returns the failure to its caller, and the process goes to ERROR.
 type FailureError struct {
 	Failure *progressorv1.Failure
 	cause   error

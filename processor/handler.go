@@ -208,8 +208,8 @@ func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the engine reports a lost answer itself
 }
 
-// plainStatus returns the HTTP status for an attempt without an answer. The engine retries only
-// after 503.
+// plainStatus returns the HTTP status for an attempt without an answer. Among these statuses, only
+// 503 makes the engine retry.
 func plainStatus(err error) int {
 	switch {
 	case Unreachable(err):

@@ -58,8 +58,8 @@ func checkStartDeadline(field string, o *progressorv1.JobOptions) *process.Inval
 	return nil
 }
 
-// checkLease validates the lease and the heartbeat interval of a job: a worker must be able to beat
-// twice before its lease expires. field is the prefix of field names in errors.
+// checkLease validates the lease and the heartbeat interval of a job: a worker must be able to send
+// two heartbeats before its lease expires. field is the prefix of field names in errors.
 func checkLease(field string, o *progressorv1.JobOptions) *process.InvalidError {
 	lease, interval := o.GetLeaseDuration(), o.GetHeartbeatInterval()
 	switch {

@@ -48,8 +48,8 @@ type Task[State any] struct {
 	State   State // the stored state, or the zero value in INIT; the new state is stored
 }
 
-// Args decodes the task's args into v. The args must be JSON without unknown fields. The error is a
-// rejection with the reason "bad_args".
+// Args decodes the task's args into v. The args must be JSON without unknown fields. The error has
+// the reason "bad_args". It is a rejection, or a failure if the task cannot be rejected.
 func (t *Task[State]) Args(v any) error { return decodeArgs(t.Request, v) }
 
 // Process calls the function for the type of the task.
@@ -83,8 +83,9 @@ func (p *JSON[State]) typed(handle func(context.Context, *Task[State]) error) Fu
 	}
 }
 
-// ArgsOf decodes the task's args, which must be JSON without unknown fields. The error is a
-// rejection with the reason "bad_args" that a processor can return as it is.
+// ArgsOf decodes the task's args, which must be JSON without unknown fields. The error has the
+// reason "bad_args", and a processor can return it as it is. It is a rejection, or a failure if the
+// task cannot be rejected.
 func ArgsOf[T any](req *progressorv1.ProcessRequest) (T, error) {
 	var v T
 	err := decodeArgs(req, &v)

@@ -24,7 +24,7 @@ type Parked struct {
 	Bytes       int   // approximate size of the value
 }
 
-// Keeps reports whether Keep can keep a value, because the processor runs in the engine's program.
+// Keeps reports whether Keep can keep a value: only if the processor runs in the engine's program.
 func (k *Kept) Keeps() bool { return k != nil && !k.parksOnly }
 
 // Keep sets the value for the next task, which must follow in this program at once. The engine

@@ -48,9 +48,9 @@ func NewParking() *Parking {
 
 func (k *Parking) expire() { k.values.Expire(time.Now().Add(-parked.MaxTime)) }
 
-// Process calls p, which gets the value that it has parked for the process if the request has the
-// ID of the value. If p parks a value, the response has a new ID. The error is ErrHistoryNeeded if
-// the request has an ID and p does not get its value.
+// Process calls p. If p has parked a value for the process, and the request has the ID of this
+// value, p gets the value. If p parks a value, the response has a new ID. The error is
+// ErrHistoryNeeded if the request has an ID and p does not get its value.
 func (k *Parking) Process(
 	ctx context.Context, p Processor, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

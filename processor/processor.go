@@ -31,7 +31,8 @@ func (f Func) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*p
 //
 //   - a RejectionError becomes a Rejection, a FailureError a Failure
 //   - any other error becomes a Failure with the reason "error" and the error's text
-//   - a panic becomes a Failure with the reason "panic", and is logged with its stack
+//   - a panic, except http.ErrAbortHandler, becomes a Failure with the reason "panic", and is
+//     logged with its stack
 //   - returning neither a response nor an error becomes a BadResponseError
 //
 // Errors about the transport are returned unchanged: UnreachableError, LostError, BadResponseError,

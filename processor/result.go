@@ -76,9 +76,9 @@ func (b *ResultBuilder) Response(response []byte) *ResultBuilder {
 // JSONResponse sets the response to the caller to v, encoded as JSON.
 func (b *ResultBuilder) JSONResponse(v any) *ResultBuilder { return b.Response(b.json("response", v)) }
 
-// DeferResponse leaves the CALL or NOTIFY task of this result open, and its caller waits. The
-// result of a later task of the process ends it with Reply or RejectTask and its
-// ProcessRequest.task_id.
+// DeferResponse leaves the CALL or NOTIFY task of this result open, and its caller waits. To end
+// the task, the result of a later task calls Reply or RejectTask with the ProcessRequest.task_id of
+// the open task.
 func (b *ResultBuilder) DeferResponse() *ResultBuilder {
 	b.result.DeferResponse = true
 	return b

@@ -201,9 +201,9 @@ func uniqueByArgs(o *progressorv1.JobOptions, name string) string {
 
 // isStored reports whether a message belongs to a process of the engine itself: a cron, a run, a
 // job of a step, or a bulk. The engine writes the states and tasks of these processes, and embeds
-// the payloads of users. They are not decoded. isStored does not apply to requests to processors
-// and workers, which contain no such payloads. Otherwise, anyone who can write to the database
-// could turn off decoding by giving a process such an ID.
+// the payloads of users. These messages are not decoded. isStored does not apply to requests to
+// processors and workers, which contain no such payloads. Otherwise, anyone who can write to the
+// database could turn off decoding by giving a process such an ID.
 func isStored(m proto.Message) bool {
 	switch m := m.(type) {
 	case *progressorv1.Process:

@@ -111,8 +111,8 @@ func planOf(md protoreflect.MessageDescriptor) *plan {
 	return created
 }
 
-// newPlan returns nil if messages of this type have no payloads. No message of the API contains
-// itself.
+// newPlan returns nil if messages of this type have no payloads. The recursion ends, because no
+// message of the API contains itself.
 func newPlan(md protoreflect.MessageDescriptor) *plan {
 	p := &plan{}
 	for i := range md.Fields().Len() {

@@ -217,8 +217,8 @@ func (p *Payloads) decodeWith(ctx context.Context, payload Payload) ([]byte, err
 	return content, ofCodec(err)
 }
 
-// encodedIn returns the encoded payload of an object that consists only of one. whole reports
-// whether it does.
+// encodedIn returns the encoded payload of an object whose only member is EncodedKey. whole is
+// false for other objects.
 func encodedIn(object *structpb.Struct) (encoded string, whole bool) {
 	text, ok := object.GetFields()[EncodedKey].GetKind().(*structpb.Value_StringValue)
 	if !ok || len(object.GetFields()) != 1 {

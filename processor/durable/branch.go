@@ -99,8 +99,9 @@ func (b *branch) enter() {
 	}
 }
 
-// verify ends the goroutine if it is not that of the branch. Operations that change something call
-// it, because enter does not notice the Ctx of another process that runs at the same time.
+// verify ends the calling goroutine if it is not that of the branch. Operations that change
+// something call verify, because enter does not notice the Ctx of another process that runs at the
+// same time.
 func (b *branch) verify() {
 	if !b.own.isCurrent() {
 		b.owner.misplaced()

@@ -108,9 +108,9 @@ func (q *Queue[In]) source() source {
 	}}
 }
 
-// tooManyCalls reports whether a limit is reached: the calls that the function has not taken
-// (maxWaiting, maxNewBytes), which a restart must keep, or the open requests
-// (process.MaxOpenTasks).
+// tooManyCalls reports whether q must not accept another call. The calls that the function has not
+// taken are limited (maxWaiting, maxNewBytes), because a restart must keep them. A queue of
+// Requests also has a limit for its process: the number of open requests (process.MaxOpenTasks).
 func (r *run) tooManyCalls(q *queue) bool {
 	if q.deferred && len(r.openRequests(nil)) >= process.MaxOpenTasks {
 		return true

@@ -101,8 +101,8 @@ func (c *checking) decoded(what string, text json.RawMessage, as any) {
 	}
 }
 
-// operationOf returns the operation to which an entry belongs. ok is false for entries for which no
-// operation has to ask.
+// operationOf returns the operation to which an entry belongs. ok is false for the other entries,
+// such as the end of a child, because the function need not ask for them.
 func operationOf(e *entry) (key entryKey, ok bool) {
 	switch e.Kind {
 	case kindTry:
@@ -221,7 +221,8 @@ func (c *checker) replay(r *run) error {
 	})
 }
 
-// isNewWait reports whether an entry could only end the wait for an operation that is new.
+// isNewWait reports whether a branch that waits for this entry waits for a new operation, which the
+// journal does not contain.
 func (c *checking) isNewWait(ends entryKey) bool {
 	switch ends.kind {
 	case kindStep:
@@ -268,8 +269,8 @@ func (r *run) pretend(choose func(b *branch) (ends entryKey, ok bool)) error {
 	return nil
 }
 
-// pretendStored marks the new entries as stored, so that a function that waits for this can
-// continue. waited reports whether a branch waited for this.
+// pretendStored marks the new entries as stored if a branch waits for this. It reports whether such
+// a branch can now continue.
 func (r *run) pretendStored() (waited bool) {
 	for _, b := range r.branches {
 		if b.wait != nil && b.wait.flush {

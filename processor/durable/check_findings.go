@@ -87,7 +87,7 @@ func (c *checker) findRequests(r *run, stored []entry) {
 	}
 }
 
-// foundEnd reports that the function returns, although the older build waits. It returns whether
+// foundEnd adds a finding: the function returns, although the older build waits. It reports whether
 // the function fails.
 func (c *checker) foundEnd(err error) (fails bool) {
 	_, restarts := restartOf(err)

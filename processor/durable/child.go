@@ -309,7 +309,7 @@ func outcomeOf(end *progressorv1.ChildEnd, isResult bool) (json.RawMessage, *Ste
 	if strings.HasPrefix(end.GetDetail(), "not started: ") {
 		return nil, &StepError{Reason: ReasonChildFailed, Message: cut(end.GetDetail())}
 	}
-	if len(end.GetResponse()) > 0 { // the result that removed it
+	if len(end.GetResponse()) > 0 { // from the result that removed the process
 		return valueOf(end.GetResponse(), isResult)
 	}
 	return nil, &StepError{Reason: ReasonChildRemoved, Message: "the process was removed"}
@@ -334,8 +334,8 @@ func valueOf(response []byte, isResult bool) (json.RawMessage, *StepError) {
 	return response, nil
 }
 
-// cancelChildren asks children that still run to end, as many as the commands that the result can
-// contain. It reports whether there were any.
+// cancelChildren asks the running children to end, but not more than the number of commands that
+// the result can contain. It reports whether it asked any.
 func (t *task) cancelChildren(reason string) bool {
 	asked := false
 	for _, e := range t.journal.entries {

@@ -15,9 +15,9 @@ type eachOptions struct{ limit int }
 func Limit(n int) EachOption { return func(o *eachOptions) { o.limit = n } }
 
 // Each calls f for each item, in branches that run concurrently, and waits for all of them. It
-// returns the values in the order of the items, and the errors together. The names in a branch have
-// the scope of its item, such as "parcel[1]/label". Steps of several branches that are ready at the
-// same time run in parallel, in one task.
+// returns the values in the order of the items, and the joined errors (see errors.Join). The names
+// in a branch have the scope of its item, such as "parcel[1]/label". Steps of several branches that
+// are ready at the same time run in parallel, in one task.
 //
 // A branch must use only its own Ctx. Branches must not share variables that one of them changes,
 // because a replay can run the branches in another order.

@@ -47,7 +47,8 @@ func (t *task) mayRunEarly(steps []*stepRun) bool {
 
 // runEarly begins steps. If all of them end in time, it adds their results to the journal and
 // returns true. Otherwise the next task waits for them. If a body panics or misuses an operation,
-// the next task runs it again, and fails if it does so again. The error is that of the context.
+// the next task runs the body again, and fails if the body does the same again. The error is that
+// of the context.
 func (t *task) runEarly(steps []*stepRun) (ended bool, err error) {
 	begun := earlySteps{}
 	for _, step := range steps {

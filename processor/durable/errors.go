@@ -49,8 +49,8 @@ func (e *StepError) Error() string {
 	return fmt.Sprintf("step %s: %s", e.Step, e.Message)
 }
 
-// recorded converts an error of user code for the journal. Of several joined errors, the first that
-// is not a rejection decides the reason.
+// recorded converts an error of user code for the journal. If err contains joined errors, the first
+// one that is not a rejection determines the reason.
 func recorded(err error) *StepError {
 	joined, cause := causeOf(err)
 	if step, ok := errors.AsType[*StepError](cause); ok {
@@ -68,7 +68,7 @@ func recorded(err error) *StepError {
 }
 
 // causeOf returns err or, if it contains joined errors, the first of them that is not a rejection.
-// If all are rejections, it returns the first.
+// If all are rejections, it returns the first. joined reports whether err contains joined errors.
 func causeOf(err error) (joined bool, cause error) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e := e.(type) { //nolint:errorlint // this loop unwraps err itself

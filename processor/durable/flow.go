@@ -38,14 +38,15 @@ func Scope(scope, id string) FlowOption {
 
 // Flow starts a run of a template with the payload as JSON and does not wait for it. The
 // transaction that stores this operation starts the run, exactly once. The ID of the run has the
-// same form as the ID of a child, such as "A-7/ship~1041", and at most 160 bytes. Names of runs,
-// jobs and children must be different.
+// same form as the ID of a child, such as "A-7/ship~1041", and at most 160 bytes. Runs, jobs and
+// children count their names together: the second use of a name is name#2.
 //
 // The response of Get is the result of the run. If the run has failed or expired, Get returns a
 // *StepError with the reason of its failure. The reason is ReasonChildFailed if the run was not
 // started, for example because its template does not exist or does not allow the payload. As for
-// Child, the namespace must exist, and the setting command_namespaces must allow another one. If
-// the function returns an error or is cancelled, its runs that have not ended are cancelled.
+// Child, the namespace must exist, and the setting command_namespaces must allow a namespace other
+// than that of the function. If the function returns an error or is cancelled, its runs that have
+// not ended are cancelled.
 func Flow[Out any](ctx Ctx, name, template string, payload any, opts ...FlowOption) *Future[Out] {
 	b := ctx.branch
 	full := b.name(kindChild, name)

@@ -34,9 +34,10 @@ func (v Versions) apply(p *program) { p.versions = v }
 // the last event.
 //
 // If f returns an error, the completed steps that have an Undo are undone, newest first. Then the
-// process is COMPLETED if processor.Reject made the error, and in ERROR otherwise. A repair of a
-// process that ended in ERROR starts f again, with a new history. A repair after any other failure,
-// such as a panic, continues f where it stopped.
+// process is COMPLETED if processor.Reject made the error, and in ERROR otherwise. But a rejection
+// in the INIT task, before any step has run, rejects the start and removes the process. A repair of
+// a process that ended in ERROR starts f again, with a new history. A repair after any other
+// failure, such as a panic, continues f where it stopped.
 //
 // A request that continues f in memory has no history (see processor.KeptOf for where f can stay in
 // memory). A processor that wraps this one must not depend on the history.

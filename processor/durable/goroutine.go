@@ -29,8 +29,9 @@ func (g *goroutine) run(f func()) {
 // root is the index of the frame of run.
 const root = digits
 
-// hasRoot reports whether the stack of the calling goroutine begins with that of g, except for the
-// number. A replay calls it for each entry, so it makes no further calls unless the stack is deep.
+// hasRoot reports whether the stack of the calling goroutine has the frame of run at the same
+// distance from its outermost frame as that of g. It does not compare the number. A replay calls
+// hasRoot for each entry, so hasRoot makes no further calls unless the stack is deep.
 func (g *goroutine) hasRoot() bool {
 	var frames [usualDepth]uintptr
 	s := frames[:runtime.Callers(1, frames[:])]
@@ -52,8 +53,8 @@ func (g *goroutine) isCurrent() bool {
 // usualDepth is a depth that most stacks do not reach, in frames.
 const usualDepth = 64
 
-// stack returns the frames of the calling goroutine, the innermost one first. It begins with its
-// caller. It uses the array of frames unless the stack is deeper.
+// stack returns the frames of the calling goroutine, the innermost one first. The first frame is
+// that of the caller of stack. The result uses the array of frames unless the stack is deeper.
 func stack(frames []uintptr) []uintptr {
 	for ; ; frames = make([]uintptr, 4*len(frames)) {
 		if n := runtime.Callers(2, frames); n < len(frames) {

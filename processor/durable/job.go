@@ -34,7 +34,8 @@ func JobOptions(options *progressorv1.JobOptions) JobOption {
 // Job enqueues a job with the args as JSON and does not wait for it. The workers or the processor
 // of its namespace run it, in any language. It is enqueued exactly once, in the transaction that
 // stores the call of Job. The ID of the job has the same form as the ID of a child, such as
-// "A-7/resize~1041". Names of jobs and children must be different.
+// "A-7/resize~1041". Jobs, runs and children count their names together: the second use of a name
+// is name#2.
 //
 // The response of Get is the result of the job. It is the zero value if several workers run the job
 // (options.workers). As for Child, the namespace must exist, and the setting command_namespaces
@@ -62,7 +63,7 @@ func Job[Out any](ctx Ctx, name string, args any, opts ...JobOption) *Future[Out
 	if o.command.Options == nil {
 		o.command.Options = &progressorv1.JobOptions{}
 	}
-	o.command.Options.KeepResult = true // NotifyParents sends it
+	o.command.Options.KeepResult = true // the end of the job that the parent receives contains it
 	o.command.Namespace, o.command.JobId = b.owner.targetOf(job), job.ProcessID
 	o.command.NotifyParentArgs = reported(full)
 	b.begin(full, job, &progressorv1.Command{Command: &progressorv1.Command_Enqueue{Enqueue: o.command}})

@@ -21,12 +21,12 @@ const (
 	kindFired   = "fired"   // a timer fired
 	kindStopped = "stopped" // a timer was stopped
 	kindCall    = "call"    // a call was accepted; the value is its args
-	kindReply   = "reply"   // the function has answered a call; the value is the response
+	kindReply   = "reply"   // the function has answered a call with a response or an error
 	kindFirst   = "first"   // First has chosen
 	kindEnd     = "end"     // the function returned a value
 	kindFail    = "fail"    // the function returned an error
 	kindUndo    = "undo"    // a step was undone
-	kindChild   = "child"   // a child or a job was started; the value is its childKey
+	kindChild   = "child"   // a child, a job or a run was started; the value is its childKey
 	kindEnded   = "ended"   // a child ended with a response or an error
 	kindCancel  = "cancel"  // a child was asked to end
 	kindRepair  = "repair"  // an operator has repaired the function by step
@@ -106,8 +106,9 @@ func parseSimple(payload []byte) (e entry, ok bool) {
 	return e, hasValue && complete && json.Valid(value) // more fields after the value make it invalid
 }
 
-// cutString returns the rest of a string that begins with the prefix, and what follows its closing
-// quote. ok is false if the string has escapes or is not ASCII.
+// cutString removes the prefix, which ends with a quote. It returns the text before the next quote
+// as s, and the text after that quote as rest. ok is false if the prefix or the next quote is
+// missing, or if s has escapes or is not printable ASCII.
 func cutString(text []byte, prefix string) (s string, rest []byte, ok bool) {
 	text, ok = bytes.CutPrefix(text, []byte(prefix))
 	end := bytes.IndexByte(text, '"')
@@ -257,7 +258,7 @@ func (j *journal) size() int { return j.texts + (maxFullName+120)*len(j.entries)
 // snapshot returns a copy of the entries.
 func (j *journal) snapshot() []entry { return slices.Clone(j.entries) }
 
-// position returns the index of an entry. The kind must be neither a try nor a call.
+// position returns the index of an entry. The kind must not be a try, a call or a reply.
 func (j *journal) position(kind, name string) (int, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // branchBytes is the approximate memory of a waiting goroutine, in bytes.
 const branchBytes = 8 << 10
 
-// newTask returns the task of a request. It continues the parked run of the process, if there is
-// one.
+// newTask returns the task of a request. It continues the parked run of the process if there is one
+// that matches the stored history.
 func newTask(ctx context.Context, p *program, req *progressorv1.ProcessRequest) (*task, error) {
 	t := &task{result: processor.Result(), began: time.Now()}
 	kept := processor.KeptOf(ctx)

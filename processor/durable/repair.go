@@ -21,7 +21,8 @@ const (
 	maxRepairName = maxFullName + len("timer:") // bytes of a name with its kind
 )
 
-// stepRepair is a repair by step.
+// stepRepair is the request of a repair by step: an operator skips steps, sets their values, or
+// rewinds the function to an operation.
 type stepRepair struct {
 	Skip   []string                   `json:"skip,omitempty"`
 	Set    map[string]json.RawMessage `json:"set,omitempty"`
@@ -131,7 +132,7 @@ func (t *task) repairSteps(request json.RawMessage) (*progressorv1.ProcessRespon
 			len(cancels))
 	}
 	timers := slices.Concat(t.journal.pendingTimers(), t.journal.pendingRetries())
-	record, _ := json.Marshal(repairRecord{r.Skip, slices.Sorted(maps.Keys(r.Set)), r.Rewind, forget}) // no floats
+	record, _ := json.Marshal(repairRecord{r.Skip, slices.Sorted(maps.Keys(r.Set)), r.Rewind, forget}) // cannot fail
 	made := []entry{{Kind: kindRepair, Name: t.journal.start().Name, Value: record}}
 	t.journal.add(made[0])
 	ended, err := t.endSteps(r, old)
@@ -238,7 +239,7 @@ func (t *task) knownSteps(old []entry) (names []string) {
 	return names
 }
 
-// nearest returns the names that are most similar to a name, for a message.
+// nearest returns the end of a message. It lists the names that are most similar to name.
 func nearest(name string, names []string) string {
 	const most = 5
 	slices.Sort(names)

@@ -30,8 +30,8 @@ type reply struct {
 	rejection *processor.RejectionError
 }
 
-// Requests opens a queue of calls like Calls, which the function answers itself: after any steps,
-// timers and children, and hours later if necessary. Each call whose args can be decoded is
+// Requests opens a queue of calls, as Calls does, but the function answers them itself: after any
+// steps, timers and children, and hours later if necessary. Each call whose args can be decoded is
 // accepted, and its caller waits for Reply or Reject. A caller whose timeout has ended gets the
 // response with AwaitTask, or if it repeats the call with the same idempotency key.
 //

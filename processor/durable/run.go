@@ -14,9 +14,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// run is one run of the function, from its start to the point where it waits. Its driver is the
-// goroutine of Process. The function and the branches of Each are separate goroutines, but only one
-// of them or the driver runs at a time, so they share the fields without a lock.
+// run is one run of the function, from its start to the point where it waits. A parked run
+// continues in the next task (see park.go). Its driver is the goroutine of Process. The function
+// and the branches of Each are separate goroutines, but only one of them or the driver runs at a
+// time, so they share the fields without a lock.
 type run struct {
 	ctx     context.Context // ends with the attempt
 	program *program
@@ -159,7 +160,8 @@ func (r *run) runnable() []*stepRun {
 	return found
 }
 
-// close ends the goroutines of the branches. It waits for them unless one of them is in user code.
+// close ends the goroutines of the branches. It waits for them unless one of them may still run
+// user code.
 func (r *run) close() {
 	close(r.over)
 	if r.ctx.Err() == nil && r.failure() == nil {

@@ -74,9 +74,9 @@ func (t *task) cancel() (*progressorv1.ProcessResponse, error) {
 	return t.done(nil)
 }
 
-// settleSteps adds steps to the journal whose bodies have ended, but whose results no attempt has
-// stored, so that they are undone. These are early steps, and steps of Tx whose attempt was lost
-// after the commit. Other steps of Tx can no longer commit.
+// settleSteps finds the steps with an Undo whose bodies have ended, but whose results no attempt
+// has stored. It adds them to the journal, so that they are undone. These are early steps, and
+// steps of Tx whose attempt was lost after the commit. Other steps of Tx can no longer commit.
 func (t *task) settleSteps() error {
 	for _, b := range t.branches {
 		if b.wait == nil || b.wait.step == nil || !b.wait.step.undo {

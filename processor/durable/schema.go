@@ -70,8 +70,8 @@ func (noLoader) Load(string) (any, error) {
 }
 
 // schemaFor returns the JSON Schema of the values of a type, or nil if it would accept every value.
-// The schema accepts every value for the parts of the type that decode themselves, or contain a
-// type that they are a part of.
+// The schema accepts every value for the parts of the type that decode themselves, and where a type
+// contains itself.
 func schemaFor[T any]() any {
 	if schema := schemaOf(reflect.TypeFor[T](), nil); len(schema) > 0 {
 		return schema

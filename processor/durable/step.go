@@ -13,7 +13,7 @@ import (
 )
 
 // stepMargin is how long before the end of an attempt the context of a step ends, so that its
-// failure can still be stored. A step gets at least 9/10 of the attempt.
+// failure can still be stored. A step gets at least 9/10 of the remaining time.
 const stepMargin = time.Second
 
 // maxBackoff is the maximum factor by which the wait between two tries of a step grows.
@@ -193,8 +193,8 @@ func (r *run) stepContext(prefix, name string) (context.Context, context.CancelF
 }
 
 // runSteps runs the bodies of steps in parallel, and adds their results to the journal. It returns
-// the context's error, or the failure of a body that panicked or was misused. In the latter case,
-// the journal contains the results of the others.
+// the context's error, or the failure of a body that panicked or misused an operation. After such a
+// failure, the journal contains the results of the other steps.
 func (r *run) runSteps(steps []*stepRun) error {
 	values, errs, ended := make([]any, len(steps)), make([]error, len(steps)), make([]bool, len(steps))
 	var running sync.WaitGroup

@@ -225,8 +225,8 @@ func (t *task) timeout() (*progressorv1.ProcessResponse, error) {
 	return t.finish(nil)
 }
 
-// stepsFailed ends a task with a step that panicked or was misused. The result stores the results
-// of the steps that ran at the same time. If there are none, stepsFailed returns err.
+// stepsFailed ends a task with a step that panicked or misused an operation. The result stores the
+// results of the steps that ran at the same time. If there are none, stepsFailed returns err.
 func (t *task) stepsFailed(err error) (*progressorv1.ProcessResponse, error) {
 	if len(t.journal.unsaved()) == 0 {
 		return nil, err

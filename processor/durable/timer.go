@@ -64,7 +64,7 @@ func (t *Timer) Wait() {
 		ready: func() bool { return j.has(kindFired, t.name) || j.has(kindStopped, t.name) }})
 }
 
-// Stop stops the timer. It reports whether the timer had not fired yet.
+// Stop stops the timer. It returns false if the timer has already fired.
 func (t *Timer) Stop() bool {
 	b := t.branch
 	b.enter()

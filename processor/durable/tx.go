@@ -53,7 +53,8 @@ type TxBeginner interface {
 //
 // If it is unknown whether the transaction has committed, because the database cannot be reached or
 // has no table, the step does not fail. Instead, its task fails with the reason durable_tx, and is
-// retried by the retry policy of the namespace. Then a repair continues the process.
+// retried by the retry policy of the namespace. When no attempts are left, the process is in ERROR,
+// and a repair continues it.
 func Tx[T any](
 	ctx Ctx, name string, db TxBeginner, body func(context.Context, pgx.Tx) (T, error), opts ...StepOption,
 ) (T, error) {
@@ -146,9 +147,9 @@ func (x txStep) try(ctx context.Context, body func(pgx.Tx) (any, error)) (any, e
 }
 
 // settle ends a step that failed for the last time. If one of its transactions has committed
-// nevertheless, it returns the value. This happens if the response was lost, or if another attempt
-// committed. Otherwise it stores the error, so that none can commit later. If this fails, it fails
-// the task.
+// nevertheless, settle returns the value. This happens if the response was lost, or if another
+// attempt committed. Otherwise settle stores the error, so that no transaction of the step can
+// commit later. If the database returns an error, settle fails the task.
 func (x txStep) settle(failed error) (any, error) {
 	row, err := once(x.run.ctx, x.db, x.key(), func(pgx.Tx) (txRow, error) {
 		return txRow{Error: recorded(failed)}, nil

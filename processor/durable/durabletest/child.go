@@ -68,7 +68,8 @@ func startedBy(command *progressorv1.Command) (namespace, id string, args []byte
 	return start.GetNamespace(), start.GetProcessId(), start.GetNotifyParentArgs()
 }
 
-// sent describes the commands of a function. Those of concurrent branches have no order.
+// sent describes the commands of a function. It sorts them, because the commands of concurrent
+// branches have no fixed order.
 func sent(p *processortest.Process) []string {
 	var list []string
 	for _, command := range p.Commands() {

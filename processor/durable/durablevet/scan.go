@@ -189,8 +189,9 @@ func (s *scan) ctxOf(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// shareRoles sets the roles of the remaining literals: those that take a context.Context probably
-// run in a step, and so do those that such a literal calls.
+// shareRoles sets the role of some remaining literals to roleUnknown. Literals that take a
+// context.Context probably run in a step. Literals that are used in a literal outside the function,
+// such as the body of a step, probably run there.
 func (s *scan) shareRoles() {
 	ast.Inspect(s.root, func(n ast.Node) bool {
 		literal, ok := n.(*ast.FuncLit)

@@ -124,7 +124,8 @@ func (s *scan) isUnsorted(e ast.Expr) bool {
 		isObject(callee, "golang.org/x/exp/maps", "Keys", "Values")
 }
 
-// derived returns the key of a loop, and the variables in its body that are defined with it.
+// derived returns the variable with the key of a loop over a map, and the variables in the loop
+// body that are defined from the key.
 func (s *scan) derived(loop *ast.RangeStmt) map[types.Object]bool {
 	keys := map[types.Object]bool{}
 	key := loop.Key

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// walker reads the code of a durable function that has one role.
+// walker reads code of a durable function. All this code has the same role.
 type walker struct {
 	pass     *analysis.Pass
 	scan     *scan
@@ -154,7 +154,8 @@ func (w *walker) checkOperation(n *ast.CallExpr) {
 	}
 }
 
-// selects reads the cases of a select without its channel operations.
+// selects reports a select that each replay runs again. It then reads the cases without their
+// channel operations.
 func (w *walker) selects(n *ast.SelectStmt) bool {
 	if !w.repeats() {
 		return true
@@ -191,9 +192,10 @@ func (w *walker) ranges(n *ast.RangeStmt) {
 	}
 }
 
-// startedIn returns the first operation in the body of a loop over a map whose effect depends on
-// the order. An operation whose name contains the key is found in the journal in any order. This is
-// also true for the operations in the branches of an Each with such a name.
+// startedIn returns the name of the first operation in the body of a loop over a map whose effect
+// depends on the order, or the empty string. An operation whose name contains the key is found in
+// the journal in any order. This is also true for the operations in the branches of an Each with
+// such a name.
 func (w *walker) startedIn(n *ast.RangeStmt) string {
 	keys := w.scan.derived(n)
 	found := ""
@@ -246,8 +248,8 @@ func (w *walker) assigns(left ast.Expr) {
 	}
 }
 
-// target returns the variable that an assignment changes, and whether it does so through a pointer,
-// slice or map.
+// target returns the variable that an assignment changes, or nil. indirect reports whether the
+// assignment changes it through a pointer, slice or map.
 func (w *walker) target(e ast.Expr) (name *ast.Ident, indirect bool) {
 	for {
 		switch x := e.(type) {

@@ -333,8 +333,8 @@ func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	return &processor.FailureError{Failure: failure}
 }
 
-// restore again sets the timers that an error has cancelled, except the default timer if the result
-// has an action.
+// restore brings back the timers that an error has cancelled, except the default timer if the
+// result has an action.
 func (p *Process) restore(result *progressorv1.Result) {
 	for _, t := range p.broken {
 		again := p.newTask(t.kind, nil, t.request)

@@ -93,8 +93,8 @@ func WithKey(namespace, processID string) Option {
 // WithTime sets the initial time of the clock; the default is 2026-01-01T00:00:00Z.
 func WithTime(now time.Time) Option { return func(p *Process) { p.now = now } }
 
-// WithRetryPolicy sets the retry policy of timers and NOTIFY tasks, without jitter; the default is
-// process.DefaultRetryPolicy.
+// WithRetryPolicy sets the retry policy of timers, NOTIFY and CANCEL tasks, without jitter; the
+// default is process.DefaultRetryPolicy.
 func WithRetryPolicy(policy process.RetryPolicy) Option {
 	return func(p *Process) { p.settings.retry = policy }
 }
@@ -165,7 +165,8 @@ func (p *Process) Start(ctx context.Context, args []byte, opts ...RequestOption)
 
 // Call runs a CALL task and returns the processor's response. The error is a
 // *processor.RejectionError, a *processor.FailureError (the process is in ERROR), a
-// *process.WrongStatusError, ErrDeferred or ErrCancelled.
+// *process.WrongStatusError, process.ErrProcessNotFound, process.ErrIdempotencyMismatch,
+// ErrDeferred or ErrCancelled.
 func (p *Process) Call(ctx context.Context, args []byte, opts ...RequestOption) ([]byte, error) {
 	return p.request(ctx, "Call", args, opts, func(r request) (*task, error) {
 		if err := p.allow(process.StatusRunning); err != nil {

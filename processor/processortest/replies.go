@@ -51,7 +51,8 @@ func (p *Process) outcome(id int64) ([]byte, error) {
 	return slices.Clone(p.tasks[i].GetResponse()), nil
 }
 
-// takeOwnReply removes the reply to the task itself, which is its response or its rejection.
+// takeOwnReply removes the reply to the task itself, if there is one. A response becomes the
+// response of the result. takeOwnReply returns a rejection, or nil.
 func takeOwnReply(t *task, result *progressorv1.Result) *progressorv1.Rejection {
 	i := slices.IndexFunc(result.GetReplies(), func(r *progressorv1.Reply) bool { return r.GetTaskId() == t.id })
 	if i < 0 {

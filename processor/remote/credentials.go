@@ -32,8 +32,8 @@ type credentialSource struct {
 }
 
 // addTo adds the headers to those of a request. It returns the keys that sign the request, and the
-// connections on which it is sent. Its error is a *processor.UnreachableError, because the request
-// was not sent.
+// connections on which the request is sent. Its error is a *processor.UnreachableError, because the
+// request was not sent.
 func (s *credentialSource) addTo(
 	ctx context.Context, header http.Header,
 ) (keys []signature.Key, via *http.Transport, err error) {
@@ -89,8 +89,8 @@ func newPool(security *tls.Config, create func(*tls.Config) *http.Transport) *po
 	return p
 }
 
-// with returns the connections that use a client certificate in PEM, or none if the certificate is
-// "".
+// with returns the connections with this client certificate in PEM, or those without a client
+// certificate if certificate is "".
 func (p *pool) with(certificate string) (*http.Transport, error) {
 	last := p.current.Load()
 	if last.certificate == certificate {

@@ -264,7 +264,7 @@ func parseURL(field, text string) (*url.URL, error) {
 	return target, nil
 }
 
-// reserved contains the headers that the transport sets.
+// reserved contains headers that must not be configured. The transport sets most of them.
 var reserved = map[string]bool{
 	"Accept-Encoding": true, "Connection": true, "Content-Encoding": true, "Content-Length": true, "Content-Type": true,
 	"Expect": true, "Host": true, "Idempotency-Key": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true,

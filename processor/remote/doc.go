@@ -11,9 +11,9 @@
 // the others. Otherwise Process never retries. Its error is one of these types:
 //
 //   - processor.UnreachableError: the request did not reach user code. The address cannot be
-//     resolved or connected to, or is not allowed; the TLS handshake failed; a plain POST was
-//     answered with HTTP 408, 429 or 503; Connect or gRPC answered UNAVAILABLE or
-//     RESOURCE_EXHAUSTED.
+//     resolved or connected to, or is not allowed; the TLS handshake failed; the answer has the
+//     HTTP status 408, 429 or 503 and is not an error in Connect's format; Connect or gRPC
+//     answered UNAVAILABLE or RESOURCE_EXHAUSTED.
 //   - processor.BadResponseError: the answer is invalid. It has an HTTP status or code that is
 //     not listed above (including redirects, 404, 502 and 504), cannot be decoded, has an
 //     unknown field, or exceeds 16 MiB. A proxy also answers 502 and 504 if a processor fails

@@ -8,8 +8,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// parkedAt describes a process that a processor has in its memory. The engine keeps it until the
-// next task of the process.
+// parkedAt describes a process that a processor has in its memory. The engine keeps the description
+// until the next task of the process.
 type parkedAt struct {
 	id string // see ProcessResponse.parked_id
 	at *endpoint
@@ -39,7 +39,7 @@ func (p *Processor) send(
 	return resp, last.at, err
 }
 
-// keep remembers the endpoint that has the process in memory, if the response reports that it has.
+// keep stores the endpoint of the response for the next task, if the response has a parked_id.
 func keep(
 	kept *processor.Kept, req *progressorv1.ProcessRequest, resp *progressorv1.ProcessResponse, at *endpoint,
 ) {

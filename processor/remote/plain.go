@@ -38,7 +38,7 @@ func unmarshalMsgpack(data []byte, m proto.Message) error {
 	return msgpack.UnmarshalMax(data, m, process.MaxElements)
 }
 
-// unmarshalJSON rejects integers that would lose digits.
+// unmarshalJSON rejects messages with too many values, and integers that would lose digits.
 func unmarshalJSON(text []byte, m proto.Message) error {
 	if err := elements.CheckJSON(text, process.MaxElements); err != nil {
 		return err

@@ -66,7 +66,8 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 }
 
 // send makes one round trip. Errors after the connection is established, including those of reading
-// the answer, are a LostError.
+// the answer, are a LostError. The exception is a rejected client certificate: its error is an
+// UnreachableError.
 func send(transport *http.Transport, req *http.Request) (*http.Response, error) {
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -137,7 +138,7 @@ var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("192.0.0.192"):     true,
 }
 
-// metadataPrefixes are the networks that contain such addresses, including those of future
+// metadataPrefixes are the networks that contain metadata addresses, including those of future
 // services, and the prefixes under which networks translate or tunnel to any IPv4 address.
 var metadataPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("192.0.0.0/24"),

@@ -129,14 +129,14 @@ func describeCommand(command *progressorv1.Command) string {
 	return "another command"
 }
 
-// outcomeOf describes what must not depend on kills.
+// outcomeOf describes the part of the state of a process that must not depend on kills.
 func outcomeOf(p *processortest.Process) []string {
 	var entries, commands []string
 	returned := "nothing"
 	for _, event := range p.Events() {
 		e := decode(event.GetPayload())
 		switch e.Kind {
-		case "try": // a kill may save one
+		case "try": // a kill may reduce their number
 			continue
 		case "end":
 			returned = cmp.Or(string(e.Value), "an empty value")

@@ -67,7 +67,7 @@ func Run(
 	return nil
 }
 
-// compare returns the first difference.
+// compare returns the first difference, and reports whether there is one.
 func compare(want, got []string) (d Difference, differs bool) {
 	for i := range max(len(want), len(got)) {
 		expected, found := "nothing", "nothing"
@@ -99,7 +99,8 @@ type execution struct {
 	outcome  []string // what must not depend on kills
 }
 
-// run runs the script, and loses one result: the task is attempted again with the same history.
+// run runs the script. If e.kill is not 0, one result is lost: its task is attempted again with the
+// same history.
 func (s scenario) run(ctx context.Context, e *execution) (*execution, error) {
 	ctx, e.end = context.WithCancelCause(ctx)
 	defer e.end(nil)
@@ -135,7 +136,8 @@ func (e *execution) call(
 	return resp, err
 }
 
-// Process passes a task on, and records the answer.
+// Process passes a task to the function and records the answer. If the answer is the result to
+// lose, Process returns the answer to a second attempt instead.
 func (e *execution) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {

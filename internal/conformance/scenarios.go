@@ -114,7 +114,8 @@ func orderRepairs() []scenario {
 	}
 }
 
-// outcome describes what a request returned. Messages of an SDK may differ.
+// outcome describes what a request returned. It omits the messages of errors, because they may
+// differ between SDKs.
 func outcome(what string, response []byte, err error) string {
 	if rejected, ok := errors.AsType[*processor.RejectionError](err); ok {
 		return fmt.Sprintf("%s: rejected %s", what, rejected.Rejection.GetReason())
@@ -173,7 +174,7 @@ func failChild(name, detail string) action {
 	})
 }
 
-// rejectChild completes a child as a function that ended with a rejection.
+// rejectChild completes a child whose function ended with a rejection.
 func rejectChild(name, reason, message string) action {
 	response := fmt.Sprintf(`{"k":"fail","n":"f","e":{"reason":%q,"message":%q,"rejected":true}}`, reason, message)
 	return endChild(name, response)

@@ -8,6 +8,7 @@
 //   - Each method also accepts and returns application/msgpack.
 //   - The header Connect-Protocol-Version is optional.
 //   - A duration is "1.5s". The format "duration" of JSON Schema is ISO 8601.
-//   - The maximum length of bytes fields is the length of their base64.
+//   - Bytes fields have the content encoding base64, and their maximum length is that of the
+//     base64.
 //   - ProcessorService is served by processors, not by the engine.
 package main

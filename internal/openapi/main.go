@@ -52,7 +52,7 @@ func run(files []string) error {
 	return os.WriteFile(files[0], text, 0o644)
 }
 
-// finish completes the output of the generator. Applying it twice changes nothing.
+// finish completes the output of the generator. It leaves a completed document unchanged.
 func finish(text []byte) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -99,8 +99,8 @@ func finishPaths(paths *yaml.Node) error {
 	return nil
 }
 
-// finishBytes converts the limit of a bytes field to the limit of its base64, and removes a useless
-// remark of the generator.
+// finishBytes states that a bytes field is base64, converts its limit to the limit of the base64,
+// and removes a useless remark of the generator.
 func finishBytes(n *yaml.Node) {
 	format := member(n, "format")
 	if format == nil || format.Value != "byte" || member(n, "contentEncoding") != nil {

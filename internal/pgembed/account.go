@@ -76,9 +76,9 @@ func (a account) own(path string) error {
 	return os.Lchown(path, int(a.uid), int(a.gid))
 }
 
-// ownTree changes the owner of dir and everything below it to the account, unless it owns dir
-// already. A directory that another user's run created, or that was restored from a backup, changes
-// as a whole.
+// ownTree changes the owner of dir and everything below it to the account, unless the account owns
+// dir already or this process is not root. A directory that another user's run created, or that was
+// restored from a backup, changes as a whole.
 func (a account) ownTree(dir string) error {
 	stat, err := os.Stat(dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a account) ownTree(dir string) error {
 }
 
 // openPath ensures that the account can enter dir. It opens only private directories of root inside
-// the temporary directory, as mktemp creates them; others may be the home of root.
+// the temporary directory, such as those that mktemp creates. Others may be the home of root.
 func (a account) openPath(dir string) error {
 	for {
 		barrier, err := a.barrier(dir)
@@ -118,8 +118,8 @@ func (a account) openPath(dir string) error {
 	}
 }
 
-// openTemporary lets only the group of the account pass through a directory. It reports whether it
-// did.
+// openTemporary lets the group of the account enter dir if dir is a private directory of root
+// inside the temporary directory. It reports whether it did so.
 func (a account) openTemporary(dir string) (opened bool, err error) {
 	temporary, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -140,8 +140,8 @@ func (a account) openTemporary(dir string) (opened bool, err error) {
 }
 
 // barrier returns the first directory on the path to dir that the account cannot enter, or "" if
-// the mode bits allow it. Only a switched account can be blocked, because it did not create the
-// directories.
+// the mode bits allow it to enter all of them. Only a switched account can be blocked, because it
+// did not create the directories.
 func (a account) barrier(dir string) (string, error) {
 	if !a.dropped {
 		return "", nil

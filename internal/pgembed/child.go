@@ -87,8 +87,8 @@ func (c *child) end(signal syscall.Signal, wait time.Duration) {
 	<-c.done
 }
 
-// waitReady returns when the server answers a query. It has no timeout except that of ctx, because
-// recovery after a crash may take a long time.
+// waitReady returns when the server answers a query. It returns an error if the child exits. It has
+// no timeout except that of ctx, because recovery after a crash may take a long time.
 func waitReady(ctx context.Context, dsn string, child *child) error {
 	pause := 5 * time.Millisecond
 	for {
@@ -117,7 +117,8 @@ func ping(ctx context.Context, dsn string) error {
 	return errors.Join(conn.Ping(ctx), conn.Close(ctx))
 }
 
-// runCommand runs a short command and returns its output; an error contains the end of the output.
+// runCommand runs a short command and returns its output. If the command fails, the error contains
+// the end of the output.
 func runCommand(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -175,8 +175,9 @@ func (s *Server) Version() int { return s.major }
 // ID.
 func (s *Server) PID() int { return s.current().pid() }
 
-// Dead returns a channel that is closed when the server has stopped or exited; a Restart does not
-// close it. If the server exited, Restart starts it again, and Dead then returns a new channel.
+// Dead returns a channel that is closed when the server has stopped or exited; a successful Restart
+// does not close it. If the server exited, Restart starts it again, and Dead then returns a new
+// channel.
 func (s *Server) Dead() <-chan struct{} {
 	s.state.Lock()
 	defer s.state.Unlock()

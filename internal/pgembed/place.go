@@ -159,7 +159,8 @@ func (p place) command(program string, arguments ...string) *exec.Cmd {
 // postgres.log.old.
 const maxLogSize = 16 << 20
 
-// rotateLog returns the offset in the log at which the next run begins.
+// rotateLog renames the log if it is too large. It returns the offset in the log at which the next
+// run begins.
 func (p place) rotateLog() (offset int64, err error) {
 	stat, err := os.Stat(p.logPath())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,8 @@ import (
 // generated code, which may not exist yet, so the option is an unknown field.
 const needsName = "progressor.v1.needs"
 
-// needsOf returns the permission that a method needs as text, or "" if it has none.
+// needsOf returns the permission that a method needs, as text. It returns "" if the method does not
+// state one.
 func (p *page) needsOf(method *protogen.Method) string {
 	for _, file := range p.files {
 		for _, option := range file.Extensions {

@@ -37,7 +37,7 @@ func newAPI(files []*protogen.File) *api {
 	return a
 }
 
-// add adds a message and those that are declared in it.
+// add adds a message, and the messages and enums that are declared in it.
 func (a *api) add(message *protogen.Message) {
 	if message.Desc.IsMapEntry() {
 		return
@@ -97,7 +97,7 @@ var wellKnown = map[protoreflect.FullName]string{
 	"google.protobuf.FieldMask": "string",
 }
 
-// conversion returns how the JSON of a field differs from what users of an SDK see: "bytes" and
+// conversion returns how the JSON of a field differs from what users of an SDK see: "bytes",
 // "int64", or the name of a message whose fields are converted. Braces mark a map. It is "" if
 // there is no difference.
 func conversion(field *protogen.Field) string {

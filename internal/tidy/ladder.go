@@ -158,8 +158,8 @@ func forbidden(from, imported string) string {
 	return fmt.Sprintf("level %d imports level %d, and only lower ones are allowed", fromLevel, toLevel)
 }
 
-// inModule returns the path of a package relative to the module, and whether the package belongs to
-// the module.
+// inModule returns the path of a package relative to the module, and reports whether the package
+// belongs to the module.
 func inModule(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }

@@ -92,8 +92,9 @@ func (u used) addQueries(content string) {
 	}
 }
 
-// addMigration adds the objects that a migration creates. A later definition of a function replaces
-// an earlier one, so migrations must be added in order.
+// addMigration adds the statements of a migration. The name of a statement is the object that it
+// creates, or else the name of the migration. A later definition of a function, procedure or view
+// replaces an earlier one, so migrations must be added in order.
 func (u used) addMigration(name, content string) {
 	up, _, _ := strings.Cut(content, "-- +goose Down")
 	for _, tokens := range sqlStatements(up) {

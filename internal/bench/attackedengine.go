@@ -137,7 +137,8 @@ func (a *attacked) start(ctx context.Context, dsn string, stderr io.Writer) erro
 	}
 }
 
-// follow reads the log of the engine. It sends the URL of the line "ready", and copies errors.
+// follow reads the log of the engine. It sends the URL of the line "ready", and copies errors and
+// lines that are not JSON to stderr.
 func (a *attacked) follow(log io.Reader, ready chan<- string, stderr io.Writer) {
 	lines := bufio.NewReader(log)
 	for {

@@ -82,7 +82,8 @@ func (a *attacked) await(ctx context.Context) error {
 	})
 }
 
-// dial opens a connection of the attacker, which ends with ctx.
+// dial opens a connection of the attacker, and returns a function that closes it. The connection is
+// also closed when ctx ends.
 func (a *attacked) dial(ctx context.Context) (net.Conn, func(), error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(a.from, a.port))
 	if err != nil {
@@ -186,7 +187,7 @@ func (a *attacked) watchSilently(ctx context.Context) error {
 	})
 }
 
-// createNamespace creates a namespace with a name that does not exist.
+// createNamespace creates a namespace with a new name.
 func (a *attacked) createNamespace(ctx context.Context, api *sdk.Client) error {
 	_, err := api.Namespace.PutNamespace(ctx, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: fmt.Sprint(attackerName, "/n", a.created.Add(1)),

@@ -259,8 +259,9 @@ func (b *baseline) serve(ctx context.Context, id string, task int64) {
 	}
 }
 
-// save runs SaveResult. It returns the task that runs next on the process: a waiting call, or the
-// zero timer if one is set, or 0 if there is none.
+// save runs SaveResult. If zeroTimer is true, the result sets a timer that is due at once. save
+// returns the task that runs next on the process: a waiting call, otherwise a timer that is due, or
+// 0 if there is neither.
 func (b *baseline) save(ctx context.Context, id string, task int64, zeroTimer bool) (next int64, err error) {
 	if err := b.readHistory(ctx, id); err != nil {
 		return 0, err

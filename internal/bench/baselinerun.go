@@ -132,7 +132,7 @@ func (r *runner) baselineTimers(ctx context.Context, b *baseline, row *Row) erro
 	return nil
 }
 
-// settle puts the server into the state in which every measurement begins.
+// settle calls analyze and runs a checkpoint, so that every measurement begins in the same state.
 func (r *runner) settle(ctx context.Context, analyze func(context.Context) error) error {
 	if err := analyze(ctx); err != nil {
 		return err

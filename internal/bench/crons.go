@@ -112,8 +112,8 @@ func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) 
 	})
 }
 
-// cronsPoll is the interval between queries of an engine that works on crons. Each query counts
-// what waits.
+// cronsPoll is the interval between queries of the database while an engine works on crons. Each
+// query counts what still waits.
 const cronsPoll = 250 * time.Millisecond
 
 // awaitEnd returns when all fire times have passed and nothing runs or waits. A cron that has ended

@@ -45,7 +45,7 @@ func durableVariants(c *Command, name string) []variant {
 	return append(variants, variant{workload: name, clients: c.Waiting, history: historyFull, state: inMemory})
 }
 
-// durable measures durable functions.
+// durable measures durable functions in the state of v.
 func (r *runner) durable(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	measure := map[string]func(context.Context, variant, *Row) error{

@@ -61,7 +61,7 @@ func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
 
 // addOthers creates processes that are not part of the workload, each with the same number of
 // finished tasks and an event for each task. Their IDs are spread among those of the workload. done
-// of them exist already. A chunk is created completely or not at all.
+// is the number of those that exist already. A chunk is created completely or not at all.
 func (d *scratch) addOthers(
 	ctx context.Context, done, processes, perProcess int, p payload, progress func(done int),
 ) error {

@@ -10,8 +10,8 @@ import (
 
 // flat calls the same processes in two databases. The first database has only these processes. The
 // second also has many newer processes with a long history. If the cost of a hot path depends only
-// on hot data, the path is hardly slower there. The databases are measured in turn (alone, among,
-// among, alone), so that a change of the machine's speed affects both.
+// on hot data, the path is hardly slower in the second database. The databases are measured in turn
+// (alone, among, among, alone), so that a change of the machine's speed affects both.
 func (r *runner) flat(ctx context.Context, v variant) error {
 	if r.command.FlatDatabase != "" {
 		return r.flatKept(ctx, v)

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
-// kept returns a database that outlives the run, by its name.
+// kept returns the database with the given name, which outlives the run. It creates the database if
+// it is missing.
 func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 	d := &scratch{server: s, name: name}
 	var err error

@@ -97,7 +97,7 @@ func (s *server) createScratch(ctx context.Context) (*scratch, error) {
 // emptyTemplate is the template of databases without the schema.
 const emptyTemplate = "template0"
 
-// create clones a template.
+// create creates a database of the bench from a template.
 func (s *server) create(ctx context.Context, template string) (*scratch, error) {
 	var suffix [4]byte
 	_, _ = rand.Read(suffix[:]) // it never fails
@@ -113,7 +113,8 @@ func (s *server) create(ctx context.Context, template string) (*scratch, error) 
 	return d, nil
 }
 
-// drop also works after ctx has ended, so that an interrupted bench leaves nothing behind.
+// drop drops the database, even after ctx has ended, so that an interrupted bench leaves nothing
+// behind.
 func (d *scratch) drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -143,8 +144,7 @@ func (d *scratch) connect(ctx context.Context, schema string) (*pgx.Conn, error)
 	return conn, nil
 }
 
-// checkpoint gives every measurement the same start. If the role may not run CHECKPOINT, it is
-// skipped.
+// checkpoint runs a checkpoint, or does nothing if the role may not run CHECKPOINT.
 func (s *server) checkpoint(ctx context.Context) error {
 	_, err := s.admin.Exec(ctx, `CHECKPOINT`)
 	if isPermissionDenied(err) {

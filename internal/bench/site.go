@@ -83,7 +83,7 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	return s, nil
 }
 
-// close drains the engine.
+// close drains and stops the engine, and closes its store.
 func (s *site) close() error {
 	s.stop()
 	err := <-s.ended

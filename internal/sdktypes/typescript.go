@@ -92,7 +92,7 @@ func (w *writer) tsComment(indent string, lines []string) {
 	}
 }
 
-// tsPlain keeps a text from ending its comment.
+// tsPlain changes a text so that it does not end the comment that contains it.
 func tsPlain(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
 
 func (w *writer) tsService(service *protogen.Service) {

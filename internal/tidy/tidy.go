@@ -22,8 +22,9 @@ const (
 // maxFields is the number of fields that a struct may have.
 const maxFields = 20
 
-// manyFields contains the structs that have more than maxFields fields, with their number. The
-// numbers may only decrease, and no struct may be added: split it by the purpose of its fields.
+// manyFields contains structs that have, or once had, more than maxFields fields, with their number
+// of fields. The numbers may only decrease, and no struct may be added: split it by the purpose of
+// its fields.
 var manyFields = map[string]int{
 	"internal/bench.Command": 36, "internal/bench.Row": 21,
 	"processor/processortest.Process": 18,
@@ -66,7 +67,8 @@ func Tree(root string) ([]string, error) {
 	return violations, nil
 }
 
-// walk calls f for each text file under root, with its path from there and its content.
+// walk calls f for each text file under root, with its path from root and its content. It skips
+// hidden directories and those in skippedPaths and skippedNames.
 func walk(root string, f func(name string, content []byte) error) error {
 	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // wantBulk runs a bulk in namespace mail to its end. It checks the fields of the bulk that want
-// names, such as done=5, or the sum of two fields, such as done+skipped=5. An empty value means that
-// the field is absent.
+// names, such as done=5, or the sum of two fields, such as done+skipped=5. An empty value means
+// that the field is absent.
 func wantBulk(t *testing.T, d *clitest.Daemon, want, verb, filter string, args ...string) {
 	t.Helper()
 	var got struct{ Bulk map[string]any }
@@ -77,8 +77,8 @@ func TestBulkOfJobs(t *testing.T) {
 		t.Fatalf("a dry run cancelled %d jobs", k)
 	}
 	fast := []string{"--kind", "job", "--rate", "10000", "--wait"}
-	// On a busy machine, the bulk may try a job again after an error, although the job was cancelled.
-	// It then skips the job.
+	// On a busy machine, the bulk may try a job again after an error, although the job was
+	// cancelled. It then skips the job.
 	wantBulk(t, d, "matched=700 done+skipped=700 failed=", "cancel", "tags:old", fast...)
 	if k := jobsOf(t, d, "state = AVAILABLE"); k != 3 {
 		t.Errorf("%d jobs are left", k)

@@ -40,7 +40,7 @@ type state struct {
 	Inputs  inputs          `json:"inputs,omitempty"`
 	Timer   time.Time       `json:"timer,omitzero"`   // value of the default timer
 	Began   time.Time       `json:"began,omitzero"`   // when the first step began; zero until a step reports it
-	Written time.Time       `json:"written,omitzero"` // when the run's row was last written only because steps had changed
+	Written time.Time       `json:"written,omitzero"` // last write of the run's row only because steps had changed
 	Trace   string          `json:"trace,omitempty"`  // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }

@@ -14,17 +14,19 @@ async function all(count, request) {
   }));
 }
 
-console.log(`storing ${processes} processes, ${runs} runs and ${workers} workers with a job each`);
-await all(processes, (n) => engine.post("ProcessService/Start", { namespace: "echo", processId: `p-${n}`, args: bytes({ n }), metadata: { region: n % 2 ? "eu" : "us" } }));
-const steps = [{ stepId: "work", job: {} }, { stepId: "sign", wait: { kind: "KIND_HUMAN" } }];
-await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "short", steps: steps.slice(0, 1) } });
-await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "signed", steps } });
-await all(runs, (n) => engine.post("FlowService/StartRun", { namespace: "echo", runId: `r-${n}`, type: n % 10 ? "short" : "signed" }));
-while ((await engine.post("FlowService/ListRuns", { namespace: "echo", filter: 'template_type = short AND status != SUCCEEDED', pageSize: 1 })).runs?.length) await new Promise((done) => setTimeout(done, 500));
-await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} } } });
-await all(2 * workers, (n) => engine.post("JobService/Enqueue", { namespace: "mail", jobId: `j-${n}`, name: "send", args: { n }, options: { timeout: "3600s" } }));
-await all(workers, (n) => engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId: `w-${n}`, maxLeases: 1, leaseDuration: "3600s" }));
-await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "hourly", spec: { expressions: ["@hourly"] }, target: { startProcess: { namespace: "echo", args: bytes("tick") } } } });
+async function store() {
+  console.log(`storing ${processes} processes, ${runs} runs and ${workers} workers with a job each`);
+  await all(processes, (n) => engine.post("ProcessService/Start", { namespace: "echo", processId: `p-${n}`, args: bytes({ n }), metadata: { region: n % 2 ? "eu" : "us" } }));
+  const steps = [{ stepId: "work", job: {} }, { stepId: "sign", wait: { kind: "KIND_HUMAN" } }];
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "short", steps: steps.slice(0, 1) } });
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "signed", steps } });
+  await all(runs, (n) => engine.post("FlowService/StartRun", { namespace: "echo", runId: `r-${n}`, type: n % 10 ? "short" : "signed" }));
+  while ((await engine.post("FlowService/ListRuns", { namespace: "echo", filter: 'template_type = short AND status != SUCCEEDED', pageSize: 1 })).runs?.length) await new Promise((done) => setTimeout(done, 500));
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} } } });
+  await all(2 * workers, (n) => engine.post("JobService/Enqueue", { namespace: "mail", jobId: `j-${n}`, name: "send", args: { n }, options: { timeout: "3600s" } }));
+  await all(workers, (n) => engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId: `w-${n}`, maxLeases: 1, leaseDuration: "3600s" }));
+  await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "hourly", spec: { expressions: ["@hourly"] }, target: { startProcess: { namespace: "echo", args: bytes("tick") } } } });
+}
 
 // The address of each page, and a text in lower case that appears only with its content.
 const pages = [
@@ -73,18 +75,25 @@ async function open(browser, [hash, text]) {
   }
 }
 
-const browser = await startBrowser();
-const times = new Map(pages.map(([hash]) => [hash, []]));
-for (let round = 0; round <= rounds; round++) {
-  for (const page of pages) {
-    const time = await open(browser, page);
-    if (round > 0) times.get(page[0]).push(time); // the first round warms the browser up
+async function measure(browser) {
+  const times = new Map(pages.map(([hash]) => [hash, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (const page of pages) {
+      const time = await open(browser, page);
+      if (round > 0) times.get(page[0]).push(time); // the first round warms the browser up
+    }
+  }
+  console.log(`${"page".padEnd(60)}median  longest (ms, ${rounds} rounds)`);
+  for (const [hash, list] of times) {
+    list.sort((a, b) => a - b);
+    console.log(`${hash.padEnd(60)}${String(Math.round(list[list.length >> 1])).padStart(6)}${String(Math.round(list.at(-1))).padStart(9)}`);
   }
 }
-console.log(`${"page".padEnd(60)}median  longest (ms, ${rounds} rounds)`);
-for (const [hash, list] of times) {
-  list.sort((a, b) => a - b);
-  console.log(`${hash.padEnd(60)}${String(Math.round(list[list.length >> 1])).padStart(6)}${String(Math.round(list.at(-1))).padStart(9)}`);
+
+try {
+  await store();
+  const browser = await startBrowser();
+  await measure(browser).finally(() => browser.close());
+} finally {
+  await engine.stop();
 }
-await browser.close();
-await engine.stop();

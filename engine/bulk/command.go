@@ -181,6 +181,9 @@ type postponed struct {
 	search.Cursor
 	Tries int   `json:"tries"`          // how often the verb failed, or the repair was found unfinished
 	Task  int64 `json:"task,omitempty"` // the REPAIR task that had not ended
+
+	// Unknown is true if it is unknown whether an earlier try took effect.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
 // due returns the postponed processes that the next page handles. These are the processes for which

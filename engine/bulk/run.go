@@ -292,18 +292,19 @@ func (w *work) account(a postponed, err error) {
 	case ok && end.LostByFailover:
 		a.Task = 0
 	}
+	skip := errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrJobNotFound) ||
+		errors.Is(err, process.ErrRunNotFound) || errors.Is(err, errNoMatch) || errors.As(err, &status)
 	switch {
-	case err == nil:
+	case err == nil, skip && a.Unknown: // an earlier try probably took effect
 		w.progress.Done++
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrJobNotFound),
-		errors.Is(err, process.ErrRunNotFound),
-		errors.Is(err, errNoMatch), errors.As(err, &status):
+	case skip:
 		w.progress.Skipped++
 	case errors.Is(err, process.ErrDraining), ok && end.Draining:
 		w.stopped = true
 		w.progress.Again = append(w.progress.Again, a)
 	case (goesOn || ok && end.LostByFailover || isTemporary(err)) && a.Tries+1 < w.maxTries(a):
 		a.Tries++
+		a.Unknown = a.Unknown || isTemporary(err) && !storedNothing(err)
 		w.progress.Again = append(w.progress.Again, a)
 	default:
 		w.progress.Failed++
@@ -324,6 +325,12 @@ func (w *work) maxTries(a postponed) int {
 func isTemporary(err error) bool {
 	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// storedNothing reports whether it is certain that a request with a temporary error has stored
+// nothing.
+func storedNothing(err error) bool {
+	return errors.Is(err, process.ErrLocked) || errors.Is(err, process.ErrOverloaded)
 }
 
 // record adds an event for a failure, up to the limit.

@@ -322,14 +322,9 @@ func TestPageEndsEarly(t *testing.T) {
 	}
 }
 
-// Items that a page has found but had no time to handle do not count as failed. The next page
-// handles them immediately.
-func TestPageOfItemsEndsEarly(t *testing.T) {
-	t.Parallel()
-	const many = 60
-	var mu sync.Mutex
-	did := map[string]int{}
-	things := bulk.Target{
+// things returns a target with many items, which can be cancelled.
+func things(many int, cancelOne func(id string) error) bulk.Target {
+	return bulk.Target{
 		Kind: "thing", Plural: "things", IDField: "thing_id",
 		Check: func(string) error { return nil },
 		Find: func(_ context.Context, _, filter, token string, limit int) (found []bulk.Item, next string, err error) {
@@ -347,18 +342,58 @@ func TestPageOfItemsEndsEarly(t *testing.T) {
 		},
 		Verbs: map[progressorv1.BulkVerb]bulk.Verb{cancel: {
 			Do: func(_ context.Context, key process.Key, _ bulk.Options, _ process.Actor) error {
-				<-time.After(2 * time.Millisecond) // longer than a page
-				mu.Lock()
-				defer mu.Unlock()
-				did[key.ProcessID]++
-				return nil
+				return cancelOne(key.ProcessID)
 			},
 		}},
 	}
-	n := startWith(t, storagetest.DSN(t), []bulk.Target{things}, (*bulks).EndEarly, (*bulks).NeverRetry)
+}
+
+// ofThings returns a bulk that cancels all things.
+func ofThings() *progressorv1.StartBulkRequest {
 	r := request(cancel, `thing_id = "*"`)
 	r.Kind = "thing"
-	b := n.ended(t, n.begun(t, r))
+	return r
+}
+
+// An item that is in the wrong state is skipped, also after a try that stored nothing. If it is
+// unknown whether an earlier try took effect, the item counts as done.
+func TestEffectOfEarlierTry(t *testing.T) {
+	t.Parallel()
+	first := map[string]error{
+		"t-00001": process.ErrUnavailable, "t-00002": context.DeadlineExceeded,
+		"t-00003": process.ErrLocked, "t-00004": process.ErrOverloaded,
+	}
+	var mu sync.Mutex
+	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(len(first), func(id string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := first[id]; err != nil {
+			delete(first, id)
+			return err
+		}
+		return &process.WrongStatusError{Key: key(id), Status: process.StatusCancelled}
+	})}, (*bulks).FailSoon)
+	b := n.ended(t, n.begun(t, ofThings()))
+	if b.GetMatched() != 4 || b.GetDone() != 2 || b.GetSkipped() != 2 {
+		t.Errorf("%v", b)
+	}
+}
+
+// Items that a page has found but had no time to handle do not count as failed. The next page
+// handles them immediately.
+func TestPageOfItemsEndsEarly(t *testing.T) {
+	t.Parallel()
+	const many = 60
+	var mu sync.Mutex
+	did := map[string]int{}
+	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(many, func(id string) error {
+		<-time.After(2 * time.Millisecond) // longer than a page
+		mu.Lock()
+		defer mu.Unlock()
+		did[id]++
+		return nil
+	})}, (*bulks).EndEarly, (*bulks).NeverRetry)
+	b := n.ended(t, n.begun(t, ofThings()))
 	if b.GetDone() != many || len(did) != many {
 		t.Errorf("%v; %d were handled", b, len(did))
 	}

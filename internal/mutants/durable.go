@@ -196,34 +196,6 @@ var durableMutants = []mutant{
 		packages: "./processor/durable", run: "TestRepairImpossible",
 	},
 	{
-		name: "bulk-repairs-without-args", breaks: "a bulk passes its args to each processor",
-		file: "engine/bulk/run.go", old: "Args: w.command.Args}", planted: "Args: nil}",
-		packages: "./engine/bulk", run: "TestRepairByProcessor",
-	},
-	{
-		name: "bulk-hides-rejected-repairs", breaks: "a rejected repair is a failure of the bulk",
-		file: "engine/bulk/run.go", old: "case err == nil:\n\t\tw.progress.Done++",
-		planted:  "case err == nil, ok && end.Failure != nil:\n\t\tw.progress.Done++",
-		packages: "./engine/bulk", run: "TestRepairByProcessor",
-	},
-	{
-		name: "bulk-counts-unfinished-repairs", breaks: "a bulk counts a repair when it has ended",
-		file: "engine/bulk/run.go", old: "case err == nil:\n\t\tw.progress.Done++",
-		planted:  "case err == nil, goesOn:\n\t\tw.progress.Done++",
-		packages: "./engine/bulk", run: "TestSlowRepairs",
-	},
-	{
-		name: "bulk-args-in-metadata", breaks: "readers without payload.read do not see the args of a bulk",
-		file: "engine/bulk/command.go", old: "stored.Args, stored.ArgsInInit = nil, len(o.Args) > 0\n", planted: "\n",
-		packages: "./engine/bulk", run: "TestArgsAreHidden",
-	},
-	{
-		name: "bulk-args-ignored-if-empty", breaks: "with empty args, a bulk lets the processors repair",
-		file: "cmd/progressor/internal/cli/process/bulk.go", old: "case args == nil && c.Args == nil:",
-		planted:  "case args == nil && (c.Args == nil || *c.Args == \"\"):",
-		packages: "./cmd/progressor/internal/cli/process", run: "TestBulkStart",
-	},
-	{
 		name: "history-of-init-begins-with-0", breaks: "the history of a new process begins with event 1",
 		file: "storage/prepare_init.go", old: "c.FirstEventID = r.Now, r.Now, 1",
 		planted:  "c.FirstEventID = r.Now, r.Now, 0",

@@ -179,7 +179,7 @@ func all() []mutant {
 		failoverMutants, livenessMutants, connectionMutants, limitMutants, namespaceMutants, securityMutants,
 		secretMutants, codecMutants, oidcMutants, loginMutants, erasureMutants, workerMutants, startMutants,
 		commandMutants, accessMutants, durableMutants, earlyMutants, parkedMutants, txMutants, replyMutants, runMutants,
-		sdkMutants, cliMutants, errorMutants, userMutants, idMutants, pushedMutants,
+		sdkMutants, cliMutants, errorMutants, userMutants, idMutants, bulkMutants, pushedMutants,
 		capturedMutants)
 }
 

@@ -121,7 +121,8 @@ func (p *postgres) get(t testing.TB) *pgembed.Server {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		p.server, p.err = pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: map[string]string{
-			"shared_buffers": "64MB", "max_connections": "200", "min_wal_size": "64MB",
+			"shared_buffers": "64MB", "max_connections": "200",
+			"min_wal_size": "64MB", "max_wal_size": "256MB", // so that the recovery after a crash is short
 		}})
 	})
 	if p.err != nil {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/progressor-engine/progressor/engine/auth"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -334,23 +335,32 @@ func get(t *testing.T, url, accept string) (int, string) {
 	return answer.StatusCode, body.String()
 }
 
-// BenchmarkCall measures the cost of the handler for a call, without the network and the engine.
+// BenchmarkCall measures the cost of the handler for a call, without the network and the engine. The
+// clients of key authenticate with an API key, and those of open are not authenticated.
 func BenchmarkCall(b *testing.B) {
-	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
-	if err != nil {
-		b.Fatal(err)
-	}
-	body := `{"namespace":"bench","processId":"p","args":"` + strings.Repeat("YWJj", 70) + `"}`
-	b.ReportAllocs()
-	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(body))
-		r.Host = localhost
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != http.StatusOK {
-			b.Fatal(w.Body.String())
-		}
+	id, token := auth.NewToken()
+	hash := auth.Hash(token)
+	keys := roleKeys{id: {SecretHash: hash[:], Roles: []string{"client"}, Patterns: []string{"bench"}}}
+	for name, config := range map[string]Config{"open": {}, "key": {Auth: auth.New(keys, "", nil)}} {
+		b.Run(name, func(b *testing.B) {
+			h, err := newHandler(config, scripted(echo()), func() error { return nil })
+			if err != nil {
+				b.Fatal(err)
+			}
+			body := `{"namespace":"bench","processId":"p","args":"` + strings.Repeat("YWJj", 70) + `"}`
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(body))
+				r.Host = localhost
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+token)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Body.String())
+				}
+			}
+		})
 	}
 }
 

@@ -39,8 +39,8 @@ func (s State) blocked(e *Explanation) {
 		e.Detail = fmt.Sprintf("Job %q waits until its constraints are checked again.", s.Job.Name)
 		e.Next = "After that, it waits for a constraint or for a worker."
 		e.Unblock = fmt.Sprintf(
-			"Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows the "+
-				"constraints.", word(s.Process.Namespace))
+			"Nothing needs to be done: a node does that within seconds. To see the constraints, run progressor "+
+				"constraint list %s.", word(s.Process.Namespace))
 		return
 	}
 	e.Detail = fmt.Sprintf("Job %q waits for constraint %s%s", s.Job.Name, b.Constraint, b.key())
@@ -75,8 +75,8 @@ func (s State) blocked(e *Explanation) {
 		return
 	}
 	if full && len(b.Holders) > 0 {
-		e.Unblock = fmt.Sprintf("The end of a job that holds the key: progressor job get %s %s. Or %s",
-			word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
+		e.Unblock = fmt.Sprintf("Wait for the end of a job that holds the key. To see such a job, run progressor job "+
+			"get %s %s. %s", word(s.Process.Namespace), word(b.Holders[0]), e.Unblock)
 	}
 }
 
@@ -105,7 +105,7 @@ func (s State) jobsBefore(b *Blocked) string {
 	return capital(count(b.Before, b.More, "job")) + " " + verb
 }
 
-// raiseLimits suggests a command that doubles the limits of the constraint.
+// raiseLimits returns a sentence with the command that doubles the limits of the constraint.
 func (s State) raiseLimits(b *Blocked) string {
 	line := "progressor constraint put " + word(s.Process.Namespace) + " " + word(b.Constraint)
 	if b.Match != "" && b.Match != "true" {
@@ -123,7 +123,7 @@ func (s State) raiseLimits(b *Blocked) string {
 			line += fmt.Sprintf(" --burst %d", b.RateBurst)
 		}
 	}
-	return "A higher limit: " + line + " doubles it."
+	return "To double the limit, run " + line + "."
 }
 
 // Group contains the facts about a job that several workers run.
@@ -158,7 +158,8 @@ func (s State) group(e *Explanation) {
 	}
 	e.WaitsFor = process.WaitsForProcess
 	e.Next = "When enough workers have succeeded, or too many have failed, the job ends."
-	e.Unblock = fmt.Sprintf("The results of its workers: progressor job get %s %s shows the state of each.",
+	e.Unblock = fmt.Sprintf("Wait for the results of its workers. To see the state of each, run progressor job get "+
+		"%s %s.",
 		word(s.Process.Namespace), word(s.Process.ProcessID))
 	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()

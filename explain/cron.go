@@ -31,7 +31,7 @@ type Cron struct {
 func (s State) cron(e *Explanation) {
 	c := s.Cron
 	at := word(s.Process.Namespace) + " " + word(c.ID)
-	trigger := "progressor cron trigger " + at + " starts a run now."
+	trigger := "To start a run now, run progressor cron trigger " + at + "."
 	fires := "It has no further fire time."
 	if !c.Next.IsZero() {
 		fires = fmt.Sprintf("It fires %s.", s.at(c.Next))
@@ -41,7 +41,7 @@ func (s State) cron(e *Explanation) {
 	case s.Process.Status == process.StatusError:
 		s.broken(e)
 		e.Next = "Nothing fires until it is resumed."
-		e.Unblock = "progressor cron resume " + at + "."
+		e.Unblock = "To resume it, run progressor cron resume " + at + "."
 	case c.Paused:
 		e.WaitsFor, e.NextTime = process.WaitsForOperator, time.Time{}
 		e.Detail = s.paused()
@@ -51,19 +51,19 @@ func (s State) cron(e *Explanation) {
 				"caught up."
 		}
 		e.Unblock = fmt.Sprintf(
-			"progressor cron resume %s; with --catch-up, its misfire policy applies to the fire times of the pause. %s",
-			at, trigger)
+			"To resume it, run progressor cron resume %s. With --catch-up, its misfire policy applies to the fire "+
+				"times of the pause. %s", at, trigger)
 	case c.Queued > 0:
 		e.WaitsFor = process.WaitsForProcess
 		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s active.",
 			count(c.Queued, false, "fire"), c.ID,
 			plural(c.Queued, "waits", "wait"), c.MaxRuns, named(c.Running), plural(len(c.Running), "is", "are"))
 		e.Next = "The oldest of them starts when a run ends. " + fires
-		e.Unblock = "The end of a run, or a larger max_concurrency."
+		e.Unblock = "Wait for the end of a run, or set a larger max_concurrency."
 		if len(c.Running) > 0 {
-			e.Unblock = fmt.Sprintf(
-				"The end of a run: progressor explain %s %s. Or a larger max_concurrency: progressor cron get %s "+
-					"shows its policy.",
+			e.Unblock += fmt.Sprintf(
+				" To see what a run waits for, run progressor explain %s %s. To see the policy, run progressor cron "+
+					"get %s.",
 				word(c.RunsIn), word(c.Running[0]), at)
 		}
 	case c.Next.IsZero():
@@ -73,7 +73,7 @@ func (s State) cron(e *Explanation) {
 		}
 		e.Detail = fmt.Sprintf("Cron %s has no further fire time: %s.%s", c.ID, why, c.activeRuns())
 		e.Next = "Nothing until it is changed or triggered."
-		e.Unblock = fmt.Sprintf("Another schedule: progressor cron update %s --help. %s", at, trigger)
+		e.Unblock = fmt.Sprintf("To set another schedule, see progressor cron update %s --help. %s", at, trigger)
 	default:
 		e.WaitsFor = process.WaitsForTime
 		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.activeRuns())
@@ -88,7 +88,7 @@ func (s State) cron(e *Explanation) {
 				" Its circuit is open after %d failed runs. The next fire is a trial: if it succeeds, the "+
 					"circuit closes.", c.Failures)
 		}
-		e.Unblock = "Wait for that time; " + trigger
+		e.Unblock = "Wait for that time. " + trigger
 	}
 }
 

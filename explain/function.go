@@ -139,7 +139,7 @@ func (s State) functionIdle(e *Explanation) {
 	f := s.Function
 	e.Detail = strings.TrimSpace(s.others(fmt.Sprintf("The function %q waits for ", f.Name), true))
 	e.Next = "Nothing until it is called."
-	e.Unblock = "A call: " + s.callIt()
+	e.Unblock = s.callIt()
 	if len(f.Children) == 0 {
 		return
 	}
@@ -149,8 +149,8 @@ func (s State) functionIdle(e *Explanation) {
 		e.Next = "It continues when one of these ends, or when it is called."
 	}
 	c := f.Children[0]
-	e.Unblock = fmt.Sprintf("The end of it: progressor explain %s %s. Or a call that the function takes: %s",
-		word(c.Namespace), word(c.ProcessID), s.callIt())
+	e.Unblock = fmt.Sprintf("Wait for the end of %s. To see what it waits for, run progressor explain %s %s. %s",
+		c.ProcessID, word(c.Namespace), word(c.ProcessID), s.callIt())
 }
 
 // functionWaits describes a function that waits for a timer or for the next try of a step.
@@ -166,7 +166,7 @@ func (s State) functionWaits(e *Explanation, head *Task) {
 	e.Detail = strings.TrimSpace(s.others(fmt.Sprintf("The function %q waits for ", s.Function.Name), false) +
 		s.retries())
 	e.Next = fmt.Sprintf("Timer %q fires %s unless the function stops it.", head.TimerName, s.at(head.Scheduled))
-	e.Unblock = "Wait for that time. Or a call that the function takes: " + s.callIt()
+	e.Unblock = "Wait for that time. " + s.callIt()
 }
 
 // retries describes the steps that will be retried.
@@ -240,10 +240,11 @@ func (c *Child) kind() string {
 	return "child"
 }
 
-// callIt returns the command for a call. The journal shows the calls that the function has taken,
-// but not those that it takes now.
+// callIt returns sentences with the command for a call. The journal shows the calls that the
+// function has taken, but not those that it takes now.
 func (s State) callIt() string {
-	return s.command("call", fmt.Sprintf(" --args '{%q:…}'", cmp.Or(s.Function.LastCall, "CALL"))) +
+	args := fmt.Sprintf(" --args '{%q:…}'", cmp.Or(s.Function.LastCall, "CALL"))
+	return "To call it, run " + s.command("call", args) +
 		". If it does not take this call now, the rejection names those that it takes."
 }
 
@@ -254,29 +255,29 @@ func (s State) functionBroken(e *Explanation) {
 	switch {
 	case f.End == nil:
 		e.Detail += fmt.Sprintf(" The function %q has not ended.", f.Name)
-		e.Unblock = fmt.Sprintf("%s continues the function where it was, for example with a fixed version. %s lets a "+
-			"step count as done.", simple, s.command("repair", " --skip-step STEP"))
+		e.Unblock = fmt.Sprintf("To continue the function where it was, for example with a fixed version, run %s. To "+
+			"let a step count as done, run %s.", simple, s.command("repair", " --skip-step STEP"))
 		return
 	case len(f.Undos) > 0:
 		e.Detail += f.undoing()
-		e.Unblock = fmt.Sprintf("%s runs the undo again.", simple)
+		e.Unblock = fmt.Sprintf("To run the undo again, run %s.", simple)
 		return
 	case f.End.Error == "":
 		return
 	}
 	e.Detail = f.ended()
-	restarts := fmt.Sprintf("%s starts the function again, with its old input and a new history.", again)
+	restarts := fmt.Sprintf("To start the function again, with its old input and a new history, run %s.", again)
 	switch end := f.End; {
 	case end.Step != "":
-		e.Unblock = fmt.Sprintf("%s runs step %q again. %s lets it count as done, %s with this value. %s",
-			s.command("repair", " --rewind "+word(end.Step)), end.Step,
+		e.Unblock = fmt.Sprintf("To run step %q again, run %s. To let it count as done, run %s. To do so with a "+
+			"result, run %s. %s", end.Step, s.command("repair", " --rewind "+word(end.Step)),
 			s.command("repair", " --skip-step "+word(end.Step)),
 			s.command("repair", " --set-step "+word(end.Step+"=JSON")), restarts)
 	case end.Child != "":
-		e.Unblock = fmt.Sprintf("%s starts %q again. %s", s.command("repair", " --rewind "+word("child:"+end.Child)),
-			end.Child, restarts)
+		e.Unblock = fmt.Sprintf("To start %q again, run %s. %s", end.Child,
+			s.command("repair", " --rewind "+word("child:"+end.Child)), restarts)
 	default:
-		e.Unblock = fmt.Sprintf("%s runs the function again from this entry of its journal. %s",
+		e.Unblock = fmt.Sprintf("To run the function again from the entry NAME of its journal, run %s. %s",
 			s.command("repair", " --rewind NAME"), restarts)
 	}
 }

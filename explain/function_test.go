@@ -133,7 +133,7 @@ func TestFunctions(t *testing.T) {
 				`"bill" (bills/o-1/bill~1), which was asked to end. Step "charge" failed 2 times: bank: no money. ` +
 				`The next try is due at 2026-11-20T12:02:20.000Z (in 40s).`,
 				`Timer "late" fires at 2026-11-20T12:02:10.000Z (in 30s) unless the function stops it.`,
-				`Or a call that the function takes: progressor call shop o-1 --args '{"CALL":…}'. If it does not ` +
+				`Wait for that time. To call it, run progressor call shop o-1 --args '{"CALL":…}'. If it does not ` +
 					`take this call now, the rejection names those that it takes.`}},
 		{"the next try is first", state(waiting(named(timer(2, 190), "late"), named(timer(3, 140), "retry:charge")),
 			functionOf(try, `{"k":"call","n":"pay"}`)), process.WaitsForTime, at(140),
@@ -153,7 +153,8 @@ func TestFunctions(t *testing.T) {
 			strings.ReplaceAll(child, "bill", "e"), strings.ReplaceAll(child, "bill", "f"))),
 			process.WaitsForProcess, time.Time{},
 			[]string{`child "e" (es/o-1/e~1); and 1 more.`, "It continues when one of these ends",
-				"progressor explain bills 'o-1/bill~1'."}},
+				"Wait for the end of o-1/bill~1. To see what it waits for, run progressor explain bills " +
+					"'o-1/bill~1'."}},
 		{"an undo waits for a slot", state(functionOf(step, reserve, failure),
 			waiting(explain.Task{ID: 8, Type: process.TaskTimeout, WaitsFor: process.WaitsForPlace,
 				Scheduled: at(90)})), process.WaitsForPlace, time.Time{},

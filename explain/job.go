@@ -43,7 +43,8 @@ func (s State) pausedName(e *Explanation, head *Task) {
 	}
 	e.Detail = sentence(e.Detail)
 	e.Next = "Nothing until the name is resumed; then the job waits as other jobs do."
-	e.Unblock = fmt.Sprintf("progressor job resume %s %s.", word(s.Process.Namespace), word(s.Job.Name))
+	e.Unblock = fmt.Sprintf("To resume the name, run progressor job resume %s %s.", word(s.Process.Namespace),
+		word(s.Job.Name))
 }
 
 // job describes a job. It suggests neither calls nor repairs, because jobs accept no calls and are
@@ -58,13 +59,13 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 				s.Process.Cancel.why())
 		}
 		e.Next = "Nothing: the job has ended."
-		e.Unblock = s.command("remove", "") +
-			" deletes it; otherwise it is deleted after the retention of its namespace."
+		e.Unblock = fmt.Sprintf("To delete it, run %s. Otherwise, it is deleted after the retention of its namespace.",
+			s.command("remove", ""))
 		switch {
 		case s.isInternal():
 			e.Unblock = "Nothing: it is the job of a step, and is deleted with run " + s.runID() + "."
 		case s.Process.Status == process.StatusCancelled:
-			e.Unblock = s.retry() + "; " + e.Unblock
+			e.Unblock = s.retry() + " " + e.Unblock
 		}
 	case s.Running != nil:
 		s.running(e, nil, 0)
@@ -86,7 +87,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("The processor of job %q was not reached %s", j.Name, j.Unreached))
 		e.Next = fmt.Sprintf("It is retried %s, until the timeout of the job has passed.", s.at(head.Scheduled))
-		e.Unblock = fmt.Sprintf("A processor that accepts the job: progressor namespace get %s shows its URL.",
+		e.Unblock = fmt.Sprintf("Make the processor accept the job. To see its URL, run progressor namespace get %s.",
 			word(s.Process.Namespace))
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
@@ -144,18 +145,18 @@ func (s State) failed(e *Explanation) {
 	}
 	e.Detail = sentence(e.Detail) + spent
 	e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
-	e.Unblock = s.retry() + "."
+	e.Unblock = s.retry()
 	if !s.isInternal() {
 		return
 	}
 	e.Next = fmt.Sprintf("Nothing: it is the job of a step of run %s, which has its result.", s.runID())
 	switch run := word(s.Process.Namespace) + " " + word(s.runID()); s.Job.RunStatus {
 	case "failed", "expired", "cancelled":
-		e.Unblock = "progressor run retry " + run + " retries its run, which runs the step again."
+		e.Unblock = "To retry its run, which runs the step again, run progressor run retry " + run + "."
 	case "":
-		e.Unblock = "A retry of its run, which is in another namespace."
+		e.Unblock = "Retry its run, which is in another namespace."
 	default:
-		e.Unblock = "Its run, which is active: progressor run get " + run + " shows its state."
+		e.Unblock = "Its run is active. To see its state, run progressor run get " + run + "."
 	}
 }
 
@@ -166,7 +167,8 @@ func (s State) runID() string {
 }
 
 func (s State) retry() string {
-	return "progressor job retry " + s.Process.Namespace + " " + word(s.Process.ProcessID) + " runs it again"
+	return "To run it again, run progressor job retry " + word(s.Process.Namespace) + " " +
+		word(s.Process.ProcessID) + "."
 }
 
 func times[T int | int32 | int64](n T) string {
@@ -194,6 +196,6 @@ func (s State) howToRunSooner() string {
 	if s.isInternal() {
 		return "Wait for that time."
 	}
-	return "Wait for that time, or set another one: progressor job update " + word(s.Process.Namespace) + " " +
+	return "Wait for that time. To run it now, run progressor job update " + word(s.Process.Namespace) + " " +
 		word(s.Process.ProcessID) + " --run-time 0s."
 }

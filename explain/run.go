@@ -59,8 +59,8 @@ func (s State) run(e *Explanation) {
 		e.WaitsFor = process.WaitsForConstraint
 		e.Detail = fmt.Sprintf("The run waits for its scope, which run %s holds.", at)
 		e.Next = "It begins when that run and the runs that waited longer for the same scope have ended."
-		e.Unblock = fmt.Sprintf("The end of run %s: %s shows its state, %s ends it.", at, s.runCommand("get", at, ""),
-			s.runCommand("cancel", at, ""))
+		e.Unblock = fmt.Sprintf("Wait for the end of run %s. To see its state, run %s. To end it, run %s.", at,
+			s.runCommand("get", at, ""), s.runCommand("cancel", at, ""))
 	case what == "time":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, due
 		e.Detail = fmt.Sprintf("The run does not begin before %s.", stamp(due))
@@ -80,7 +80,7 @@ func (s State) runEnded(e *Explanation) {
 	r := s.Run
 	e.Next = "Nothing: the run has ended."
 	e.Unblock = "Nothing: it is deleted after the retention of its namespace."
-	again := s.runCommand("retry", s.flowID(), "") + " retries it from the steps that did not succeed."
+	again := "To retry it from the steps that did not succeed, run " + s.runCommand("retry", s.flowID(), "") + "."
 	switch r.Status {
 	case "succeeded":
 	case "cancelled":
@@ -88,7 +88,7 @@ func (s State) runEnded(e *Explanation) {
 		if r.CancelReason != "" {
 			e.Detail = sentence("The run was cancelled: " + r.CancelReason)
 		}
-		e.Unblock = "Nothing; " + again
+		e.Unblock = "Nothing needs to be done. " + again
 	default:
 		e.WaitsFor = process.WaitsForOperator
 		e.Detail = sentence(fmt.Sprintf("The run is %s: %s", strings.ToUpper(r.Status), r.Failure))
@@ -96,7 +96,7 @@ func (s State) runEnded(e *Explanation) {
 		e.Unblock = again
 		if strings.HasPrefix(r.Failure, "expression: ") {
 			e.Unblock = fmt.Sprintf("An expression of the template failed, and fails again with the same values. "+
-				"Correct the template, then use %s. Or start a run with another payload: %s",
+				"Correct the template, then run %s. To start a run with another payload, run %s.",
 				s.runCommand("retry", s.flowID(), " --newest-version"),
 				s.runCommand("repeat", s.flowID(), " --payload …"))
 		}
@@ -128,7 +128,7 @@ func (s State) steps(e *Explanation) {
 	}
 	if r.More {
 		details = append(details,
-			fmt.Sprintf("More steps are open: %s lists them.", s.runCommand("steps", s.flowID(), "")))
+			fmt.Sprintf("More steps are open. To list them, run %s.", s.runCommand("steps", s.flowID(), "")))
 	}
 	e.Detail = strings.Join(details, " ")
 }
@@ -140,13 +140,13 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 		name = fmt.Sprintf("item %d of step %s", p.Index, p.ID)
 	}
 	begin := capital(name)
-	shows := "progressor explain " + word(p.Process.Namespace) + " " + word(p.Process.ProcessID) + " shows more."
+	shows := "To see more, run progressor explain " + word(p.Process.Namespace) + " " + word(p.Process.ProcessID) + "."
 	ends := "The steps that depend on " + name + " begin when it ends."
 	switch {
 	case p.Undoing:
 		return process.WaitsForProcess, begin + " is being compensated.",
 			"Then the steps that succeeded before it are compensated, and the run ends.",
-			"The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows its state."
+			"Wait for the end of its compensation. To see its state, run " + s.runCommand("get", s.flowID(), "") + "."
 	case p.Wait != "":
 		return s.wait(p, name, begin)
 	case p.Process.ProcessID == "" && !p.Due.IsZero():
@@ -156,7 +156,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 		return process.WaitsForProcess, begin + " runs for each of its items.", ends, "The end of its items."
 	case p.WorkerID != "":
 		return process.WaitsForProcess, fmt.Sprintf("Worker %s has the job of %s.", p.WorkerID, name), ends,
-			"The result of the worker: " + shows
+			"Wait for the result of the worker. " + shows
 	case p.Status == process.StatusError:
 		return process.WaitsForOperator, sentence(begin + " has failed"),
 			"The run receives the failure and decides what follows.", shows
@@ -209,9 +209,9 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 	if p.Index >= 0 {
 		index = fmt.Sprintf(" --index %d", p.Index)
 	}
-	unblock = s.runCommand("complete", s.flowID(), " "+p.ID+index+token+" --result …") + " answers it."
+	unblock = "To answer it, run " + s.runCommand("complete", s.flowID(), " "+p.ID+index+token+" --result …") + "."
 	if token != "" {
-		unblock += " The token is in " + s.runCommand("waits", "", "") + " --run " + word(s.flowID()) + "."
+		unblock += " To see the token, run " + s.runCommand("waits", "", "") + " --run " + word(s.flowID()) + "."
 	}
 	return process.WaitsForOperator, sentence(detail), next, unblock
 }

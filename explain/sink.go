@@ -75,7 +75,7 @@ func Sink(s SinkState) SinkExplanation {
 	case "PAUSED":
 		e.Detail = fmt.Sprintf("Sink %s is paused. %s", s.SinkID, s.waiting())
 		e.Next, e.NextTime = "Nothing until it is resumed."+s.limit(), s.Backlog.Breaks
-		e.Unblock = s.resume() + "."
+		e.Unblock = "To resume it, run " + s.resume() + "."
 	case "FAILING":
 		s.failing(&e)
 	case "BROKEN":
@@ -91,7 +91,7 @@ func Sink(s SinkState) SinkExplanation {
 	}
 	if !s.Records {
 		e.Detail += fmt.Sprintf(" Namespace %s records no changes.", s.Namespace)
-		e.Unblock += fmt.Sprintf(" To record changes: progressor namespace get %[1]s -o json | "+
+		e.Unblock += fmt.Sprintf(" To record changes, run progressor namespace get %[1]s -o json | "+
 			"progressor namespace put %[1]s -f - --changes event,lifecycle.", word(s.Namespace))
 	}
 	s.deadLetters(&e)
@@ -105,7 +105,7 @@ func (s SinkState) active(e *SinkExplanation) {
 	case s.Backlog.Lost:
 		e.Detail = s.lost() + " " + s.waiting()
 		e.Next = "It becomes BROKEN at its next delivery."
-		e.Unblock = s.rewind() + "."
+		e.Unblock = s.rewind()
 	case holder != "":
 		e.Detail = holder + " " + s.waiting()
 		e.Next, e.NextTime, e.Unblock = s.takeover()
@@ -120,7 +120,7 @@ func (s SinkState) active(e *SinkExplanation) {
 	default:
 		e.Detail = fmt.Sprintf("%s delivers for sink %s. %s", capital(s.node()), s.SinkID, s.waiting())
 		e.Next = "It delivers them now, up to 500 at a time." + s.limit()
-		e.Unblock = fmt.Sprintf("If the lag does not shrink, use a faster target. %s shows the lag.",
+		e.Unblock = fmt.Sprintf("If the lag does not shrink, use a faster target. To see the lag, run %s.",
 			s.command("get", ""))
 		if s.Webhook {
 			e.Unblock += " webhook.max_concurrent allows more requests at the same time."
@@ -148,12 +148,12 @@ func (s SinkState) failing(e *SinkExplanation) {
 	}
 	e.Next += s.limit()
 	if s.Nodes > 0 {
-		e.Unblock = fmt.Sprintf("Make the target accept the changes. %s then repeats the delivery at once. %s",
+		e.Unblock = fmt.Sprintf("Make the target accept the changes. To repeat the delivery at once, run %s. %s",
 			s.resume(), s.change())
 	}
 	if s.Backlog.Lost {
 		e.Detail += " " + s.lost()
-		e.Unblock += " Then " + s.rewind() + "."
+		e.Unblock += " " + s.rewind()
 	}
 }
 
@@ -164,10 +164,11 @@ func (s SinkState) broken(e *SinkExplanation) {
 	e.Next = "Nothing until it is resumed. Changes are not kept for it beyond the retention of the namespace."
 	skip := fmt.Sprintf("To skip the waiting changes, first run %s.", s.command("rewind", " 0s"))
 	if s.Backlog.Lost {
-		e.Unblock = fmt.Sprintf("%s, and then %s. %s", s.rewind(), s.resume(), s.change())
+		e.Unblock = fmt.Sprintf("%s Then run %s. %s", s.rewind(), s.resume(), s.change())
 		return
 	}
-	e.Unblock = fmt.Sprintf("%s resumes it, and the time for max_lag starts again. %s %s", s.resume(), skip, s.change())
+	e.Unblock = fmt.Sprintf("To resume it, run %s. The time for max_lag then starts again. %s %s", s.resume(), skip,
+		s.change())
 }
 
 // deadLetters adds the changes that the target rejected permanently. They do not stop the sink.
@@ -175,15 +176,16 @@ func (s SinkState) deadLetters(e *SinkExplanation) {
 	if s.DeadLetters.Count == 0 {
 		return
 	}
+	newest := "It"
 	if s.DeadLetters.Count == 1 {
-		e.Detail += " 1 change became a dead letter"
+		e.Detail += " 1 change became a dead letter."
 	} else {
-		e.Detail += fmt.Sprintf(" %d changes became dead letters", s.DeadLetters.Count)
+		e.Detail += fmt.Sprintf(" %d changes became dead letters.", s.DeadLetters.Count)
+		newest = "The newest"
 	}
 	if n := s.DeadLetters.Newest; n.ChangeID != 0 {
-		e.Detail += fmt.Sprintf(", the newest is change %d of %s: %s", n.ChangeID, n.ProcessID, n.Error)
+		e.Detail += sentence(fmt.Sprintf(" %s is change %d of %s: %s", newest, n.ChangeID, n.ProcessID, n.Error))
 	}
-	e.Detail = sentence(e.Detail)
 	switch s.DeadLetters.Retries {
 	case 0:
 	case 1:
@@ -191,9 +193,9 @@ func (s SinkState) deadLetters(e *SinkExplanation) {
 	default:
 		e.Detail += fmt.Sprintf(" %d dead letters wait to be delivered again.", s.DeadLetters.Retries)
 	}
-	e.Unblock += fmt.Sprintf(" %s lists the dead letters.", s.command("get", ""))
+	e.Unblock += fmt.Sprintf(" To list the dead letters, run %s.", s.command("get", ""))
 	if s.DeadLetters.Retries < s.DeadLetters.Count {
-		e.Unblock += fmt.Sprintf(" When the target accepts them, %s delivers them again.",
+		e.Unblock += fmt.Sprintf(" To deliver them again when the target accepts them, run %s.",
 			s.command("retry", " --all"))
 	}
 }
@@ -203,16 +205,10 @@ func (s SinkState) waiting() string {
 	if s.Backlog.Changes == 0 {
 		return "No change waits."
 	}
-	return fmt.Sprintf("%s, the oldest was recorded %s.", capital(changes(s.Backlog.Changes, "waits", "wait")),
-		s.at(s.Backlog.Oldest))
-}
-
-// changes returns a number of changes with a noun and a verb.
-func changes(n int64, one, several string) string {
-	if n == 1 {
-		return "1 change " + one
+	if s.Backlog.Changes == 1 {
+		return fmt.Sprintf("1 change waits. It was recorded %s.", s.at(s.Backlog.Oldest))
 	}
-	return fmt.Sprintf("%d changes %s", n, several)
+	return fmt.Sprintf("%d changes wait. The oldest was recorded %s.", s.Backlog.Changes, s.at(s.Backlog.Oldest))
 }
 
 // limit describes when the lag becomes too large. The result is appended to Next.
@@ -253,13 +249,13 @@ func (s SinkState) holder() string {
 func (s SinkState) takeover() (next string, nextTime time.Time, unblock string) {
 	switch {
 	case s.Nodes == 0:
-		return "A node that starts takes it.", time.Time{},
+		return "A node that starts takes over the sink.", time.Time{},
 			"Start a node that runs tasks: progressor serve, without --engine.requests-only."
 	case s.Holder.Expires.After(s.Now):
-		return fmt.Sprintf("Another node takes it %s.", s.at(s.Holder.Expires)), s.Holder.Expires,
+		return fmt.Sprintf("Another node takes over the sink %s.", s.at(s.Holder.Expires)), s.Holder.Expires,
 			"Nothing needs to be done."
 	}
-	return "A node takes it within seconds.", time.Time{},
+	return "A node takes over the sink within seconds.", time.Time{},
 		"Nothing needs to be done. If this does not change, look for \"cannot read the sinks\" in the logs of the " +
 			"nodes."
 }
@@ -279,11 +275,12 @@ func (s SinkState) command(verb, rest string) string {
 
 func (s SinkState) resume() string { return s.command("resume", "") }
 
+// rewind returns a sentence with the command that continues with the oldest change.
 func (s SinkState) rewind() string {
-	return s.command("rewind", " 1970-01-01") + " continues with the oldest change that is left"
+	return fmt.Sprintf("To continue with the oldest change that is left, run %s.", s.command("rewind", " 1970-01-01"))
 }
 
-// change returns the commands that replace the target.
+// change returns a sentence with the commands that replace the target.
 func (s SinkState) change() string {
 	what := "webhook.url"
 	if !s.Webhook {

@@ -52,7 +52,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 					s.Process.Cancel.Reason))
 		}
 		e.Next = "Nothing: the process has ended."
-		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
+		e.Unblock = "Nothing needs to be done. To delete it, run " + s.command("remove", "") + "."
 		if s.isInternal() {
 			e.Unblock = "Nothing: it is deleted after the retention of its namespace."
 		}
@@ -65,7 +65,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	case head == nil:
 		e.Detail = "It is idle: nothing waits, and no timer is set."
 		e.Next = "Nothing until it is called."
-		e.Unblock = "A call: " + s.command("call", "") + "."
+		e.Unblock = "To call it, run " + s.command("call", "") + "."
 		if s.isInternal() {
 			e.Next, e.Unblock = "Nothing: it is a process of the engine, and accepts no calls.", "Nothing."
 		}
@@ -185,7 +185,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		case r.FailedTries > 0:
 			e.Unblock = fmt.Sprintf(
 				"The response of the processor: the call is repeated by the retry policy until the step timeout. "+
-					"progressor namespace get %s shows its URL.", word(s.Process.Namespace))
+					"To see its URL, run progressor namespace get %s.", word(s.Process.Namespace))
 		case r.Draining:
 			e.Next += " If the task has not ended when that node stops, another node takes it."
 		case s.Namespace.Away:
@@ -227,9 +227,9 @@ func (s State) broken(e *Explanation) {
 	}
 	e.Detail = sentence(e.Detail)
 	e.Next = "Nothing until it is repaired: it accepts no calls, and its timers are cancelled."
-	again := ""
+	sets := " and set its timers"
 	if timer {
-		again = ", and runs the failed one again"
+		sets = ", set its timers and run the failed one again"
 	}
 	if s.isInternal() {
 		e.Next, e.Unblock = "Nothing: it is a process of the engine.",
@@ -238,13 +238,13 @@ func (s State) broken(e *Explanation) {
 	}
 	if !begun {
 		e.Unblock = fmt.Sprintf(
-			"%s lets its processor repair it. Or remove it and start it again: %s. (%s makes it RUNNING, but does "+
-				"not run its INIT again.)",
+			"To let its processor repair it, run %s. To start it again, first run %s. To make it RUNNING without "+
+				"running its INIT again, run %s.",
 			s.command("repair", " --args …"), s.command("remove", ""), s.command("repair", " --simple"))
 		return
 	}
-	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor repair it.",
-		s.command("repair", " --simple"), again, s.command("repair", " --args …"))
+	e.Unblock = fmt.Sprintf("To make it RUNNING%s, run %s. To let its processor repair it, run %s.",
+		sets, s.command("repair", " --simple"), s.command("repair", " --args …"))
 }
 
 func (s State) suspended(e *Explanation, head *Task, behind int) {
@@ -262,7 +262,7 @@ func (s State) suspended(e *Explanation, head *Task, behind int) {
 	default:
 		e.Next = fmt.Sprintf("Nothing until it is resumed; then %s runs%s.", lower(head.name()), then(behind))
 	}
-	e.Unblock = s.command("resume", "") + "."
+	e.Unblock = "To resume it, run " + s.command("resume", "") + "."
 }
 
 func (s State) waitsForTime(e *Explanation, head *Task) {
@@ -308,13 +308,13 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."
 		e.Next = fmt.Sprintf("Nothing until the namespace is resumed; then %s runs%s.", lower(head.name()),
 			then(behind))
-		e.Unblock = "progressor namespace resume " + word(s.Process.Namespace) + "."
+		e.Unblock = "To resume the namespace, run progressor namespace resume " + word(s.Process.Namespace) + "."
 	case n.Takers == 0 && n.Nodes > 0:
 		e.Detail = waits + ", and all live nodes are draining or take only requests."
-		e.Unblock = "Another node: progressor serve. progressor node list shows the nodes."
+		e.Unblock = "To start another node, run progressor serve. To list the nodes, run progressor node list."
 	case n.Nodes == 0:
 		e.Detail = waits + ", and there is no live node."
-		e.Unblock = "A node: progressor serve."
+		e.Unblock = "To start a node, run progressor serve."
 	case n.Pulled:
 		s.waitsForWorker(e, head, behind)
 	case n.Unservable != "":
@@ -323,15 +323,15 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 				s.Process.Namespace, n.Unservable))
 		e.Next = fmt.Sprintf("%s runs as soon as a node can run it%s.", head.name(), then(behind))
 		e.Unblock = fmt.Sprintf(
-			"A node whose program has that processor, or another processor: progressor namespace get %s shows the "+
-				"setting.", word(s.Process.Namespace))
+			"Start a node whose program has that processor, or set another processor. To see the setting, run "+
+				"progressor namespace get %s.", word(s.Process.Namespace))
 	case n.Running >= n.MaxRunning*n.Takers:
 		e.Detail = fmt.Sprintf(
 			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,
 			count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
 		e.Unblock = fmt.Sprintf(
-			"The end of a task of the namespace (progressor list %s --internal shows its processes), a larger "+
-				"max_running, or another node.", word(s.Process.Namespace))
+			"Wait for the end of a task of the namespace, set a larger max_running, or start another node. To list "+
+				"the processes of the namespace, run progressor list %s --internal.", word(s.Process.Namespace))
 	default:
 		e.Detail = fmt.Sprintf(
 			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,
@@ -397,7 +397,7 @@ func (s State) waitOrCall() string {
 	if s.isInternal() {
 		return "Wait for that time."
 	}
-	return "Wait for that time, or call it: " + s.command("call", "") + "."
+	return "Wait for that time. To call it, run " + s.command("call", "") + "."
 }
 
 // command returns a command line for this process that can be pasted.

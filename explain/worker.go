@@ -65,8 +65,8 @@ func (s State) explainLease(e *Explanation, then string) {
 	case l.Ended:
 		e.Next = "A node stores the result of the worker" + then + "."
 		e.NextTime = time.Time{}
-		e.Unblock = "Nothing needs to be done: a node stores it within seconds. If none does, progressor node list " +
-			"shows whether a node is alive that runs tasks."
+		e.Unblock = "Nothing needs to be done: a node stores it within seconds. To see whether a live node runs " +
+			"tasks, run progressor node list."
 	case !l.Expires.After(s.Now):
 		e.Next = fmt.Sprintf("The lease has expired (%s): %s goes to another worker%s.", s.at(l.Expires), what, then)
 		e.Unblock = "Nothing needs to be done: a node releases it within two seconds."
@@ -119,8 +119,8 @@ func (s State) workers() (poll, unblock string) {
 		}
 		return fmt.Sprintf("%s polled namespace %s recently: %s", count(len(free), s.Namespace.More, "worker"), ns,
 				named(shown)),
-			fmt.Sprintf("A worker that polls %s and has free slots: progressor worker list %s shows what each "+
-				"holds. %s", s.polledFor(), word(ns), s.startWorker(only))
+			fmt.Sprintf("A worker must poll %s and have free slots. To see what each worker holds, run progressor "+
+				"worker list %s. %s", s.polledFor(), word(ns), s.startWorker(only))
 	case len(alive) > 0:
 		shown := make([]string, len(alive))
 		for n, w := range alive {
@@ -128,8 +128,8 @@ func (s State) workers() (poll, unblock string) {
 		}
 		return fmt.Sprintf("%s polled namespace %s recently, but none may take new tasks: %s",
 				count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
-			fmt.Sprintf("progressor worker stop %s %s --continue lets that worker take tasks again. %s", word(ns),
-				word(alive[0].ID), s.startWorker(only))
+			fmt.Sprintf("To let that worker take tasks again, run progressor worker stop %s %s --continue. %s",
+				word(ns), word(alive[0].ID), s.startWorker(only))
 	case len(may) > 0:
 		last := slices.MaxFunc(may, func(a, b Worker) int { return a.Seen.Compare(b.Seen) })
 		return fmt.Sprintf("%s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)),
@@ -152,13 +152,14 @@ func (s State) startWorker(only []string) string {
 	if s.Job == nil {
 		return fmt.Sprintf("Start a worker that takes processes (client.Worker with HandleProcesses, or Poll without "+
 			"jobs_only; progressor worker run takes only jobs), "+
-			"or give the namespace a processor that is called: progressor namespace get %s shows its settings.", ns)
+			"or give the namespace a processor that is called. To see its settings, run progressor namespace get "+
+			"%s.", ns)
 	}
 	id := ""
 	if len(only) > 0 {
 		id = " --worker-id " + word(only[0])
 	}
-	return fmt.Sprintf("Start one: progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns,
+	return fmt.Sprintf("To start a worker, run progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns,
 		word(s.Job.Name), id)
 }
 

@@ -51,5 +51,5 @@ func TestExplainCron(t *testing.T) {
 	fails.Policy.PauseAfterFailures = 1
 	n.create(t, fails)
 	explains("fails", "Cron fails has been paused since 20", "): paused after 1 failures in a row;",
-		"progressor cron resume ns fails;")
+		"To resume it, run progressor cron resume ns fails.")
 }

@@ -32,7 +32,7 @@ func TestExplainRun(t *testing.T) {
 	}
 	n.run(t, "pull", "ask", "r1", "")
 	explains("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`,
-		"progressor run complete pull r1 sign --result … answers it.")
+		"To answer it, run progressor run complete pull r1 sign --result ….")
 	if _, err := n.complete("r1", "sign", "", result(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,7 @@ func TestExplainRun(t *testing.T) {
 	explains("~flow/r1", "Worker w has the job of step ship.")
 	n.answer(t, l, "", "no_address")
 	n.ended(t, "pull", "r1")
-	explains("~flow/r1", "The run is FAILED: no_address: as asked.", "progressor run retry pull r1 retries it")
-	explains("~job/r1/ship", "progressor run retry pull r1 retries its run")
+	explains("~flow/r1", "The run is FAILED: no_address: as asked.",
+		"To retry it from the steps that did not succeed, run progressor run retry pull r1.")
+	explains("~job/r1/ship", "To retry its run, which runs the step again, run progressor run retry pull r1.")
 }

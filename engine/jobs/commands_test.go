@@ -482,6 +482,6 @@ func TestJobIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	explain(`Job "work" failed permanently in attempt 3 (broken: as asked)`,
-		"progressor job retry pull j runs it again")
+		"To run it again, run progressor job retry pull j.")
 	shows("FAILED 3 1 w3 as asked as asked")
 }

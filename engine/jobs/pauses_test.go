@@ -240,7 +240,7 @@ func TestPausedNameIsExplained(t *testing.T) {
 	text := e.GetWaitsForDetail() + "\n" + e.GetUnblock()
 	for _, want := range []string{
 		`Jobs with the name "mail" have been paused since 20`, " by kim (the server is down).",
-		"progressor job resume pull mail.",
+		"To resume the name, run progressor job resume pull mail.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)

@@ -47,16 +47,16 @@ func TestExplain(t *testing.T) {
 	})
 	n.begin(t, "a")
 	explains("the sink fails", "deliveries of sink s failed, the newest at", "no a",
-		"2 changes wait, the oldest was recorded", "If the oldest change is not delivered by",
-		"progressor sink resume ns s then repeats")
+		"2 changes wait. The oldest was recorded", "If the oldest change is not delivered by",
+		"To repeat the delivery at once, run progressor sink resume ns s.")
 	n.pause(t)
-	explains("the sink is paused", "Sink s is paused. 2 changes wait", "progressor sink resume ns s.")
+	explains("the sink is paused", "Sink s is paused. 2 changes wait", "To resume it, run progressor sink resume ns s.")
 	s.exec(`INSERT INTO change_drops (namespace, lane, seq, "time") SELECT namespace, lane, max(seq), now() FROM changes
 		GROUP BY namespace, lane`)
 	s.exec(`DELETE FROM changes`)
 	n.resume(t)
 	explains("the sink is broken", "The engine gave up on sink s", "changes were deleted before they were delivered",
-		"progressor sink rewind ns s 1970-01-01 continues with the oldest change that is left, and then")
+		"To continue with the oldest change that is left, run progressor sink rewind ns s 1970-01-01. Then run")
 	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
 		Namespace: "ns", SinkId: "s", ToTime: beginning,
 	}); err != nil {
@@ -64,8 +64,8 @@ func TestExplain(t *testing.T) {
 	}
 	n.resume(t)
 	n.begin(t, "bad")
-	explains("the sink has dead letters", "2 changes became dead letters, the newest is change", "of bad: ",
-		"progressor sink retry ns s --all delivers them again")
+	explains("the sink has dead letters", "2 changes became dead letters. The newest is change", "of bad: ",
+		"when the target accepts them, run progressor sink retry ns s --all.")
 	_, err := n.Explain(t.Context(), &progressorv1.ExplainSinkRequest{Namespace: "ns", SinkId: "nothing"})
 	if !errors.Is(err, process.ErrSinkNotFound) {
 		t.Errorf("a sink that does not exist: %v", err)

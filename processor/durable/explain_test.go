@@ -133,17 +133,17 @@ func TestExplain(t *testing.T) {
 	o.leave <- struct{}{}
 	waitsFor(t, explained(t, n, "undo of step reserve: the shop is closed",
 		`The function "order" undoes its steps: "reserve" is the last one.`,
-		"progressor repair ns p --simple runs the undo again."), progressorv1.WaitsFor_WAITS_FOR_OPERATOR)
+		"To run the undo again, run progressor repair ns p --simple."), progressorv1.WaitsFor_WAITS_FOR_OPERATOR)
 	o.sets(nil, nil)
 	if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key, Simple: true}); err != nil {
 		t.Fatal(err)
 	}
 	waitsFor(t, explained(t, n,
 		`The function "order" ended with the error: bank: step charge: card declined. It undid 1 step.`,
-		`progressor repair ns p --rewind charge runs step "charge" again.`,
-		"progressor repair ns p --skip-step charge lets it count as done, "+
-			"progressor repair ns p --set-step charge=JSON with this value.",
-		"progressor repair ns p starts the function again"), progressorv1.WaitsFor_WAITS_FOR_OPERATOR)
+		`To run step "charge" again, run progressor repair ns p --rewind charge.`,
+		"To let it count as done, run progressor repair ns p --skip-step charge. To do so with a result, run "+
+			"progressor repair ns p --set-step charge=JSON.",
+		"with its old input and a new history, run progressor repair ns p."), progressorv1.WaitsFor_WAITS_FOR_OPERATOR)
 
 	if _, err := n.Repair(t.Context(), engine.RepairParams{
 		Key: key, Args: []byte(`{"durable_repair":{"skip":["charge"]}}`),
@@ -151,7 +151,7 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitsFor(t, explained(t, n, `The function "order" waits for a call.`, "Nothing until it is called.",
-		`A call: progressor call ns p --args '{"pay":…}'.`), progressorv1.WaitsFor_WAITS_FOR_UNSPECIFIED)
+		`To call it, run progressor call ns p --args '{"pay":…}'.`), progressorv1.WaitsFor_WAITS_FOR_UNSPECIFIED)
 	if e, err := n.ExplainWithoutPayloads(t.Context(), key); err != nil ||
 		!strings.Contains(e.GetWaitsForDetail(), "It is idle") {
 		t.Error(e, err)
@@ -176,7 +176,8 @@ func TestExplainChildren(t *testing.T) {
 	n.Put(t, enginetest.Pull("images"))
 	begin(t, n)
 	e := explained(t, n, `The function "f" waits for child "invoice" (kids/p/invoice~`,
-		"The end of it: progressor explain kids 'p/invoice~", "It continues when this ends, or when it is called.")
+		"To see what it waits for, run progressor explain kids 'p/invoice~",
+		"It continues when this ends, or when it is called.")
 	waitsFor(t, e, progressorv1.WaitsFor_WAITS_FOR_PROCESS)
 	_, id, _ := strings.Cut(e.GetWaitsForDetail(), "(kids/")
 	id, _, _ = strings.Cut(id, ")")
@@ -212,8 +213,8 @@ func TestExplainEnds(t *testing.T) {
 	}))
 	begin(t, n)
 	explained(t, n, "a bug", `The function "f" has not ended.`,
-		"progressor repair ns p --simple continues the function",
-		"progressor repair ns p --skip-step STEP lets a step count as done.")
+		"for example with a fixed version, run progressor repair ns p --simple.",
+		"To let a step count as done, run progressor repair ns p --skip-step STEP.")
 	fixed.Store(true)
 	if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key, Simple: true}); err != nil {
 		t.Fatal(err)

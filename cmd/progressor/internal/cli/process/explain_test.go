@@ -64,12 +64,12 @@ func TestExplainSink(t *testing.T) {
 			State:      progressorv1.SinkState_SINK_STATE_FAILING,
 			LagChanges: 1234, Lag: durationpb.New(90 * time.Second),
 		}},
-		Detail: "It broke.", Next: "Another try.", Unblock: "progressor sink resume shop audit.",
+		Detail: "It broke.", Next: "Another try.", Unblock: "To resume it, run progressor sink resume shop audit.",
 	}}
 	p := clitest.Serve(t, newCommands, f)
 	clitest.WantLines(t, p.OK(t, "explain", "sink", "shop", "audit"), "sink     shop/audit", "state    failing",
 		"lag      1,234 changes, the oldest 1m30s old", "now      It broke.", "next     Another try.",
-		"unblock  progressor sink resume shop audit.")
+		"unblock  To resume it, run progressor sink resume shop audit.")
 	clitest.WantRequest(t, f.Last, &progressorv1.ExplainSinkRequest{Namespace: "shop", SinkId: "audit"})
 	if text := p.OK(t, "explain", "sink", "shop", "audit", "-o", "json"); !json.Valid([]byte(text)) {
 		t.Errorf("not JSON: %s", text)

@@ -77,7 +77,8 @@ func (c *cronPreviewCmd) bounds() (from, to time.Time, err error) {
 	return instant(start), instant(end), err
 }
 
-// defaultBounds replaces missing bounds: from by now, and to by the same day of the next month.
+// defaultBounds returns the bounds with their defaults: from is now, and to is the same day of the
+// next month.
 func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
 	if from.IsZero() {
 		from = time.Now().Truncate(time.Second)

@@ -58,7 +58,7 @@ type dbFlags struct {
 	dsnFlag
 	poolFlags
 	Migrate bool          `setting:"" help:"Migrate the schema at startup."`
-	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long to wait at startup for a database that cannot be reached; 0s does not wait. Default: ${default}."`
+	Wait    time.Duration `default:"1m" placeholder:"DURATION" setting:"" help:"How long to wait at startup for a database that cannot be reached; 0s to not wait. Default: ${default}."`
 }
 
 // maxWait is the longest time that the engine waits for the database at startup.
@@ -92,7 +92,7 @@ type poolFlags struct {
 
 type engineFlags struct {
 	Address              string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
-	MaxInFlight          int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests. The same number may also wait for an event. More get RESOURCE_EXHAUSTED. Default: ${default}."`
+	MaxInFlight          int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests. The same number may also wait for an event. Further requests get RESOURCE_EXHAUSTED. Default: ${default}."`
 	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client: a principal, or an address without authentication. The same number may also wait for an event. Default: ${default}, which means a quarter of --engine.max-in-flight."`
 	MaxStreams           int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of concurrent streams. Default: ${default}."`
 	MaxStreamsPerClient  int           `default:"100" placeholder:"N" setting:"" help:"Maximum number of concurrent streams of one client. Default: ${default}."`
@@ -101,7 +101,7 @@ type engineFlags struct {
 	MaxRunning           int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
 	RequestsOnly         bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
 	ZombieAfter          time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
-	ZombieMargin         time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
+	ZombieMargin         time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a task of a live node may exceed its deadline before another node takes it over. Default: ${default}."`
 	Linger               time.Duration `default:"0s" placeholder:"DURATION" setting:"" help:"How long the engine still accepts requests after SIGTERM while /readyz returns 503, so that load balancers notice. Default: ${default}."`
 	DrainTimeout         time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long the engine waits for running tasks after SIGTERM. Default: ${default}."`
 
@@ -151,8 +151,8 @@ func hosts(listen, listed string) (*rpc.Hosts, error) {
 	return all, nil
 }
 
-// checkDSN parses a connection string. Its error contains only the reason of pgx's error, because
-// the quoted parts of an invalid string may contain the password.
+// checkDSN parses a connection string. Its error contains the redacted DSN and the last part of
+// pgx's error. The rest of pgx's error quotes the string, which may contain the password.
 func checkDSN(dsn string) error {
 	_, err := pgxpool.ParseConfig(dsn)
 	if err == nil {

@@ -120,7 +120,7 @@ func (s *Store) submit(op operation) error {
 
 var (
 	errStopped = errors.New("the store is closed")
-	errUnknown = errors.New("its outcome is unknown")
+	errUnknown = errors.New("the outcome of the commit is unknown")
 	// errTimedOut reports a flush that took longer than the timeout of the lane.
 	errTimedOut = errors.New("flush timed out")
 )
@@ -142,8 +142,8 @@ func (l *lane) run() {
 
 // collect waits for the first item and takes the others that have arrived. A duplicate of a
 // request, and a second Start of a process, must see the result of the first one. They are deferred
-// to the next flush. (If the first one was refused, the next flush has several duplicates. They
-// violate a unique key, and the flush is split.)
+// to the next flush. (If the first one is refused and several duplicates have arrived, the next
+// flush contains all of them. They violate a unique key, and the flush is split.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
@@ -216,8 +216,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 
 // deferRepetitions removes all ends of an attempt except the first from ops, and defers them to the
 // next flush. The engine and the collector of zombies may both end an attempt. A statement with
-// both ends would store both. It also defers a second checkpoint of an attempt, because a worker
-// may repeat its request.
+// both ends would store both. deferRepetitions also defers a second checkpoint of an attempt,
+// because a worker may repeat its request.
 func (l *lane) deferRepetitions(ops []operation) []operation {
 	type part struct {
 		fencingToken int64
@@ -386,9 +386,9 @@ func (l *lane) reportTimeout(op operation, err error) {
 }
 
 // fail completes a single item that PostgreSQL did not store. A result or checkpoint is retried
-// unless its data is rejected, because the processor has already done the work. The end of a job
-// that carries a result of its run is retried without this result, because the result may be the
-// cause.
+// unless its data is rejected, because the processor has already done the work. If a completion
+// also contains a result of the run that waits for the job (Advance), it is retried without that
+// result, because that result may have caused the error.
 func (l *lane) fail(op operation, err error) {
 	state := SQLState(err)
 	c := completionOf(op)
@@ -419,7 +419,7 @@ func (l *lane) retryResult(op operation, state string, err error) {
 	i.tries++
 	l.store.metrics.resultRetries.WithLabelValues(state).Inc()
 	l.store.log.Warn("cannot store a result, will retry", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
-		"again_in", wait, "error", err)
+		"retry_in", wait, "error", err)
 	time.AfterFunc(wait, func() { l.again(op) })
 }
 

@@ -42,7 +42,7 @@ func (s *Store) Listen(ctx context.Context, heard map[string]func(payload string
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("the connection for LISTEN is lost", "again_in", wait, "error", err)
+		s.log.Warn("the connection for LISTEN is lost", "retry_in", wait, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-s.stopped.Done():

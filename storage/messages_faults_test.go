@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The connection breaks around the commit of the sender's result, or around that of the delivery.
-// The message is delivered once.
+// The connection breaks before or after the commit of the sender's result, and then of each
+// delivery. Each message is delivered once.
 func TestMessagesOverABrokenConnection(t *testing.T) {
 	t.Parallel()
 	for when, at := range map[string]cut{"before the commit": beforeCommit, "after the commit": afterCommit} {
@@ -111,7 +111,7 @@ func TestStartMeetsAStart(t *testing.T) {
 	if o.err == nil {
 		equal(t, "delivered", o.deliveries, "[{start exists false false} {notify delivered false false}]")
 	}
-	b.deliver("p") // if the machine was so slow that the lane did not wait
+	b.deliver("p") // delivers the rest if the lane stopped waiting for the lock
 	b.is("p", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")
 	b.recount()
 }
@@ -135,7 +135,8 @@ func TestStartWaitsForRemoval(t *testing.T) {
 	equal(t, "delivered", b.deliver("p"), "start delivered")
 }
 
-// A foreign session that has locked the target delays only the delivery to it.
+// While another session has locked the target, a delivery fails with ErrUnavailable. Afterwards,
+// the message is delivered.
 func TestTargetHeldByForeignSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -149,9 +150,9 @@ func TestTargetHeldByForeignSession(t *testing.T) {
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 }
 
-// A message to a process that another node inserts after a delivery has taken its locks is left to
-// the next delivery. It is neither dropped, as for a missing process, nor delivered to a process
-// that is not locked.
+// Another node inserts the target of a message after a delivery has taken its locks. This delivery
+// skips the message, and the next one delivers it. The message is neither dropped, as for a missing
+// process, nor delivered to a process that is not locked.
 func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

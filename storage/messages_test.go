@@ -107,8 +107,8 @@ func TestOnlyResultsSendMessages(t *testing.T) {
 	equal(t, "delivered", b.deliver("q"), "notify not_found, notify not_found")
 }
 
-// Messages of all kinds are delivered in the order in which they were sent. A start
-// among them creates the process.
+// Messages are delivered in the order in which they were sent. A start among them creates the
+// process.
 func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -135,7 +135,7 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	equal(t, "a start in a missing namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
-// A start in a namespace that is being deleted creates nothing, and its sender is notified.
+// A start in a namespace that is being deleted becomes a dead letter.
 func TestStartInDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -151,8 +151,8 @@ func TestStartInDeletedNamespace(t *testing.T) {
 	equal(t, "found", must(t, found, err), false)
 }
 
-// A NOTIFY task waits behind other tasks, or runs at once if the process is idle. max_waiting does
-// not limit it.
+// A NOTIFY task waits behind the other tasks of a process. If the process is idle, the task waits
+// only for a slot. max_waiting does not limit it.
 func TestNotifyTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -178,7 +178,8 @@ func TestNotifyTakesItsTurn(t *testing.T) {
 	equal(t, "a day later", b.deadLetters(), "")
 }
 
-// Messages to a process in ERROR wait for a repair, by the processor or not, or for its end.
+// Messages to a process in ERROR wait until the process is repaired, with or without the processor,
+// or until it ends or is removed.
 func TestMessagesWaitForRepair(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -223,7 +224,8 @@ func TestMessagesWaitForRepair(t *testing.T) {
 	}
 }
 
-// Messages to a suspended process wait for its resume, or for a cancel that ends it.
+// Messages to a suspended process wait until the process is resumed or has ended. They also wait if
+// the process goes to ERROR.
 func TestMessagesWaitForResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -258,8 +260,8 @@ func cancelOf(id string) storage.Message {
 	return storage.Message{Kind: storage.MessageCancel, Target: key(id), Reason: "no more"}
 }
 
-// A cancel by message has the same effect as CancelProcess, in the order of the messages. A second
-// one changes nothing.
+// A message of kind cancel has the same effect as CancelProcess. It is delivered in order with the
+// other messages. A second cancel changes nothing.
 func TestCancelByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -366,25 +366,27 @@ type CancelProcessesRow struct {
 
 // CancelProcesses requests the end of processes in INIT and RUNNING. Each gets a CANCEL task that
 // runs next, or after the running task. Its grace period of grace_us begins now. Processes in ERROR
-// and SUSPENDED become CANCELLED at once. If overdue is true, the engine ends processes whose grace
-// period of an earlier request has expired. If a process ends here, its attempt is fenced off, and
-// all its running and waiting tasks become CANCELLED. A CANCEL task after its grace period ends in
-// ERROR instead. CancelProcesses runs after LockProcesses.
+// and SUSPENDED become CANCELLED at once. If overdue is true, the statement instead ends processes
+// whose grace period has expired. An earlier request began that period. If a process ends here, its
+// attempt is fenced off, and all its running and waiting tasks become CANCELLED. If the grace
+// period has expired, the CANCEL task becomes ERROR instead. CancelProcesses runs after
+// LockProcesses.
 //
 // A job gets no CANCEL task. A waiting job becomes CANCELLED at once. The worker of a running job
-// receives the cancel with its next heartbeat. A job of several workers ends when its members have
+// receives the cancel with its next heartbeat. A job for several workers ends when its members have
 // ended.
 //
-// At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
-// the process is added to queue_backlogs, and SettleQueues ends the others. outcome is requested,
-// same (a cancel is in progress), cancelled, not_found or status.
-// A retry that this transaction has stored may have changed the state of a job with a cancel
-// request. No event reports that retry, because EndIfCancelled ends such a job.
+// At most lim waiting tasks of a process end here, and its CANCEL task in addition if it comes
+// after them. If there may be more, the process is added to queue_backlogs, and SettleQueues ends
+// the others. outcome is requested, same (a cancel is in progress), cancelled, not_found or status
+// (the status does not allow a cancel).
+// from_status of a job with a cancel request is always cancel_requested. job_state may be newer,
+// because this transaction may have stored a retry, which has no event: see EndIfCancelled.
 // In a process with a cancel request, only its CANCEL task or an earlier INIT task waits for a
 // slot. (waits_for::text: see SaveResult.)
 // A group first cancels its members.
-// The deletes search by key, because the statements of constraints change waiting jobs without the
-// lock of their process, and a changed row has another ctid.
+// The deletes search by key, not by ctid. Statements for constraints update waiting jobs without
+// locking the process, and an update changes the ctid.
 // expired is read by a hashed subplan, not by a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,

@@ -173,7 +173,7 @@ func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("workers: no worker runs it, %d of %d places wait for one", waiting, len(runs))
+	return fmt.Sprintf("workers: no worker runs the job; %d of %d places wait for a worker", waiting, len(runs))
 }
 
 // jobJSON sets the fields that are stored as JSON.
@@ -261,8 +261,8 @@ func workerRuns(m *progressorv1.Job, row *jobs.Row) error {
 	return nil
 }
 
-// JobState returns the state of a job. It follows from the status of its process and from the table
-// of its task.
+// JobState derives the state of a job from the status of the process, from the table that contains
+// its task, and from what the task waits for.
 func JobState(r *jobs.Row) progressorv1.JobState {
 	switch r.Status {
 	case process.StatusCompleted:

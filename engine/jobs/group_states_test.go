@@ -57,7 +57,7 @@ func TestGroupRunsWithItsWorkers(t *testing.T) {
 			n.enqueue(t, "pull", "two", o)
 			n.members(t, "two", 2)
 			job := n.inState(t, "two", available)
-			wantBlockedOn(t, job, "workers: no worker runs it, 2 of 2 places wait for one")
+			wantBlockedOn(t, job, "workers: no worker runs the job; 2 of 2 places wait for a worker")
 			if job.GetAttempt() != 0 || job.GetRunningTime() != nil {
 				t.Errorf("the job has begun: %v", job)
 			}

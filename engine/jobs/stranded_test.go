@@ -67,7 +67,7 @@ func TestGroupThatNoWorkerRuns(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "one", workers(1, 0))
 	n.members(t, "one", 1)
-	const want = "workers: no worker runs it, 1 of 1 places wait for one"
+	const want = "workers: no worker runs the job; 1 of 1 places wait for a worker"
 	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
 	l := n.leaseOne(t, "w")
 	wantBlockedOn(t, n.job(t, "pull", "one", running), "")

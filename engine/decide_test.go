@@ -199,7 +199,7 @@ func TestDecideRetries(t *testing.T) {
 	}
 }
 
-// A failed attempt stores neither state nor events, response or timers.
+// A failed attempt stores no state, events, response or timers.
 func TestDecideFailureKeepsNothing(t *testing.T) {
 	t.Parallel()
 	bad := processor.Result().Event([]byte("e")).AuxState([]byte("state")).Response([]byte("r")).
@@ -320,10 +320,10 @@ func TestDecideZombies(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {
 		for _, tt := range []struct {
-			policy  process.ZombiePolicy
-			attempt int32
-			refused string // as non-retryable
-			want    storage.Outcome
+			policy       process.ZombiePolicy
+			attempt      int32
+			nonRetryable string // a reason in RetryPolicy.NonRetryable, or ""
+			want         storage.Outcome
 		}{
 			{process.ZombieRetry, 1, "", storage.Retry},
 			{process.ZombieRetry, 2, "", storage.Retry},
@@ -332,8 +332,8 @@ func TestDecideZombies(t *testing.T) {
 			{process.ZombieError, 1, "", storage.Failed},
 		} {
 			retry := policy()
-			if tt.refused != "" {
-				retry.NonRetryable = []string{tt.refused}
+			if tt.nonRetryable != "" {
+				retry.NonRetryable = []string{tt.nonRetryable}
 			}
 			z := storage.Zombie{
 				Namespace: "ns", ProcessID: "p", TaskID: 7, TaskType: taskType, Attempt: tt.attempt, FencingToken: 70,

@@ -62,7 +62,7 @@ type Authenticator struct {
 	root    *entry // nil without a root key
 	now     func() time.Time
 	unknown *rate.Limiter // reads of IDs that are not cached
-	lookups *budget       // such reads of addresses that have too many failures
+	lookups *budget       // reads of uncached IDs for addresses that have too many failures
 	failed  *failures
 	total   *prometheus.CounterVec
 	ok      map[string]prometheus.Counter // successes by scheme
@@ -132,9 +132,9 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 
 // Authenticate returns the principal of a request with these Authorization headers from an address.
 // It returns one of the errors above, or process.ErrUnavailable if the database cannot be read.
-// Every rejected token takes the same time, regardless of the reason. An address may fail at most
-// 10 times per second. Beyond that rate, Authenticate returns ErrLimited for rejected tokens, but
-// still ErrMissing for requests without a token.
+// An address may fail at most 10 times per second. Within this limit, each rejection is delayed by
+// the same time, so that the time does not reveal the reason. Beyond the limit, Authenticate
+// returns ErrLimited for rejected tokens, but still ErrMissing for requests without a token.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, address string) (*Principal, error) {
 	token, err := tokenIn(headers)
 	if err != nil {
@@ -196,10 +196,10 @@ func (a *Authenticator) AuthenticateCertificate(
 	return e.state.Load().principal, nil
 }
 
-// Current returns an authenticated principal with its current grants. It returns ErrInvalid if its
-// key was revoked, or if its key or token has expired. It returns ErrLogin if its login has ended,
-// and ErrRejected if the issuer has removed the key of its token. It returns process.ErrUnavailable
-// if the database or the keys of the issuer cannot be read.
+// Current returns the authenticated principal p with its current grants. Current returns ErrInvalid
+// if the key of p was revoked, or if the key or token of p has expired. It returns ErrLogin if the
+// login of p has ended, and ErrRejected if the issuer has removed the key that signed the token of
+// p. It returns process.ErrUnavailable if the database or the keys of the issuer cannot be read.
 func (a *Authenticator) Current(ctx context.Context, p *Principal) (*Principal, error) {
 	if p.Name == rootID {
 		return p, nil
@@ -276,7 +276,8 @@ func (a *Authenticator) limitReads(address string) error {
 	return nil
 }
 
-// known is like entry, for the identity or login of a principal, but does not limit reads.
+// known returns the cached entry of a principal, by its identity or login. It reads the state if
+// the cached state is missing or older than CacheTime.
 func (a *Authenticator) known(ctx context.Context, identity string) (*entry, error) {
 	cached := a.cachedUsers
 	if strings.HasPrefix(identity, keyPrefix) || strings.HasPrefix(identity, cachedLogin) {
@@ -379,7 +380,7 @@ func (a *Authenticator) fail(ctx context.Context, scheme string, err error, addr
 	switch {
 	case errors.Is(err, process.ErrUnavailable):
 		a.total.WithLabelValues(scheme, "unavailable").Inc()
-		if errors.Is(err, ErrNoAnswer) { // anyone can send an invented code
+		if errors.Is(err, ErrNoAnswer) { // anyone can send an invented login code
 			a.failed.take(address)
 			a.failed.delay(ctx)
 		}

@@ -13,8 +13,8 @@ func (s *Sinks) ShortenTimes() {
 // ClaimOne lets a node claim one sink per pass.
 func (s *Sinks) ClaimOne() { s.limits.claims = 1 }
 
-// ReadOnlyWhenWoken makes sinks read again only after a commit or a notice.
-func (s *Sinks) ReadOnlyWhenWoken() { s.limits.pace.Min, s.limits.pace.Max = time.Hour, time.Hour }
+// WaitForWake makes sinks read changes only after a commit or a notice.
+func (s *Sinks) WaitForWake() { s.limits.pace.Min, s.limits.pace.Max = time.Hour, time.Hour }
 
 // RetryLate allows up to an hour between attempts.
 func (s *Sinks) RetryLate() { s.limits.retry.Max = time.Hour }

@@ -19,7 +19,7 @@ func waitUntil(cond func() bool) bool { return enginetest.WaitUntil(time.Second,
 func TestCommitWakesTheSink(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	n := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	n := s.start(func(k *sinks.Sinks) { k.WaitForWake() })
 	r := newReceiver(t)
 	n.put(t, sinkTo(r))
 	for p := range 5 {
@@ -40,11 +40,11 @@ func TestNoticeWakesTheSink(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)
 	s := newSite(t)
-	first := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	first := s.start(func(k *sinks.Sinks) { k.WaitForWake() })
 	r := newReceiver(t)
 	first.put(t, sinkTo(r))
 	eventually(t, "a node delivers", func() bool { return first.status(t).GetNodeId() == first.Store.NodeID() })
-	second := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	second := s.start(func(k *sinks.Sinks) { k.WaitForWake() })
 	started := 0
 	eventually(t, "a commit of the other node wakes the sink", func() bool {
 		// The other node may not have read yet that there is a sink.
@@ -67,7 +67,7 @@ func TestNoticeOfRequestsOnlyWakesTheSink(t *testing.T) {
 	front := s.startWith(func(c *engine.Config) { c.RequestsOnly = true })
 	r := newReceiver(t)
 	front.put(t, sinkTo(r))
-	back := s.start(func(k *sinks.Sinks) { k.ReadOnlyWhenWoken() })
+	back := s.start(func(k *sinks.Sinks) { k.WaitForWake() })
 	suspended := 0
 	eventually(t, "a commit of the node for requests wakes the sink", func() bool {
 		id := fmt.Sprintf("p%d", suspended)

@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/changes"
 )
 
-// ReadOnlyWhenWoken makes streams read again only after a commit or a notice.
-func (s *Streams) ReadOnlyWhenWoken() { s.ReadAfter(time.Hour) }
+// WaitForWake makes streams read changes only after a commit or a notice.
+func (s *Streams) WaitForWake() { s.ReadAfter(time.Hour) }
 
 // ReadAfter sets the interval at which waiting streams look for changes.
 func (s *Streams) ReadAfter(wait time.Duration) { s.pace.Min, s.pace.Max = wait, wait }

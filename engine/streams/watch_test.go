@@ -158,7 +158,7 @@ func TestCommitWakesTheStream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	n := s.start()
-	n.ReadOnlyWhenWoken()
+	n.WaitForWake()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	enough := errors.New("enough")

@@ -44,11 +44,11 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal polls until it has taken the number of leases in most, or ctx is done. It returns the
-// number of leases. Like a worker that dies, it never ends these leases, so the engine gives their
-// tasks to other workers.
-func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
-	for stolen < most && ctx.Err() == nil {
+// steal polls until it has taken maximum leases, or ctx is done. It returns the number of leases.
+// Like a worker that dies, it never ends these leases, so the engine gives their tasks to other
+// workers.
+func (h *testEngine) steal(ctx context.Context, maximum int) (stolen int) {
+	for stolen < maximum && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // fails only at the end of the test
 			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second),
 			LeaseDuration: durationpb.New(time.Second),

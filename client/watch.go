@@ -115,7 +115,8 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 // req.filter, each exactly once. The events of a job arrive in order. The first event is the one
 // after req.cursor, or the next one that is written if the cursor is empty. If the stream breaks,
 // WatchJobEvents resumes after the last event, as Watch does. If update returns an error,
-// WatchJobEvents returns that error. Otherwise, it returns when ctx ends.
+// WatchJobEvents returns that error. Otherwise, it returns when ctx ends, when an error cannot be
+// retried, or when no retries are left.
 func (c *Client) WatchJobEvents(
 	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
 	update func(*progressorv1.WatchJobEventsResponse) error,

@@ -140,8 +140,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBounds checks the limits on the size and the cost of results, including functions that CEL
-// itself counts as 1 per call.
+// TestBounds checks the limits on the size of results and on their cost. CEL itself would count the
+// cost of some of these functions as 1 per call.
 func TestBounds(t *testing.T) {
 	var items []any
 	for i := range 10_000 {
@@ -197,7 +197,7 @@ func TestLargestValues(t *testing.T) {
 	}
 }
 
-// TestConstants checks that a constant is the value of the template itself.
+// TestConstants checks that an input without expressions is returned without a copy.
 func TestConstants(t *testing.T) {
 	c := compile(t, linear(job("a", `, "input": {"x": ["a", 1, null, {"y": "$"}]}`)))
 	s := scope(t)
@@ -211,8 +211,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestLazyLookup checks that only steps that an evaluation reaches are looked up, once each, and
-// that an error of the lookup is returned.
+// TestLazyLookup checks that an evaluation looks up a step only when it needs the step, and at most
+// once. An error of the lookup is returned.
 func TestLazyLookup(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
 		job("d", `, "condition": "payload.on || steps.a.result.x == 1", "input": ["${steps.b.result}", `+

@@ -25,7 +25,8 @@ const (
 	reasonBytes = 1024
 )
 
-// sizeRequests returns the requests that contain a cron, a token, or the reason of a pause.
+// sizeRequests returns the requests that contain a cron or a token, and those that pause and resume
+// jobs.
 func (l *limits) sizeRequests() []request {
 	result := func() *progressorv1.JobResult { return &progressorv1.JobResult{} }
 	pause := func() proto.Message {
@@ -41,12 +42,12 @@ func (l *limits) sizeRequests() []request {
 		}
 	}
 	return []request{
-		{"CreateCron of the largest", sends(l.api.Cron.CreateCron), func() proto.Message {
+		{"CreateCron with the largest target", sends(l.api.Cron.CreateCron), func() proto.Message {
 			return &progressorv1.CreateCronRequest{Cron: l.jobCron()}
 		}, []bound{{field: "cron.target", most: cronBytes, want: wholeCron, fill: func(m proto.Message, n int) {
 			fillCron(m.(*progressorv1.CreateCronRequest).GetCron(), n)
 		}}}},
-		{"UpdateCron to the largest", sends(l.api.Cron.UpdateCron), func() proto.Message {
+		{"UpdateCron to the largest target", sends(l.api.Cron.UpdateCron), func() proto.Message {
 			c := l.jobCron()
 			c.CronId = l.storedCron()
 			return &progressorv1.UpdateCronRequest{Cron: c}
@@ -59,19 +60,19 @@ func (l *limits) sizeRequests() []request {
 		{"ResumeJobs", sends(l.api.Job.ResumeJobs), func() proto.Message {
 			return &progressorv1.ResumeJobsRequest{Namespace: limitsNamespace, Name: "paused"}
 		}, []bound{{field: "name", most: 256}}},
-		{"Heartbeat of a token", sends(l.api.Worker.Heartbeat), func() proto.Message {
+		{"Heartbeat with a token", sends(l.api.Worker.Heartbeat), func() proto.Message {
 			return &progressorv1.HeartbeatRequest{WorkerId: "w"}
 		}, []bound{{field: "beats[0].lease_token", most: tokenBytes, text: longToken}}},
-		{"Release of a token", sends(l.api.Worker.Release), func() proto.Message {
+		{"Release with a token", sends(l.api.Worker.Release), func() proto.Message {
 			return &progressorv1.ReleaseRequest{WorkerId: "w"}
 		}, []bound{{field: "lease_tokens[0]", most: tokenBytes, text: longToken}}},
-		{"Checkpoint of a token", ignoreUnknownToken(sends(l.api.Worker.Checkpoint)), func() proto.Message {
+		{"Checkpoint with a token", ignoreUnknownToken(sends(l.api.Worker.Checkpoint)), func() proto.Message {
 			return &progressorv1.CheckpointRequest{Events: []*progressorv1.NewEvent{{}}}
 		}, []bound{{field: "lease_token", most: tokenBytes, text: longToken}}},
-		{"Complete of a token", ignoreUnknownToken(sends(l.api.Worker.Complete)), func() proto.Message {
+		{"Complete with a token", ignoreUnknownToken(sends(l.api.Worker.Complete)), func() proto.Message {
 			return &progressorv1.CompleteRequest{Answer: &progressorv1.CompleteRequest_JobResult{JobResult: result()}}
 		}, []bound{{field: "lease_token", most: tokenBytes, text: longToken}}},
-		{"CompleteBatch of a token", ignoreUnknownToken(l.completeBatch), func() proto.Message {
+		{"CompleteBatch with a token", ignoreUnknownToken(l.completeBatch), func() proto.Message {
 			answer := &progressorv1.LeaseAnswer{Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: result()}}
 			return &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{answer}}
 		}, []bound{{field: "answers[0].lease_token", most: tokenBytes, text: longToken}}},
@@ -218,8 +219,8 @@ func TestSizesOfCommandsHaveLimits(t *testing.T) {
 	})
 }
 
-// TestExactlyLargestCron reads the largest cron and the longest reason of a pause in every way, and
-// lets a worker run the job of the cron.
+// TestExactlyLargestCron reads the largest cron and the longest reason of a pause through the API,
+// the console, the CLI and SQL. It also leases the job that the cron enqueues.
 func TestExactlyLargestCron(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -85,7 +85,8 @@ func TestBroadcast(t *testing.T) {
 	if leases := n.leaseAll(t, "w4"); len(leases) != 0 {
 		t.Fatalf("a worker that is not named got %v", leases)
 	}
-	wantBlockedOn(t, n.job(t, "pull", "all", available), "workers: no worker runs the job; 3 of 3 places wait for a worker")
+	wantBlockedOn(t, n.job(t, "pull", "all", available),
+		"workers: no worker runs the job; 3 of 3 places wait for a worker")
 	wantRuns(t, n.job(t, "pull", "all", available), "w1 available 0, w2 available 0, w3 available 0")
 	for _, w := range []string{"w3", "w1", "w2"} {
 		l := n.leaseOne(t, w)

@@ -51,13 +51,16 @@ function lanesOf(spans: Span[], events: Event[], now: number): Lane[] {
   return [...lanes.values()].sort((a, b) => (a.id === "" ? -1 : b.id === "" ? 1 : Number(a.id) - Number(b.id)));
 }
 
+/** Returns the number of tasks that the lanes show. The lane of the process itself does not count. */
+const tasksIn = (lanes: Lane[]): number => lanes.filter((l) => l.id !== "").length;
+
 /** Returns when the repair of a lane began, if that time is visible. */
 function repairOf(l: Lane, from: number, to: number): number | undefined {
   const at = l.pieces.find((p) => p.what === "processing")?.from;
   return at !== undefined && at >= from && at <= to ? at : undefined;
 }
 
-/** Round steps for the axis. */
+/** Returns the times of the ticks on the axis, at round intervals. */
 export function ticksOf(from: number, to: number, wanted: number): number[] {
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 2592e6, 31536e6];
   const step = steps.find((s) => (to - from) / s <= wanted) ?? (to - from) / wanted;
@@ -244,7 +247,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
             repair
           </span>
         )}
-        {all.length > lanes.length && <span>the newest {lanes.length} of {all.length} tasks</span>}
+        {all.length > lanes.length && <span>the newest {tasksIn(lanes)} of {tasksIn(all)} tasks</span>}
       </div>
     </div>
   );

@@ -436,3 +436,12 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await shown.stop();
   }
 });
+
+spec("A timeline with many lanes shows how many of the tasks it contains", async (page, go) => {
+  await engine.post("ProcessService/Start", { namespace: "echo", processId: "busy", args: bytes("0") });
+  for (let n = 1; n <= 45; n++) await engine.post("ProcessService/Call", { namespace: "echo", processId: "busy", args: bytes(String(n)) });
+  await go("#/process?ns=echo&id=busy");
+  await page.getByRole("img", { name: /^timeline of 40 lanes/ }).waitFor();
+  assert.equal(await page.locator(".timeline .lane .name").filter({ hasText: /^\d+ / }).count(), 39);
+  await page.locator(".timeline .legend").getByText("the newest 39 of 46 tasks", { exact: true }).waitFor();
+});

@@ -40,7 +40,7 @@ spec("A failing sink shows why, is paused, resumed and retried, and then deliver
   await dialog.getByRole("button", { name: "Pause" }).click();
   await row.getByText("Paused").waitFor();
   await row.getByRole("link", { name: "audit" }).click();
-  await page.getByText("Sink audit is paused. 2 changes wait, the oldest was recorded").waitFor();
+  await page.getByText("Sink audit is paused. 2 changes wait. The oldest was recorded").waitFor();
   await page.getByRole("code").getByText("progressor sink resume demo audit").waitFor();
   await page.getByRole("button", { name: "Resume…" }).click();
   await dialog.getByRole("button", { name: "Resume" }).click();

@@ -61,7 +61,7 @@ export function DayBar({ fires, whole }: { fires: Fire[]; whole: boolean }) {
         <span>now</span>
       </div>
       <figcaption className="dim">
-        The last {span(parts * length)}: {says(all)}.
+        In the last {span(parts * length)}: {says(all)}.
       </figcaption>
     </figure>
   );

@@ -150,6 +150,9 @@ export function Missing({ error, what, id, ns, to, list }: { error: unknown; wha
   );
 }
 
+/** Where the newest documentation is published. */
+const published = "https://github.com/progressor-engine/progressor/blob/main/docs/";
+
 /** docs is the page of the documentation about the missing objects. */
 export function Empty({ title, children, page, docs }: { title: string; children?: ReactNode; page?: boolean; docs?: string }) {
   return (
@@ -158,7 +161,10 @@ export function Empty({ title, children, page, docs }: { title: string; children
       {children && <div>{children}</div>}
       {docs && (
         <div>
-          Documentation: <code>docs/{docs}</code>
+          Documentation:{" "}
+          <a href={published + docs} target="_blank" rel="noreferrer">
+            docs/{docs}
+          </a>
         </div>
       )}
     </div>

@@ -119,6 +119,8 @@ spec("A sink is deleted after its name is typed; a namespace without changes say
   await go("#/changes?ns=echo");
   await page.getByText("echo records no changes").waitFor();
   await page.getByText("No sinks yet").waitFor();
+  const documentation = await page.getByRole("link", { name: "docs/changes.md" }).getAttribute("href");
+  assert.match(documentation, /^https:.*\/docs\/changes\.md$/);
 });
 
 spec("Changes and sinks fit on a phone, and the keyboard opens them", async (page, go) => {

@@ -335,8 +335,8 @@ func get(t *testing.T, url, accept string) (int, string) {
 	return answer.StatusCode, body.String()
 }
 
-// BenchmarkCall measures the cost of the handler for a call, without the network and the engine. The
-// clients of key authenticate with an API key, and those of open are not authenticated.
+// BenchmarkCall measures the cost of the handler for a call, without the network and the engine.
+// The clients of key authenticate with an API key, and those of open are not authenticated.
 func BenchmarkCall(b *testing.B) {
 	id, token := auth.NewToken()
 	hash := auth.Hash(token)

@@ -129,11 +129,25 @@ func hasSeveralHosts(cfg *pgconn.Config) bool {
 // connect opens a connection that is not in a pool.
 func (s *Store) connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	cfg = cfg.Copy()
-	if err := s.setPassword(ctx, cfg); err != nil {
+	if err := s.beforeConnect(ctx, cfg); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	return conn, redact(err)
+}
+
+// beforeConnect prepares an attempt to connect with cfg. It returns the error of the last attempt
+// if that has failed a short time ago.
+func (s *Store) beforeConnect(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if err := s.reconnects.begin(); err != nil {
+		return err
+	}
+	if err := s.setPassword(ctx, cfg); err != nil {
+		s.reconnects.end(ctx, err)
+		return err
+	}
+	cfg.Tracer = &s.reconnects
+	return nil
 }
 
 // setPassword replaces the password of the DSN with the current one if Config.Password is set.
@@ -171,10 +185,14 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 	}
 	applySettings(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
 	cfg.MaxConns = int32(p.size)
-	cfg.BeforeConnect = s.setPassword
+	cfg.BeforeConnect = s.beforeConnect
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.confirm(ctx, conn); err != nil || !p.takesLane {
+		if err := s.confirm(ctx, conn); err != nil {
+			s.reconnects.end(ctx, err)
 			return err
+		}
+		if !p.takesLane {
+			return nil
 		}
 		return s.q.TakeLane(ctx, conn, laneLocks)
 	}

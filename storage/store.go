@@ -131,6 +131,7 @@ type connections struct {
 	beats          *pgxpool.Pool
 	listen         *pgx.ConnConfig
 	password       func(context.Context) (string, error)
+	reconnects     reconnects
 	maxConnections int // number of connections of this node, including those of the lanes
 }
 

@@ -69,4 +69,9 @@ var connectionMutants = []mutant{
 		planted:  "	cfg.Password = password\n	s.password = nil\n	return nil",
 		packages: "./storage", run: "PasswordIsRead",
 	},
+	{
+		name: "connects-without-limit", breaks: "while the server accepts no connections, a node makes few attempts",
+		file: "storage/reconnect.go", old: "if r.trying || time.Now().Before(r.next) {", planted: "if false {",
+		packages: "./storage", run: "TestFewAttemptsToConnect",
+	},
 }

@@ -129,25 +129,11 @@ func hasSeveralHosts(cfg *pgconn.Config) bool {
 // connect opens a connection that is not in a pool.
 func (s *Store) connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	cfg = cfg.Copy()
-	if err := s.beforeConnect(ctx, cfg); err != nil {
+	if err := s.setPassword(ctx, cfg); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	return conn, redact(err)
-}
-
-// beforeConnect prepares an attempt to connect with cfg. It returns the error of the last attempt
-// if that has failed a short time ago.
-func (s *Store) beforeConnect(ctx context.Context, cfg *pgx.ConnConfig) error {
-	if err := s.reconnects.begin(); err != nil {
-		return err
-	}
-	if err := s.setPassword(ctx, cfg); err != nil {
-		s.reconnects.end(ctx, err)
-		return err
-	}
-	cfg.Tracer = &s.reconnects
-	return nil
 }
 
 // setPassword replaces the password of the DSN with the current one if Config.Password is set.
@@ -176,6 +162,9 @@ type poolConfig struct {
 	// takesLane gives each connection the number of a lane, because its transactions update
 	// counters of jobs. With separate counters, no claim waits for the commit of another claim.
 	takesLane bool
+	// limited pools share the limit of reconnects. Heartbeats are not limited, because a node
+	// without heartbeats stops its tasks.
+	limited bool
 }
 
 func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpool.Pool, error) {
@@ -185,14 +174,18 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 	}
 	applySettings(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
 	cfg.MaxConns = int32(p.size)
-	cfg.BeforeConnect = s.beforeConnect
+	cfg.BeforeConnect = s.setPassword
+	if p.limited {
+		cfg.BeforeConnect = s.beforeLimitedConnect
+	}
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.confirm(ctx, conn); err != nil {
-			s.reconnects.end(ctx, err)
-			return err
+		began := time.Now()
+		err := s.confirm(ctx, conn)
+		if p.limited {
+			s.reconnects.end(ctx, began, err)
 		}
-		if !p.takesLane {
-			return nil
+		if err != nil || !p.takesLane {
+			return err
 		}
 		return s.q.TakeLane(ctx, conn, laneLocks)
 	}
@@ -210,6 +203,20 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 		return nil, redact(err)
 	}
 	return pool, nil
+}
+
+// beforeLimitedConnect prepares an attempt of a pool whose attempts are limited.
+func (s *Store) beforeLimitedConnect(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if err := s.reconnects.begin(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.setPassword(ctx, cfg); err != nil {
+		s.reconnects.end(ctx, began, err)
+		return err
+	}
+	cfg.Tracer = &s.reconnects
+	return nil
 }
 
 // redact removes passwords from errors. It keeps only the message of a pgconn.ParseConfigError,

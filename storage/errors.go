@@ -102,9 +102,12 @@ func mapped(op string, err error) error {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return err
 	}
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err) // it may wrap context.DeadlineExceeded
 	switch {
 	case err == nil:
 		return nil
+	case unconnected:
+		return unavailable(op, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", op, err)
 	case errors.Is(err, pgx.ErrNoRows):

@@ -180,3 +180,6 @@ func (s *Store) Exhaust(ctx context.Context, of Share) (release func(), err erro
 	}
 	return release, nil
 }
+
+// Mapped returns the error of the domain for the error of a statement.
+func Mapped(err error) error { return mapped("test", err) }

@@ -29,7 +29,6 @@ func (l *lane) connect() error {
 		err = l.store.q.TakeLane(ctx, conn, laneLocks)
 	}
 	if err != nil {
-		l.store.reconnects.end(ctx, err)
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}

@@ -183,9 +183,11 @@ func (s *Store) openPools(ctx context.Context, cfg Config) error {
 		poolConfig
 	}{
 		{&s.general, s.checkDatabase, poolConfig{
-			name: "general", size: cfg.MaxConns, settings: generalSettings, pings: true,
+			name: "general", size: cfg.MaxConns, settings: generalSettings, pings: true, limited: true,
 		}},
-		{&s.shared, nil, poolConfig{name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true}},
+		{&s.shared, nil, poolConfig{
+			name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true, limited: true,
+		}},
 		{&s.beats, nil, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
 	}
 	var watched []namedPool

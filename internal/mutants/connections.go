@@ -71,7 +71,7 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "connects-without-limit", breaks: "while the server accepts no connections, a node makes few attempts",
-		file: "storage/reconnect.go", old: "if r.trying || time.Now().Before(r.next) {", planted: "if false {",
+		file: "storage/reconnect.go", old: "if r.err == nil || !now.Before(r.next) {", planted: "if true {",
 		packages: "./storage", run: "TestFewAttemptsToConnect",
 	},
 }

@@ -182,8 +182,8 @@ type postponed struct {
 	Tries int   `json:"tries"`          // how often the verb failed, or the repair was found unfinished
 	Task  int64 `json:"task,omitempty"` // the REPAIR task that had not ended
 
-	// Unknown is true if it is unknown whether an earlier try took effect.
-	Unknown bool `json:"unknown,omitempty"`
+	Barred  bool `json:"barred,omitempty"`  // its state did not allow the verb when it was found
+	Unknown bool `json:"unknown,omitempty"` // it is unknown whether an earlier try took effect
 }
 
 // due returns the postponed processes that the next page handles. These are the processes for which

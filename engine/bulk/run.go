@@ -164,7 +164,7 @@ func (w *work) next(ctx context.Context, limit int) (n int, more bool, err error
 	}
 	fresh := make([]postponed, len(found))
 	for n, s := range found {
-		fresh[n] = postponed{Cursor: s.Cursor}
+		fresh[n] = postponed{Cursor: s.Cursor, Barred: !w.definition().allows(s.State)}
 	}
 	did := w.forEach(fresh, func(a postponed) error { return w.verb(ctx, a) })
 	if w.command.Kind != "" { // a position within a page cannot be stored
@@ -208,24 +208,35 @@ func (w *work) size() int {
 
 func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 
+// definition returns the verb of the bulk.
+func (w *work) definition() Verb { return w.bulks.verbs(w.command.Kind)[w.command.Verb] }
+
 // verb applies the verb to a process.
 func (w *work) verb(ctx context.Context, a postponed) error {
 	key := process.Key{Namespace: w.Key.Namespace, ProcessID: a.ProcessID}
-	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key,
-		Options{Reason: w.command.Reason, Args: w.command.Args}, w.by)
+	return w.definition().Do(ctx, key, Options{Reason: w.command.Reason, Args: w.command.Args}, w.by)
 }
 
 // errNoMatch reports a process that no longer matches.
 var errNoMatch = errors.New("it no longer matches")
 
+// unsentError is an error that occurred before the verb was applied.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
 // retry applies the verb to a process that was found earlier, if the process still matches. In the
 // meantime, the namespace may have been paused, or an operator may have repaired a process that the
-// bulk would remove.
+// bulk would remove. If an earlier try may have taken effect and the verb has an idempotency key,
+// the process need not match: the repetition returns the result of the earlier try.
 func (w *work) retry(ctx context.Context, a postponed) error {
+	if a.Unknown && w.definition().Keyed {
+		return w.verb(ctx, a)
+	}
 	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
 	case err != nil:
-		return err
+		return unsentError{err}
 	case !matches:
 		return errNoMatch
 	}
@@ -281,21 +292,22 @@ func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 // account records the result for one process.
 func (w *work) account(a postponed, err error) {
 	var status *process.WrongStatusError
-	if a.Task == 0 {
+	applied := a.Task == 0 // otherwise, the task of an earlier repair was read
+	if applied {
 		w.acted++
 	}
 	end, ok := errors.AsType[*engine.TaskError](err)
 	goesOn := ok && (end.WaitTimeout || end.Draining)
 	switch {
 	case goesOn:
-		a.Task = end.TaskID
+		a.Task, a.Unknown = end.TaskID, false
 	case ok && end.LostByFailover:
-		a.Task = 0
+		a.Task, a.Unknown = 0, false
 	}
 	skip := errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrJobNotFound) ||
 		errors.Is(err, process.ErrRunNotFound) || errors.Is(err, errNoMatch) || errors.As(err, &status)
 	switch {
-	case err == nil, skip && a.Unknown: // an earlier try probably took effect
+	case err == nil, skip && a.Unknown && !w.definition().Keyed: // an earlier try probably took effect
 		w.progress.Done++
 	case skip:
 		w.progress.Skipped++
@@ -304,7 +316,7 @@ func (w *work) account(a postponed, err error) {
 		w.progress.Again = append(w.progress.Again, a)
 	case (goesOn || ok && end.LostByFailover || isTemporary(err)) && a.Tries+1 < w.maxTries(a):
 		a.Tries++
-		a.Unknown = a.Unknown || isTemporary(err) && !storedNothing(err)
+		a.Unknown = a.Unknown || applied && !a.Barred && isTemporary(err) && !storedNothing(err)
 		w.progress.Again = append(w.progress.Again, a)
 	default:
 		w.progress.Failed++
@@ -327,10 +339,10 @@ func isTemporary(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// storedNothing reports whether it is certain that a request with a temporary error has stored
-// nothing.
+// storedNothing reports whether it is certain that a try with a temporary error has stored nothing.
 func storedNothing(err error) bool {
-	return errors.Is(err, process.ErrLocked) || errors.Is(err, process.ErrOverloaded)
+	_, unsent := errors.AsType[unsentError](err)
+	return unsent || errors.Is(err, process.ErrLocked) || errors.Is(err, process.ErrOverloaded)
 }
 
 // record adds an event for a failure, up to the limit.

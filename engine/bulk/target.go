@@ -37,6 +37,7 @@ type Item struct {
 // Verb is the operation of a bulk on one process, job or run.
 type Verb struct {
 	Allowed []string // the states in which the verb is allowed; nil means all
+	Keyed   bool     // Do uses an idempotency key, so that a repetition returns the first result
 	// Do executes the verb. It returns a *process.WrongStatusError if the state does not allow the
 	// verb.
 	Do func(ctx context.Context, key process.Key, o Options, by process.Actor) error

@@ -14,42 +14,42 @@ import (
 func processVerbs(e *engine.Engine) map[progressorv1.BulkVerb]Verb {
 	return map[progressorv1.BulkVerb]Verb{
 		progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR: {
-			statuses(process.StatusError),
-			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
+			Allowed: statuses(process.StatusError),
+			Do: func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				_, err := e.Repair(ctx, engine.RepairParams{Key: key, Simple: true, Actor: by})
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_REPAIR: {
-			statuses(process.StatusError),
-			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+			Allowed: statuses(process.StatusError), Keyed: true,
+			Do: func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
 				return repair(ctx, e, key, o, by)
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_SUSPEND: {
-			statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended),
-			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+			Allowed: statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended),
+			Do: func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
 				_, err := e.SuspendProcess(ctx, key, o.Reason, by)
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_RESUME: {
-			statuses(process.StatusRunning, process.StatusSuspended),
-			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
+			Allowed: statuses(process.StatusRunning, process.StatusSuspended),
+			Do: func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				_, err := e.ResumeProcess(ctx, key, by)
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_CANCEL: {
-			statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended, process.StatusError),
-			func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
+			Allowed: statuses(process.StatusInit, process.StatusRunning, process.StatusSuspended, process.StatusError),
+			Do: func(ctx context.Context, key process.Key, o Options, by process.Actor) error {
 				_, err := e.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: o.Reason, Actor: by})
 				return err
 			},
 		},
 		progressorv1.BulkVerb_BULK_VERB_REMOVE: {
-			nil,
-			func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
+			Allowed: nil,
+			Do: func(ctx context.Context, key process.Key, _ Options, by process.Actor) error {
 				return e.RemoveProcess(ctx, key, by)
 			},
 		},

@@ -322,8 +322,9 @@ func TestPageEndsEarly(t *testing.T) {
 	}
 }
 
-// things returns a target with many items, which can be cancelled.
-func things(many int, cancelOne func(id string) error) bulk.Target {
+// things returns a target with many items, which can be cancelled if their state is "". states
+// contains the others.
+func things(many int, states map[string]string, cancelOne func(id string) error) bulk.Target {
 	return bulk.Target{
 		Kind: "thing", Plural: "things", IDField: "thing_id",
 		Check: func(string) error { return nil },
@@ -335,12 +336,14 @@ func things(many int, cancelOne func(id string) error) bulk.Target {
 				if len(found) == limit {
 					return found, next, nil
 				}
-				found = append(found, bulk.Item{Cursor: search.Cursor{ProcessID: id, CreatedTime: time.Unix(1, 0)}})
+				found = append(found, bulk.Item{Cursor: search.Cursor{ProcessID: id, CreatedTime: time.Unix(1, 0)},
+					State: states[id]})
 				next = id
 			}
 			return found, "", nil
 		},
 		Verbs: map[progressorv1.BulkVerb]bulk.Verb{cancel: {
+			Allowed: []string{""},
 			Do: func(_ context.Context, key process.Key, _ bulk.Options, _ process.Actor) error {
 				return cancelOne(key.ProcessID)
 			},
@@ -355,16 +358,18 @@ func ofThings() *progressorv1.StartBulkRequest {
 	return r
 }
 
-// An item that is in the wrong state is skipped, also after a try that stored nothing. If it is
-// unknown whether an earlier try took effect, the item counts as done.
+// An item that is in the wrong state is skipped, also after a try that stored nothing, and if the
+// state never allowed the verb. If it is unknown whether an earlier try took effect, the item counts
+// as done.
 func TestEffectOfEarlierTry(t *testing.T) {
 	t.Parallel()
 	first := map[string]error{
 		"t-00001": process.ErrUnavailable, "t-00002": context.DeadlineExceeded,
-		"t-00003": process.ErrLocked, "t-00004": process.ErrOverloaded,
+		"t-00003": process.ErrLocked, "t-00004": process.ErrOverloaded, "t-00005": process.ErrUnavailable,
 	}
+	ended := map[string]string{"t-00005": "ENDED"}
 	var mu sync.Mutex
-	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(len(first), func(id string) error {
+	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(len(first), ended, func(id string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := first[id]; err != nil {
@@ -374,7 +379,7 @@ func TestEffectOfEarlierTry(t *testing.T) {
 		return &process.WrongStatusError{Key: key(id), Status: process.StatusCancelled}
 	})}, (*bulks).FailSoon)
 	b := n.ended(t, n.begun(t, ofThings()))
-	if b.GetMatched() != 4 || b.GetDone() != 2 || b.GetSkipped() != 2 {
+	if b.GetMatched() != 5 || b.GetDone() != 2 || b.GetSkipped() != 3 {
 		t.Errorf("%v", b)
 	}
 }
@@ -386,7 +391,7 @@ func TestPageOfItemsEndsEarly(t *testing.T) {
 	const many = 60
 	var mu sync.Mutex
 	did := map[string]int{}
-	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(many, func(id string) error {
+	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(many, nil, func(id string) error {
 		<-time.After(2 * time.Millisecond) // longer than a page
 		mu.Lock()
 		defer mu.Unlock()

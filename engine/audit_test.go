@@ -39,7 +39,8 @@ func (n *node) audited(t testing.TB, namespace, filter string) []string {
 	return list
 }
 
-// A command that changes something is recorded once. A rejected command is not recorded.
+// A command that changes something is recorded once. A rejected command is not recorded. A list can
+// be filtered, and entries are deleted after 90 days.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

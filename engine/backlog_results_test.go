@@ -17,7 +17,8 @@ func fillBacklogResults(b *backlogResults) {
 	}
 }
 
-// A scan waits while many results of scanned tasks, or large ones, wait to be stored.
+// A scan waits while many results of scanned tasks, or the results of tasks with large data, wait
+// to be stored.
 func TestScansWaitForBacklogResults(t *testing.T) {
 	t.Parallel()
 	large := &storage.Claim{Args: make([]byte, maxBacklogBytes/2), Context: make([]byte, maxBacklogBytes/2)}
@@ -140,7 +141,7 @@ func TestScansWaitForFewerResultsDuringRequests(t *testing.T) {
 	})
 }
 
-// Before they claim more tasks, both pollers wait until the results of earlier tasks are stored.
+// Both pollers wait for the results of earlier tasks before they claim more tasks.
 func TestPollersWaitForBacklogResults(t *testing.T) {
 	t.Parallel()
 	for name, runOnce := range map[string]func(*Engine, context.Context){

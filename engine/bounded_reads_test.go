@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// pagesOf reads all pages of a list and returns the names of their rows. Each page has at most
-// about 8 MiB.
+// pagesOf reads all pages of a list and returns the names of their rows. It checks that each page
+// has at most 9 MiB.
 func pagesOf[M proto.Message](
 	t *testing.T, what string, name func(M) string, read func(token string) ([]M, string, error),
 ) (names []string) {
@@ -95,8 +95,8 @@ func TestOperatorReadsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFailuresInReadsAreBounded checks that the error groups and the explanation of a process have
-// only the beginnings of failures.
+// TestFailuresInReadsAreBounded checks that the error groups and the explanation of a process
+// contain only the beginnings of failures.
 func TestFailuresInReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -30,8 +30,8 @@ func payloads(p *progressorv1.Process) string {
 	return strings.Join(list, " ")
 }
 
-// A checkpoint is stored while the attempt runs. The result of the attempt follows it, and the next
-// task in memory gets the events of both.
+// A checkpoint is stored while the attempt runs. The events of the result follow those of the
+// checkpoint. The next task, which the node runs from memory, gets all these events.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	g, next := newGate(), make(chan *progressorv1.Process, 1)
@@ -109,7 +109,7 @@ func TestCheckpointOfLostAttempt(t *testing.T) {
 	}
 }
 
-// A checkpoint of an attempt whose process was removed, or that has ended, stores nothing.
+// A checkpoint stores nothing if its process was removed or its attempt has ended.
 func TestCheckpointIsFenced(t *testing.T) {
 	t.Parallel()
 	g, ended := newGate(), make(chan error, 1)
@@ -144,8 +144,8 @@ func TestCheckpointIsFenced(t *testing.T) {
 	}
 }
 
-// Only a timer and a CANCEL can store checkpoints, and these contain nothing but events, state and
-// metadata.
+// An INIT task cannot store checkpoints. TIMEOUT and CANCEL tasks can. A checkpoint must have
+// events, and may also have a state and metadata, but nothing else.
 func TestCheckpointsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	refused := func(ctx context.Context, b *processor.ResultBuilder, field string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Processes are counted by status when they start, fail, are repaired and are removed.
+// The counts of processes by status follow starts, failures and removals.
 func TestCountProcesses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), byTask{callTask: words})

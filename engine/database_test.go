@@ -52,8 +52,8 @@ func link(state, op []byte) []byte {
 type traffic struct {
 	nodes []*node
 	mu    sync.Mutex
-	// acked contains the responses by process and op. A call without a key that got no response may
-	// or may not have run.
+	// acked contains the responses by process and op. unknown contains the calls without a key
+	// that got an error: they may or may not have run.
 	acked   map[string]map[string]string
 	unknown map[string]map[string]bool
 	errs    map[string]int
@@ -77,8 +77,8 @@ func (tr *traffic) start(t testing.TB) {
 	}
 }
 
-// run makes calls until ctx is cancelled. Half of the clients use keys and repeat calls with an
-// unknown outcome.
+// run makes calls until ctx is cancelled. Half of the clients use keys, and repeat each call until
+// it succeeds.
 func (tr *traffic) run(ctx context.Context, t testing.TB, clients int) {
 	var group sync.WaitGroup
 	for c := range clients {
@@ -232,7 +232,8 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// The database is restarted under load, in both shutdown modes. The engine recovers by itself.
+// The database is restarted under load, with the shutdown modes immediate and fast. The engine
+// recovers by itself.
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	server, err := pgembed.Start(t.Context(), pgembed.Config{
@@ -286,9 +287,9 @@ func TestDatabaseRestarts(t *testing.T) {
 	tr.verify(t, b)
 }
 
-// While the database is unavailable, requests fail immediately. Results of running attempts are
-// stored when the database is available again, even after a long time. A node that could not send
-// heartbeats because of the database is not declared dead.
+// While the database is unavailable, requests fail within 5 s. Results of running attempts are
+// stored when the database is available again. No task becomes a zombie, although no node could
+// store a heartbeat for longer than zombie_after.
 func TestDatabaseUnavailable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -331,8 +332,8 @@ func TestDatabaseUnavailable(t *testing.T) {
 	}
 }
 
-// The connection breaks between the commit of a scan and its response. The claimed tasks run
-// anyway.
+// Connections often break, also between the commit of a scan and its response. All timers still run
+// at their first attempt, and none is stuck for more than 12 s.
 func TestLostScans(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -356,7 +357,7 @@ func TestLostScans(t *testing.T) {
 		AND status = 'FINISHED'`); got != timers {
 		t.Errorf("%d of %d timers ran at their first attempt", got, timers)
 	}
-	// A task without a node would wait 15 s for the collector.
+	// A claimed task that no node runs would wait 15 s for the collector.
 	if got := rows.count(t, `SELECT coalesce(max(extract(epoch FROM finished_time - scheduled_time)), 0)::int FROM tasks
 		WHERE task_type = 'TIMEOUT'`); got > 12 {
 		t.Errorf("a timer was stuck for %d s", got)

@@ -146,7 +146,7 @@ type tester interface {
 
 var _, _ tester = (*testing.T)(nil), (*rapid.T)(nil)
 
-// fields are the prefixes of messages about invalid responses.
+// fields are the prefixes of the field names in errors for invalid responses.
 var fields = []string{"outcome", "result", "rejection", "failure"}
 
 // checkRefusal checks that the error for an invalid response names the field.
@@ -167,7 +167,7 @@ func checkRefusal(t tester, end attemptEnd) {
 	t.Fatalf("%q is not a field of a response: %v", refusal.Field, err)
 }
 
-// checkStorable checks for values that PostgreSQL rejects. One such value would fail its whole
+// checkStorable checks for values that PostgreSQL rejects. One such value would fail the whole
 // flush.
 func checkStorable(t tester, c storage.Completion) {
 	texts := append([]string{c.Detail}, c.UnsetNames...)

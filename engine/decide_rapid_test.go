@@ -259,7 +259,7 @@ func checkFailure(t tester, end attemptEnd, d *decision) {
 	}
 }
 
-// sameCompletion compares completions. protojson randomly adds spaces.
+// sameCompletion compares completions without the spaces in JSON, which protojson adds randomly.
 func sameCompletion(a, b storage.Completion) bool {
 	for _, c := range []*storage.Completion{&a, &b} {
 		c.Failure, c.Rejection, c.Metadata = compact(c.Failure), compact(c.Rejection), compact(c.Metadata)

@@ -349,7 +349,7 @@ func TestDecideZombies(t *testing.T) {
 	}
 }
 
-// A released task is stored unchanged for another node.
+// The release of a task stores a retry that does not count the attempt and has no failure.
 func TestReleaseOfATask(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {

@@ -110,7 +110,8 @@ func TestDeleteEmptyNamespace(t *testing.T) {
 }
 
 // The deletion of a namespace with data is rejected with the counts of its data, and the namespace
-// does not change. A dry run only counts.
+// does not change. A dry run only counts. A namespace of the configuration file cannot be deleted,
+// even with its data.
 func TestDeleteNamespaceRefused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -226,7 +227,7 @@ func TestDeleteNamespaceWithData(t *testing.T) {
 	}
 }
 
-// If a node dies while it deletes a namespace, another one continues.
+// If a node dies while it deletes a namespace, another node continues.
 func TestDeleteNamespaceAfterCrash(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -256,7 +257,7 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 		dead, alive = b, a
 	}
 	dead.crash()
-	if err := tx.Rollback(t.Context()); err != nil { // it kept the node from deleting the last process
+	if err := tx.Rollback(t.Context()); err != nil { // the lock has prevented the deletion of p499
 		t.Fatal(err)
 	}
 	if d.count(t, "SELECT count(*) FROM namespaces WHERE namespace = 'gone'") == 0 {
@@ -269,7 +270,7 @@ func TestDeleteNamespaceAfterCrash(t *testing.T) {
 }
 
 // Nothing is deleted while a live node may still accept requests. Clients that wait for a task get
-// an error before that.
+// an error before anything is deleted.
 func TestDeletionWaitsForNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -320,8 +321,8 @@ func TestDeletionWaitsForNodes(t *testing.T) {
 	eventually(t, "the namespace is deleted", func() bool { return n.isGone(t, "gone") })
 }
 
-// A namespace that was empty is not deleted if a node that did not know of the deletion has stored
-// data.
+// The deletion of an empty namespace is cancelled if a node that does not know of the deletion
+// stores data in the namespace.
 func TestDeletionIsCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -19,8 +19,9 @@ func drains(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.DrainTimeout = d }
 }
 
-// A task that does not end during the drain is released when its processor returns, and the attempt
-// is not counted. Another node runs the task.
+// A task that does not end during the drain is released, even if its processor does not return, and
+// the attempt is not counted. Another node runs the task. If the processor stops when its context
+// is cancelled, the task does not begin on the other node before the first attempt has ended.
 func TestDrainReleasesTasks(t *testing.T) {
 	t.Parallel()
 	for name, heeds := range map[string]bool{"heeds": true, "hangs": false} {
@@ -70,8 +71,8 @@ func TestDrainReleasesTasks(t *testing.T) {
 	}
 }
 
-// Work of every kind arrives while nodes stop and start. Every task runs once, and none becomes a
-// zombie or is retried.
+// Clients call processes and repeat failed calls while nodes stop and start. Each call is stored
+// once, with the attempt number 1.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

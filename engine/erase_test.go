@@ -30,7 +30,7 @@ func refusedIn(err error, status process.Status) bool {
 }
 
 // A run is erased with everything that its steps have started, even if each request erases only a
-// few rows and the page token is lost once.
+// few rows and the client loses its page token several times.
 func TestEraseInSmallRequests(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -171,7 +171,7 @@ func TestEraseTrustsNoToken(t *testing.T) {
 	}
 }
 
-// A removal that finds its process running again neither removes it nor stops its task.
+// The removal of an ended process neither removes a process that is running nor stops its task.
 func TestRemovalLeavesARunningTask(t *testing.T) {
 	t.Parallel()
 	g := newGate()

@@ -10,8 +10,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// EraseBatch is like EraseProcess, but a request erases only one batch with the given number of
-// rows.
+// EraseBatch is like EraseProcess, but a request erases only one batch with at most the given
+// number of rows.
 func (e *Engine) EraseBatch(
 	ctx context.Context, r *progressorv1.EraseProcessRequest, by process.Actor, rows int,
 ) (*progressorv1.EraseProcessResponse, error) {
@@ -23,8 +23,8 @@ func (e *Engine) Slots(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 
-// Demand returns the number of new requests that wait for a slot of a namespace, and whether stored
-// tasks or timers also wait.
+// Demand returns the number of new requests that wait for a slot of a namespace, and reports
+// whether stored tasks or timers also wait.
 func (e *Engine) Demand(namespace string) (waiting int, others bool) {
 	_, waiting, others = e.registry.all()[namespace].slots.demand()
 	return waiting, others

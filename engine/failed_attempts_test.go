@@ -15,8 +15,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The newest 10 failed attempts of a timer are stored with its task. Their size is limited, and
-// they have the time at which the timer was first due. They are removed with the process.
+// The newest 10 failed attempts of a timer are stored with its task, with messages of limited
+// length. The task has the time at which the timer was first due. The failed attempts are removed
+// with the process.
 func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// heldCall makes a call whose attempt is held. It returns the request to the processor.
+// heldCall makes a call whose attempt the gate holds. It returns the channel for the result of the
+// call, and the request that the processor got.
 func (n *node) heldCall(t testing.TB, g *gate, id string) (<-chan result, *progressorv1.ProcessRequest) {
 	t.Helper()
 	c := n.calling(id, "hold", func(p *engine.CallParams) { p.Timeout = time.Hour })
@@ -49,7 +50,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	r.FailOver()
 
 	var group sync.WaitGroup
-	for k := range more { // they would get the numbers of the lost calls
+	for k := range more { // without new numbers, they would get those of the lost calls
 		group.Go(func() {
 			p := engine.CallParams{
 				Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k),
@@ -94,7 +95,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	storagetest.Invariants(t, r.DSN)
 }
 
-// The failover loses the row of the node. The node registers again, and its tasks continue.
+// The failover loses the row of the node. The node registers again, and runs new tasks.
 func TestFailoverThatLosesTheNode(t *testing.T) {
 	t.Parallel()
 	r := storagetest.NewReplicated(t)

@@ -50,7 +50,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// db is a connection to the database of a test, to read its rows.
+// db is a pool of connections to the database of a test.
 type db struct{ *pgxpool.Pool }
 
 func openDB(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
@@ -200,7 +200,8 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// heldBefore returns f. Calls with the args "hold" reach f only when the gate is open.
+// heldBefore returns a function that calls f. Calls with the args "hold" reach f only when the gate
+// is open.
 func (g *gate) heldBefore(f processor.Func) processor.Func {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "hold" {

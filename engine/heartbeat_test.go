@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cutOff returns an engine with one attempt whose last heartbeat is an hour old.
+// cutOff returns an engine whose last heartbeat is an hour old, and its only attempt.
 func cutOff() (e *Engine, attempt context.Context) {
 	e = &Engine{cfg: Config{ZombieAfter: time.Second}, log: slog.New(slog.DiscardHandler), attempts: newAttempts(nil)}
 	e.started = time.Now().Add(-time.Hour)
@@ -36,8 +36,8 @@ func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 	}
 }
 
-// A heartbeat that succeeds after a gap cancels the earlier attempts. Its age counts from when it
-// was sent.
+// A heartbeat that succeeds after a gap cancels the earlier attempts. The age of a heartbeat counts
+// from the time at which it was sent.
 func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	t.Parallel()
 	e, attempt := cutOff()
@@ -81,8 +81,8 @@ func TestClockWatch(t *testing.T) {
 	}
 }
 
-// A node is dead if its heartbeat did not change for zombie_after. If the database reports an older
-// heartbeat, it is dead after fenceAfter.
+// A node is dead if its heartbeat did not change for zombie_after. If the heartbeat is also older
+// than zombie_after by the database clock, fenceAfter without a change is enough.
 func TestNodeIsDead(t *testing.T) {
 	t.Parallel()
 	p := newPeers(&Engine{cfg: Config{ZombieAfter: 9 * time.Second}})

@@ -63,7 +63,8 @@ func ranged(limit, offset int, backward bool) *progressorv1.HistoryRange {
 	return r
 }
 
-// The history in a request depends on the mode of the namespace, or on the range of the request.
+// The history that a processor gets depends on the range in the call or, without a range, on the
+// history mode of the namespace.
 func TestHistoryModesAndRanges(t *testing.T) {
 	t.Parallel()
 	s := &seen{}
@@ -197,7 +198,7 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 	}
 }
 
-// A history that does not fit into a message fails the task with a reason. With a range, it
+// A history that does not fit into a message fails the task with a reason. With a range, the task
 // succeeds.
 func TestHistoryTooLarge(t *testing.T) {
 	t.Parallel()

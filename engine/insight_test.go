@@ -48,7 +48,8 @@ const (
 	forOperator = progressorv1.WaitsFor_WAITS_FOR_OPERATOR
 )
 
-// TestExplainProcess checks every reason why a process can be stuck.
+// TestExplainProcess checks the explanations of processes that are idle, run a task, or wait for a
+// time, for the operator, for another task or for a slot.
 func TestExplainProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -120,8 +121,8 @@ func TestExplainProcess(t *testing.T) {
 	}
 }
 
-// A repair without the processor ends the wait for the operator. For a node with missed heartbeats,
-// the explanation has the time at which its task is taken over.
+// A repair without the processor ends the wait for the operator. If the node of a task has missed
+// heartbeats, the explanation says so, and states when another node takes over the task.
 func TestExplainRepairAndSilence(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -202,7 +202,8 @@ func TestAuditOfAStart(t *testing.T) {
 }
 
 // TestKindSurvivesFailedCommands checks that neither a temporary nor a permanent failure of a
-// command sets a process of a kind to ERROR. Its commands are retried, and then rejected.
+// command sets a process of a kind to ERROR. A temporary failure is retried, and a permanent
+// failure becomes a rejection.
 func TestKindSurvivesFailedCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Reads of large processes return pages of about 8 MiB. All pages together are complete.
+// Lists and traces of large processes return pages of at most 10 MiB, which are complete together.
+// GetProcess rejects a history of more than 8 MiB.
 func TestLargeReads(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -99,7 +100,7 @@ func TestLargeReads(t *testing.T) {
 	storagetest.Exec(t, db, "UPDATE processes SET last_event_id = 0")
 }
 
-// A result with more timers than a process may have fails with a reason.
+// A result fails with a reason if its process would then have more than 100 pending timers.
 func TestTooManyTimers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words})

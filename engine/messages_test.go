@@ -41,8 +41,8 @@ func (n *node) state(t testing.TB, id string) string {
 	return string(p.GetAuxState())
 }
 
-// A result starts a process and notifies it, another process and its sender, in the order of the
-// commands.
+// A result starts a process, and notifies this process and the sender in the order of the commands.
+// Notifications to a process or a namespace that does not exist become dead letters.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -83,7 +83,7 @@ func TestCommands(t *testing.T) {
 }
 
 // A processor cannot send commands of any kind to a namespace that the configuration of its own
-// namespace does not allow. No part of such a response is stored.
+// namespace does not allow. No message of such a response is sent.
 func TestCommandsToOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	type builder = processor.ResultBuilder
@@ -258,7 +258,7 @@ func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 			"p", []byte(" self"))),
 	}
 	a := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = time.Hour })
-	a.store.OnMessages(func([]process.Key, bool) {}) // the node will die here
+	a.store.OnMessages(func([]process.Key, bool) {}) // so that this node delivers nothing
 	a.started(t, "p")
 	a.called(t, "p", "x")
 	rows := openDB(t, dsn)
@@ -328,7 +328,7 @@ func connections(t *testing.T, rows db) func(allow bool) {
 }
 
 // Messages that an application sends in a transaction are delivered right after the commit, and not
-// at all after a rollback. If NOTIFY does not work, the scan soon finds them.
+// at all after a rollback. While no session listens, the node finds messages without NOTIFY.
 func TestFunctionsAreHeard(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)

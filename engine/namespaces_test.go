@@ -73,7 +73,7 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// Other nodes apply a change within a second. Unknown namespaces are read from the database.
+// Another node applies a change within 3 s. Unknown namespaces are read from the database.
 func TestNamespaceOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -106,7 +106,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A paused namespace stores requests on every node, and runs them when it is resumed.
+// Requests to a paused namespace are stored, and run when the namespace is resumed.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -182,8 +182,8 @@ func TestPausedAtWork(t *testing.T) {
 	}
 }
 
-// Every node applies a pause and a resume within about a second. A cancelled process of a paused
-// namespace ends when its grace period is over.
+// A node applies a pause and a resume that another node has stored. The whole test takes at most 10
+// s. A cancelled process of a paused namespace ends when its grace period is over.
 func TestPausedOnEveryNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -284,7 +284,8 @@ func TestProcessorIsLost(t *testing.T) {
 	}
 }
 
-// The settings of a namespace apply to the attempts of its processes.
+// The step timeout of a namespace determines the deadline of an attempt, which its context and its
+// request contain.
 func TestNamespaceSettings(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan time.Duration, 1)
@@ -312,7 +313,7 @@ func TestNamespaceSettings(t *testing.T) {
 }
 
 // The number of namespaces is limited, even if many are created at the same time. The limit does
-// not affect those that exist.
+// not affect namespaces that exist.
 func TestNamespacesAreLimited(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

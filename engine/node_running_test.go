@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// counting is a processor that echoes, and counts the concurrent and the ended tasks by namespace.
+// counting is a processor that echoes, and counts the concurrent tasks, and the ended tasks by
+// namespace.
 type counting struct {
 	running, most atomic.Int64
 	ended         map[string]*atomic.Int64
@@ -41,8 +42,8 @@ func (c *counting) Process(ctx context.Context, r *progressorv1.ProcessRequest) 
 	return processor.Echo().Process(ctx, r)
 }
 
-// One namespace has tasks that do not end and more that wait. It leaves a slot of the node to
-// another namespace.
+// A namespace whose tasks do not end leaves a slot of the node to another namespace, even if more
+// tasks of the first namespace wait.
 func TestNodeBoundLeavesASlot(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// onNode returns the slots of n namespaces of a node. Each namespace has slotsEach slots. They wake
-// no scans.
+// onNode returns the slots of n namespaces of a node. Each namespace has slotsEach slots. The slots
+// wake no scans.
 func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	all := make([]*slots, n)
 	for i := range all {
@@ -19,7 +19,8 @@ func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	return all
 }
 
-// A namespace leaves a part of the node free for others.
+// A namespace leaves some of the slots of the node to other namespaces, except if the node has only
+// one.
 func TestNodeSlotsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ bound, alone, both int }{
@@ -87,8 +88,8 @@ func TestNodeSlotsTakeTurns(t *testing.T) {
 	})
 }
 
-// If the scan of a namespace does not come because it was paused, its slot stays free only for a
-// limited time.
+// If the scan of a namespace does not come, for example because the namespace was paused, the slot
+// for that scan stays free only for a limited time.
 func TestNodeSlotsTurnIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -81,8 +81,8 @@ func TestOverloadWithABusyProcess(t *testing.T) {
 	}
 }
 
-// The time that a call waits in memory for its process does not count as time for storing.
-// Otherwise, calls of one slow process would look like an overload of the database.
+// The time that a call waits in memory for its process does not count as time for storing. If it
+// did, calls of one slow process would look like an overload of the database.
 func TestWaitInMemoryIsNotStoring(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

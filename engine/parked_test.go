@@ -32,7 +32,7 @@ func claimOfParked(id string) *storage.Claim {
 	}
 }
 
-// kept returns a value of this size that depends on the first 3 events.
+// kept returns a value of the given size that depends on the first 3 events.
 func (p *parkingTest) kept(id string, bytes int) *processor.Kept {
 	k := &processor.Kept{}
 	k.Park(id, processor.Parked{LastEventID: 3, Bytes: bytes}, func() {
@@ -152,7 +152,7 @@ func TestParkedValueFitsClaim(t *testing.T) {
 	}
 }
 
-// If the next task follows at once, it gets the value only if it can use it.
+// If the next task follows at once, it gets the value only if the value fits the task.
 func TestParkedValueFitsNextTask(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*namespace, *storage.Claim)

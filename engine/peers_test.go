@@ -69,8 +69,7 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	}
 }
 
-// A node that was declared dead cancels its attempts before another attempt starts, and continues
-// with a new identity.
+// A node that was declared dead cancels its attempt, runs the task again, and gets a new identity.
 func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -124,7 +123,7 @@ func TestLostAttemptIsCancelled(t *testing.T) {
 	})
 }
 
-// A shared chore is done by one node.
+// One node does a shared chore. If that node leaves, another node takes over the chore.
 func TestNodesDivideChores(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// For any misbehavior of a processor, its client gets an error, its process is in ERROR with a
-// reason, and the engine continues.
+// If a processor misbehaves in one of these ways, the client gets a failure with a reason, the
+// process is in ERROR, and the engine continues.
 func TestBadProcessors(t *testing.T) {
 	t.Parallel()
 	unset := &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
@@ -289,8 +289,8 @@ func TestWaitAsLongAsTheStep(t *testing.T) {
 	}
 }
 
-// For a timer, each try of an unreachable processor is an attempt, and the timer waits in the
-// database.
+// For a timer, each try of an unreachable processor is an attempt. The timer fails when it is out
+// of attempts.
 func TestUnreachableTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -48,7 +48,8 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	if w := receive(t, "the answer on b", got); w.err != nil || string(w.task.GetResponse()) != "remove 0s" {
 		t.Errorf("%v, %v", w.task, w.err)
 	}
-	// A later client also gets the response. The answers of timers are not kept.
+	// A later client also gets the response. Other tasks have no answers, except those that have
+	// finished.
 	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil ||
 		w.GetFinishedTime() == nil {
 		t.Errorf("%v, %v", w, err)

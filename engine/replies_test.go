@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// replier defers each call "defer …". "reply ID …", "reject ID …" and "complete ID …" end a call,
-// and ID 0 is the call itself. "fail" fails.
+// replier defers the response to a call with the args "defer …". "reply ID …", "reject ID …" and
+// "complete ID …" end the call with that ID. The ID 0 means the call itself.
 func replier(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	words := strings.Fields(string(r.GetArgs()) + " . .")
 	id, _ := strconv.ParseInt(words[1], 10, 64)
@@ -140,8 +140,8 @@ func TestReplyToItself(t *testing.T) {
 	receive(t, "the last reply", n.calling("p", "complete 0 end")).got(t, "end")
 }
 
-// A result with a deferred response also stores its messages, and the answer survives a crash of
-// the node that deferred it. A caller whose wait is over finds the response later.
+// A result with a deferred response also stores its messages, and the open call survives a crash of
+// the node that deferred the response. A caller whose wait is over finds the response later.
 func TestReplyAfterCrash(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -252,8 +252,8 @@ func TestOpenCallIsSuspended(t *testing.T) {
 	}
 }
 
-// The calls of a process stay open if its history is restarted. Then it may reply to a call whose
-// task was removed.
+// The calls of a process stay open if its history is restarted. After that, a reply to a call whose
+// task was removed has no effect, and is not an error.
 func TestOpenCallsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -314,7 +314,7 @@ func TestWrongReplies(t *testing.T) {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'reply'") == process.MaxOpenTasks
 	})
 	fails("defer one-more", "result.defer_response: at most 100 calls may wait for a reply (got 101)")
-	n.started(t, "p") // the task waits behind this one
+	n.started(t, "p") // its call "hold" replies to a call that waits behind it
 	held := n.calling("p", "hold", long)
 	receive(t, "the attempt", g.entered)
 	waits := n.calling("p", "x", long)

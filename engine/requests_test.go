@@ -65,7 +65,8 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	if n.status(t, "gone") != "" {
 		t.Error("a process exists although its INIT was rejected")
 	}
-	// Its key was removed as well, so the next request is a new one.
+	// The key of the rejected start was removed too, so the next request with this key is a new
+	// one.
 	if ans, err := n.Start(t.Context(), engine.StartParams{
 		Key: key("gone"), Args: []byte("yes"), IdempotencyKey: "k",
 	}); err != nil || string(ans.Response) != "yes" {
@@ -273,8 +274,8 @@ func TestMaxWaiting(t *testing.T) {
 	}
 }
 
-// A request that gets no slot is stored and waits for its response until max_backlog tasks wait.
-// Further requests are rejected and not stored.
+// While fewer than max_backlog tasks wait, a request that gets no slot is stored, and its client
+// waits for the response. Further requests are rejected and not stored.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -419,7 +420,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 	}
 }
 
-// Calls without a timeout wait for the step timeout.
+// The wait of a call without a timeout lasts as long as the step timeout.
 func TestDefaultWait(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -434,7 +435,7 @@ func TestDefaultWait(t *testing.T) {
 	}
 }
 
-// A request that does not run, because it is rejected, repeated or must wait, releases its slot.
+// A request that runs no task, because it is rejected or was repeated, releases its slot.
 func TestRefusedRequestReturnsItsSlot(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), byTask{initTask: words, callTask: words})

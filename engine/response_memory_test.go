@@ -12,7 +12,7 @@ import (
 )
 
 // A large response holds its memory until its result is stored. Other large responses of its
-// namespace wait for that, and small ones do not.
+// namespace wait for the memory, and small responses do not.
 func TestLargeResponsesWait(t *testing.T) {
 	t.Parallel()
 	g, asked := newGate(), make(chan struct{}, 2)

@@ -39,7 +39,7 @@ func TestRetention(t *testing.T) {
 }
 
 // If a pass had no time for all expired processes, the next pass follows immediately, not ten
-// seconds later. Otherwise a node would remove at most 160 per second.
+// seconds later. Otherwise a node would remove at most 160 processes per second.
 func TestRetentionContinues(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -42,8 +42,8 @@ func TestScanBound(t *testing.T) {
 	}
 }
 
-// After a scan that has reached its byte limit, the next scan claims at most twice as many tasks,
-// and later scans gradually more.
+// After a scan that was cut at its byte limit, the next scan claims at most the larger of
+// minCutRows and twice the number of tasks of the cut scan. The bound then grows with each scan.
 func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 	t.Parallel()
 	room := []storage.ClaimLimit{{Namespace: "n", Max: 200}}
@@ -167,7 +167,7 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 	}
 }
 
-// Namespaces are created and deleted. Scans remember only existing namespaces.
+// While namespaces are created and deleted, scans forget the deleted ones.
 func TestScansForgetNamespaces(t *testing.T) {
 	t.Parallel()
 	e := bare()

@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// commands contains the commands of scenarios. They return their result.
+// commands contains the commands of scenarios. Each command returns its result.
 var commands = map[string]func(s *scenario, n *scenarioNode, args string) (string, error){
 	"node":  (*scenario).start,
 	"stop":  func(_ *scenario, n *scenarioNode, _ string) (string, error) { n.stop(); return "", nil },
@@ -198,7 +198,7 @@ func (n *scenarioNode) repair(args string, simple bool) (string, error) {
 	return r.answer(ans, err)
 }
 
-// held waits for the next task that reaches hold or hang, and returns its request.
+// held waits for the next task that reaches hold or hang, and describes the request.
 func (s *scenario) held(*scenarioNode, string) (string, error) {
 	select {
 	case s.request = <-s.gate.entered:
@@ -219,7 +219,8 @@ func (s *scenario) held(*scenarioNode, string) (string, error) {
 	return strings.Join(text, " "), nil
 }
 
-// deadline checks that the task that the last held command has returned ends within a time.
+// deadline checks that the deadline of the task of the last held command is at most a given time
+// away.
 func (s *scenario) deadline(_ *scenarioNode, text string) (string, error) {
 	d, err := time.ParseDuration(text)
 	if left := time.Until(s.request.GetDeadline().AsTime()); err == nil && left > d {
@@ -251,7 +252,7 @@ func (s *scenario) attempts(_ *scenarioNode, id string) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// sql runs a statement. $NODE is replaced with the ID of a node.
+// sql runs a statement. $NAME is replaced with the ID of the node NAME.
 func (s *scenario) sql(_ *scenarioNode, statement string) (string, error) {
 	for name, n := range s.nodes {
 		statement = strings.ReplaceAll(statement, "$"+name, fmt.Sprint(n.store.NodeID()))

@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// While all classes wait, each gets its share of the slots over time, even if there is only one
-// slot. No slot stays free, and a class that waits alone gets all slots.
+// Each waiting class gets its share of the slots over time, even if there is only one slot. No slot
+// stays free, and a class that waits alone gets all slots.
 func TestSharesOfWaitingClasses(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 30

@@ -26,7 +26,8 @@ func inUse(t *testing.T, p *slots, taken, waiting int) {
 }
 
 // A long scan holds slots that it may not need. A waiting request gets one of them when the scan
-// has found nothing, and is not rejected before that.
+// has found nothing. If the scan does not end, the request is rejected after maxSlotWaits times
+// slotWait.
 func TestSlotsDuringAScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,8 +312,8 @@ func TestSlotsResize(t *testing.T) {
 	})
 }
 
-// In any order of operations, no slot is lost or taken twice. If a class waits for a slot, no slot
-// stays free unless the poller of the class was woken.
+// In any order of operations, no slot is lost or taken twice. If no other class waits, a scan for
+// stored tasks gets every free slot that it can use.
 func TestSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -381,7 +382,7 @@ func TestSlotsNeverLeak(t *testing.T) {
 	})
 }
 
-// Concurrent requests release every slot that they have taken.
+// Concurrent requests and scans never take more slots than there are. At the end, no slot is taken.
 func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
 	p := &slots{max: 4, node: &nodeSlots{max: math.MaxInt32}, wakeStored: func() {}, wakeTimers: func() {}}

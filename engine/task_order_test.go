@@ -72,8 +72,8 @@ func (j *journal) of(id string, kind progressorv1.TaskType) []entry {
 	return some
 }
 
-// inOrder fails the test if tasks of a process ran concurrently or not in task_id order, or if a
-// token did not increase.
+// inOrder checks that a process ran n tasks of a type, in the order of their task IDs and with
+// increasing fencing tokens. It also checks that no process ran two tasks at the same time.
 func (j *journal) inOrder(t testing.TB, id string, kind progressorv1.TaskType, n int) {
 	t.Helper()
 	entries := j.of(id, kind)
@@ -119,8 +119,9 @@ func TestCallsInOrder(t *testing.T) {
 	}
 }
 
-// While other tasks wait for the only slot, a busy process gives up the slot after 16 tasks in a
-// row, and the oldest waiting task runs.
+// A busy process gives up the only slot after 16 tasks in a row if other tasks wait. Therefore, a
+// task of another process that was stored after 20 tasks of the busy process runs after 16 to 36 of
+// its tasks.
 func TestOthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -162,7 +163,8 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	}
 }
 
-// A process that sets a timer of zero in a loop also gives up its slot to calls of other processes.
+// A process that sets a timer of zero in a loop also gives up its slot, both to starts of other
+// processes and to its own calls.
 func TestLoopLeavesRoom(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

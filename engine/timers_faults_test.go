@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Timers do not belong to a node. If a node stops, another node fires the timers that it has set.
-// Only a task that the dead node was running waits until the node is declared dead.
+// Timers do not belong to a node. If a node dies, another node fires the timers that were set on
+// the dead node. Only a task that the dead node was running waits until the node is declared dead.
 func TestTimersOfDeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -173,8 +173,8 @@ func TestTimersAlongsideAFullNamespace(t *testing.T) {
 	})
 }
 
-// Timers that are set while a scan runs fire in time. With many processes that set timers all the
-// time, scans and settings of timers overlap in every way.
+// Timers that are set while a scan runs fire in time. In this test, eight processes set timers all
+// the time, so scans often overlap with new timers.
 func TestTimersSetAllTheTime(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -187,7 +187,8 @@ func TestTimersSetAllTheTime(t *testing.T) {
 		n.started(t, id)
 		go func() {
 			for r := range rounds {
-				// No other timer has this delay, so no scan for another timer finds it by chance.
+				// The delays differ, so that a scan for another timer rarely finds this timer by
+				// chance.
 				_, err := n.Call(context.Background(), engine.CallParams{
 					Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40),
 				})

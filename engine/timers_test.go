@@ -192,8 +192,7 @@ func TestRemoveTimer(t *testing.T) {
 	})
 }
 
-// A process with a long history is removed soon, in many small transactions, and its ID can then be
-// reused.
+// A process with a history of 12,000 events can be removed, and its ID can then be reused.
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -278,8 +277,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	}
 }
 
-// A timer that becomes due at any time while its process is busy is BLOCKED, and runs right after
-// the task.
+// A timer that becomes due while its process is busy is BLOCKED, and runs right after the task.
 func TestTimerDueWhileBusy(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// With tracing off, a task allocates no memory for it.
+// With tracing off, a task allocates no memory for traces.
 func TestTracingOffCostsNothing(t *testing.T) {
 	var off *traces
 	ctx, c, sent := t.Context(), &storage.Claim{Context: []byte("mine")}, []byte("mine")

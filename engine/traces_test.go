@@ -296,8 +296,8 @@ func TestTraceOfMessages(t *testing.T) {
 	}
 }
 
-// If the node of an attempt has died, another node records the span of the attempt, so that the
-// spans of the processor have a parent.
+// If the node of an attempt has died, another node records the span of the attempt. The spans of
+// the processor are children of this span.
 func TestTraceOfALostAttempt(t *testing.T) {
 	t.Parallel()
 	dsn, s, g := storagetest.DSN(t), newSpans(), newGate()

@@ -7,7 +7,7 @@ import (
 )
 
 // Processors use the slots if at least half of the attempts are in a processor, or if processing
-// took most of the recent time.
+// took at least as long as storing in the recent time.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	u := &usage{}

@@ -27,7 +27,7 @@ type watch struct {
 	cancel  context.CancelFunc
 }
 
-// watching watches a process without delay.
+// watching starts to watch a process, and does not wait for updates.
 func (n *node) watching(id string, after int64) *watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{
@@ -160,7 +160,8 @@ func TestWatchEndsWithRemoval(t *testing.T) {
 	}
 }
 
-// Updates contain the same data as reads, whether they come from memory or from the database.
+// The events in updates are equal to those in reads, whether they come from memory or from the
+// database.
 func TestWatchShowsWhatReadsShow(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -235,8 +236,7 @@ func TestWatchMissesNothing(t *testing.T) {
 	}
 }
 
-// A slow client does not delay the others, no updates are queued for it, and in the end it has
-// received all of them.
+// A slow client does not delay another client, and in the end it has received all events in order.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t),
@@ -278,8 +278,8 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// 1,000 watched processes cause few queries, and events of another node arrive within 100 ms at the
-// median.
+// 1,000 watched processes cause at most 20 queries per second, and events of another node arrive
+// within 100 ms at the median.
 func TestManyWatchersFewQueries(t *testing.T) {
 	t.Parallel()
 	const clients = 1000

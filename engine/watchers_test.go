@@ -15,8 +15,8 @@ func eventsAfter(key process.Key, last int64, n int) *storage.Completion {
 	}
 }
 
-// A watcher that has not sent its news gets no further news in memory. Later news is read from the
-// database.
+// A watcher that has not sent its news gets no further news from memory. The next query that finds
+// the watcher ready reads later news from the database.
 func TestWatchersQueueNothing(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers

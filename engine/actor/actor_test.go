@@ -50,8 +50,9 @@ func send(a *Actor[*letter], taskType progressorv1.TaskType) (*progressorv1.Proc
 	}})
 }
 
-// TestHandlers checks that the handler of the type of a task gets the state, and that Done
-// completes its result.
+// TestHandlers checks that a task runs the handler of its type with the state of its process, and
+// that Done completes the result. INIT does not read a state. Without a handler, a CANCEL has an
+// empty result, and other tasks fail.
 func TestHandlers(t *testing.T) {
 	for taskType, want := range map[progressorv1.TaskType]string{
 		progressorv1.TaskType_TASK_TYPE_INIT:    "I.",
@@ -72,8 +73,8 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// TestUnavailable checks that a task is retried if the database is not available for any of its
-// reads, and that other errors fail the task.
+// TestUnavailable checks that an UnreachableError, which causes a retry, is returned if the
+// database is not available for Read or for a handler. Other errors are returned as they are.
 func TestUnavailable(t *testing.T) {
 	away := fmt.Errorf("read: %w", process.ErrUnavailable)
 	for _, c := range []struct {
@@ -88,7 +89,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestMoveTimer checks that a timer is set only if it changes.
+// TestMoveTimer checks that MoveTimer sets or unsets a timer only if its time changes.
 func TestMoveTimer(t *testing.T) {
 	one, two := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {

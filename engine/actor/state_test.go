@@ -9,8 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// TestDecode checks that a state with an unknown field, at any depth, is left to a newer version.
-// Other errors fail the task.
+// TestDecode checks that an unknown field of a state, at any depth, causes a failure that can be
+// retried, because a newer version may know the field. Other errors cause failures that are not
+// retryable.
 func TestDecode(t *testing.T) {
 	type inner struct {
 		N int `json:"n"`

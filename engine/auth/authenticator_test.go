@@ -51,7 +51,7 @@ func (t *table) ReadKey(ctx context.Context, id string) (storage.KeyState, error
 	return row, nil
 }
 
-// ReadGrants returns the grants of principals without a key. The table stores them like keys.
+// ReadGrants returns the grants of principals without a key. The table stores principals like keys.
 func (t *table) ReadGrants(ctx context.Context, principals []string) (storage.PrincipalGrants, error) {
 	var all storage.PrincipalGrants
 	for _, principal := range principals {
@@ -138,8 +138,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The requests of a client cause a read of the database at most once in 10 s. A key that was
-// revoked or has expired is rejected after that time.
+// The requests of a client cause a read of the database at most once in 10 s. After that time, a
+// key that was revoked or deleted, or has expired, is rejected.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")
@@ -268,8 +268,9 @@ func counted(t *testing.T, a *Authenticator, outcome string) (n int) {
 	return n
 }
 
-// TestGuessing sends random tokens. They cost at most 10 reads per second and address, and do not
-// prevent a client of the same address from using its key.
+// TestGuessing sends 500 random tokens from one address. At least 400 of them are limited, and all
+// requests together cause at most 100 reads. A client of the same address can still use its cached
+// key. The number of remembered addresses is bounded.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	a, keys, _ := newTest(t, "")
@@ -330,7 +331,7 @@ func TestNewKeys(t *testing.T) {
 	}
 }
 
-// All failures take the same time.
+// Each failure takes at least the configured pause, whatever its reason.
 func TestFailuresTakeTheSameTime(t *testing.T) {
 	t.Parallel()
 	a, keys, _ := newTest(t, "")
@@ -364,8 +365,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A file with a root key is created once, for its owner only. A file that others can read, or that
-// belongs to another user, is rejected.
+// A file with a root key is created once, for its owner only. A file is rejected if others can read
+// it, if it contains no root key, or if its owner is neither root nor the current user.
 func TestRootKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "data", "token")

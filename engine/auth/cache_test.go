@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A full cache evicts old entries first, and never many at once.
+// A full cache evicts old entries first, and at most a tenth of its entries at once.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	const old = maxCached / 10
@@ -37,7 +37,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// Users and certificates do not displace keys from the cache.
+// Users do not displace keys from the cache.
 func TestKeysStayCached(t *testing.T) {
 	t.Parallel()
 	a, keys, _ := newTest(t, "")

@@ -41,7 +41,7 @@ func withoutLimits(a *Authenticator) {
 	}
 }
 
-// watchedTable is a table that keeps the IDs of the keys that are read.
+// watchedTable is a table that records the IDs of the keys that are read.
 type watchedTable struct {
 	table
 	read []string
@@ -52,8 +52,9 @@ func (t *watchedTable) ReadKey(ctx context.Context, id string) (storage.KeyState
 	return t.table.ReadKey(ctx, id)
 }
 
-// FuzzToken checks that only the tokens of the keys are accepted, in any spelling, and that only
-// well-formed IDs are looked up in the database.
+// FuzzToken checks that exactly the tokens of the keys are accepted. The scheme may be in upper or
+// lower case, and white space may surround the token. FuzzToken also checks that only well-formed
+// IDs are looked up in the database.
 func FuzzToken(f *testing.F) {
 	token, root := tokenPrefix+"fuzz_"+fuzzSecret, tokenPrefix+rootID+"_"+fuzzSecret
 	hash := Hash(token)

@@ -40,8 +40,8 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	}
 }
 
-// A node exchanges at most maxExchanges codes at the same time. An exchange that has ended frees
-// its place.
+// A node exchanges at most maxExchanges codes at the same time. An exchange that has ended releases
+// its slot.
 func TestExchangesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -141,8 +141,8 @@ func TestManyLoginsAreBegun(t *testing.T) {
 	}
 }
 
-// Even if an address has too many failed authentications, a request whose login has ended, or that
-// has no login, gets an error that asks the user to log in.
+// Even if an address has too many failed authentications, a request whose login has ended gets
+// ErrLogin, and a request without a token gets ErrMissing. A malformed token gets ErrLimited.
 func TestEndedLoginsAtASharedAddress(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)

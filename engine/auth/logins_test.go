@@ -160,7 +160,7 @@ func (s *loginSite) login(t *testing.T) string {
 	return token
 }
 
-// count returns the number of authentications by logins with an outcome.
+// count returns how many authentications by logins had an outcome.
 func (s *loginSite) count(t *testing.T, outcome string) float64 {
 	t.Helper()
 	var m dto.Metric
@@ -170,7 +170,8 @@ func (s *loginSite) count(t *testing.T, outcome string) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// A login has the grants of its user and groups. Another engine accepts it until it has ended.
+// A login has the grants of its user and groups, and is valid until the logout. Wrong tokens are
+// rejected.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -222,8 +223,8 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// A login expires on time even if it is cached. It also ends when another engine or an operator
-// deletes it.
+// A login expires on time even if it is cached. A login also ends when its row is deleted, when its
+// issuer has no logins any more, or when its groups may be those of another issuer.
 func TestLoginsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*loginSite){
@@ -289,7 +290,7 @@ func TestLogoutDuringARead(t *testing.T) {
 		}
 		go func() {
 			defer close(done)
-			_, _ = s.AuthenticateLogin(t.Context(), token, address) // both are correct: the logout has not ended
+			_, _ = s.AuthenticateLogin(t.Context(), token, address) // any result is correct during the logout
 		}()
 		select { // the request reads the database, or uses the state from before the logout
 		case <-read:
@@ -335,7 +336,8 @@ func TestLoginsInOneBrowser(t *testing.T) {
 	}
 }
 
-// A login that is used stays valid, and the database is read only every 10 s.
+// A login that is used stays valid, and the database is read only every 10 s. While the database is
+// down, a login that was read in the last minute is valid.
 func TestLoginsAreCached(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -394,7 +396,8 @@ func TestPagesOfLogins(t *testing.T) {
 	}
 }
 
-// The user sees the reason if the issuer or a check rejects a login. The log has all details.
+// The user sees the reason if the issuer or a check rejects a login. Failed logins and the errors
+// of the database are logged.
 func TestFailedLogins(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t)
@@ -448,7 +451,8 @@ func TestFailedLogins(t *testing.T) {
 	}
 }
 
-// Browsers write origins in one way only.
+// originOf returns the origin of a URL as browsers write it: in lower case and without the default
+// port.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -9,11 +9,11 @@ import (
 
 func (t *table) NoteKeyUse(_ context.Context, id string) error {
 	t.set(func(t *table) { t.uses = append(t.uses, id) })
-	return errors.New("the table is read-only") // has no effect
+	return errors.New("the table is read-only") // the error has no effect
 }
 
-// The use of a key is recorded once for each state that is read, unless the database already has
-// it. A request with a wrong secret does not count as a use.
+// The use of a key is recorded once for each state that is read, unless that state shows that a use
+// was already recorded. A request with a wrong secret does not count as a use.
 func TestUseIsNoted(t *testing.T) {
 	t.Parallel()
 	a, keys, at := newTest(t, "")

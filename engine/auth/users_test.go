@@ -93,7 +93,8 @@ func TestUsersAndGroups(t *testing.T) {
 	}
 }
 
-// A token is valid until it expires, even if it is cached. Streams end at that time.
+// A cached token is accepted without its issuer until it expires, and its streams end at that time.
+// A cached token whose key was removed is rejected after tokenTime.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
 	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -138,8 +139,8 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// A stream ends when the issuer has removed the key of its token. It does not end while the issuer
-// is down, and the limits of new tokens do not apply to it.
+// If the issuer has removed the key of a token, the streams of the token end after tokenTime. They
+// do not end while the issuer is down, and the limits on new tokens do not apply to them.
 func TestStreamsVerifyAgain(t *testing.T) {
 	t.Parallel()
 	a, _, at, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -170,8 +171,8 @@ func TestStreamsVerifyAgain(t *testing.T) {
 	}
 }
 
-// Tokens that are not valid are counted, delayed and limited like keys. The log contains the
-// reason.
+// Tokens that are not valid are rejected, and limited like wrong keys. The log contains the reason,
+// but not the payload of the token. Valid tokens of the same address are still accepted.
 func TestRejectedTokens(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -241,7 +242,7 @@ func forge(t *testing.T, i *testissuer.Issuer) string {
 }
 
 // Clients without a valid token do not lock out users, not even users at the same address, such as
-// the address of a proxy, unless they send very many tokens.
+// the address of a proxy. Only very many invalid tokens at an address lock out its new tokens.
 func TestAttackersDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -291,8 +292,9 @@ func TestAttackersDoNotLockOut(t *testing.T) {
 	}
 }
 
-// While the issuer is down, unknown tokens are neither accepted nor reported as invalid. The tokens
-// of an address are limited, and do not lock out users whose keys are known.
+// While the issuer is down, unknown tokens are neither accepted nor reported as invalid. The number
+// of unknown tokens of an address is limited. A token of another address is accepted if its key is
+// known.
 func TestTokensWhileTheIssuerIsDown(t *testing.T) {
 	t.Parallel()
 	a, _, _, i := newUsers(t, slog.New(slog.DiscardHandler))
@@ -316,7 +318,7 @@ func TestTokensWhileTheIssuerIsDown(t *testing.T) {
 	}
 }
 
-// The names of principals without a key.
+// IsPrincipal accepts the names of certificates, users and groups only.
 func TestPrincipals(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

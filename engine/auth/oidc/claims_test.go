@@ -67,7 +67,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// With the claim email, the address must be verified.
+// If the name is the claim email, the claim email_verified must be true or absent.
 func TestNameClaim(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)

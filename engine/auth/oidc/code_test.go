@@ -210,8 +210,8 @@ func TestTokensOfLogins(t *testing.T) {
 	}
 }
 
-// The endpoints of an issuer must be protected like the issuer itself. A login fails while the
-// issuer is down.
+// The endpoints of an issuer must not be less protected than the issuer itself. A login fails with
+// ErrUnreachable while the issuer is down.
 func TestAddressesOfLogins(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"authorization_endpoint", "token_endpoint"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A configuration that cannot work is rejected at startup.
+// Check rejects a configuration that cannot work, and its error names the field.
 func TestConfigurationIsChecked(t *testing.T) {
 	t.Parallel()
 	valid := Config{

@@ -64,8 +64,8 @@ func newRSA(t *testing.T, keyID string, bits int, algorithm jose.SignatureAlgori
 	return testissuer.Key(key, keyID, algorithm)
 }
 
-// Tokens with one of the three algorithms are verified. Every other algorithm is rejected, even if
-// the issuer has a key for it.
+// Tokens with RS256, ES256 or EdDSA are verified. Other algorithms are rejected, even if the issuer
+// has a key for them. RSA keys with 1024 bits are also rejected.
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)
@@ -169,8 +169,8 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// A token is valid only with a key of the issuer that it names. The groups of different issuers are
-// different.
+// A token is valid only with a key of the issuer that it names. Each group has the prefix of its
+// issuer.
 func TestSeveralIssuers(t *testing.T) {
 	t.Parallel()
 	a, b, unknown := testissuer.New(t), testissuer.New(t), testissuer.New(t)
@@ -448,7 +448,7 @@ func TestKeysAreReadByTLS(t *testing.T) {
 	}
 }
 
-// An issuer may have a private address, but not an address of cloud metadata.
+// Requests to link-local addresses and to addresses of cloud metadata are rejected.
 func TestIssuerAddresses(t *testing.T) {
 	t.Parallel()
 	client, err := Config{}.client()
@@ -472,7 +472,7 @@ func TestIssuerAddresses(t *testing.T) {
 	}
 }
 
-// Redirects could lead to other hosts, and to plain HTTP.
+// Redirects of an issuer are not followed, because they could lead to other hosts or to plain HTTP.
 func TestIssuerRedirects(t *testing.T) {
 	t.Parallel()
 	i := testissuer.New(t)

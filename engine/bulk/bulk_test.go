@@ -26,8 +26,8 @@ const (
 	remove  = progressorv1.BulkVerb_BULK_VERB_REMOVE
 )
 
-// A bulk of repairs passes its args to the processor of each process. A failed repair is a failure
-// of the bulk, and a dry run repairs nothing.
+// A bulk of repairs passes its args to the processor of each process. The bulk records a failed
+// repair as a failure. A dry run repairs nothing.
 func TestRepairByProcessor(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -57,9 +57,9 @@ func TestRepairByProcessor(t *testing.T) {
 	}
 }
 
-// Every verb has the same effect on each process as the single command, with an audit entry that
-// names the actor. It skips processes whose status does not allow the verb, and processes of the
-// engine.
+// A verb gives each process the status that the single command gives it. Each process that a verb
+// changes gets an audit entry that names the actor. A bulk skips processes whose status does not
+// allow the verb, and does not touch processes of internal kinds.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -136,8 +136,8 @@ func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	n.get(t, first.GetBulkId())
 }
 
-// A dry run returns the number of matching processes, the oldest of them, and how many do not allow
-// the verb. It stores nothing.
+// A dry run returns the number of matching processes, the IDs of the 20 oldest ones, and how many
+// do not allow the verb. It stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -308,8 +308,8 @@ func TestNoBulk(t *testing.T) {
 	}
 }
 
-// If a verb fails temporarily, it is retried a few times, and then recorded as a failure. The
-// number of recorded failures is limited; others are only counted.
+// A bulk retries a verb that fails temporarily a few times, and then records the failure. The
+// number of recorded failures is limited. Further failures are only counted.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.FailSoon(); b.KeepFailures(2) })

@@ -14,7 +14,7 @@ import (
 // FailSoon makes failures final soon.
 func (b *Bulks) FailSoon() { b.limits.pause, b.limits.tries = 10*time.Millisecond, 3 }
 
-// KeepFailures sets the number of recorded failures.
+// KeepFailures sets the maximum number of recorded failures.
 func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }
 
 // Page runs a page of a bulk without storing its result, like a node that dies.

@@ -33,8 +33,8 @@ func slowRepairs(ended chan struct{}) processor.Func {
 	}
 }
 
-// If a repair takes longer than a bulk waits, the bulk counts its outcome when the repair ends. The
-// bulk does not repeat the repair, and counts it even though the process no longer matches the
+// If a repair does not end within a page, the bulk counts the outcome after the repair has ended.
+// The bulk does not repeat the repair, and counts the process even though it no longer matches the
 // filter.
 func TestSlowRepairs(t *testing.T) {
 	t.Parallel()
@@ -88,8 +88,9 @@ func TestNoPauseForSlowRepairs(t *testing.T) {
 	eventually(t, "the others are repaired", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
 }
 
-// The args of repairs are stored only in the args of a task, which readers without payload.read do
-// not see. Bulks of old versions, which store them in their metadata, still run.
+// The args of repairs are stored neither in the metadata of the bulk nor in the audit, which
+// clients without payload.read can read. A bulk of an old version, which has the args in its
+// metadata, still runs.
 func TestArgsAreHidden(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -82,8 +82,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 	}
 }
 
-// If the node that runs a bulk dies or stops, another node repeats the page whose result was not
-// stored.
+// If the node that runs a bulk dies or stops, another node completes the bulk.
 func TestAnotherNodeContinues(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "stopped"} {
@@ -142,14 +141,14 @@ func TestPageTwice(t *testing.T) {
 	}
 }
 
-// Processes that change, or are created or removed, between two pages are handled according to
-// their status when the bulk reaches them. Processes created later are not handled. The namespace
-// is paused, and the test runs the pages itself.
+// Processes that change or are removed between two pages are handled according to their status when
+// the bulk reaches them. Processes that are created after the start of the bulk are not handled.
+// The namespace is paused, and the test runs the pages itself.
 func TestChangesWhileItWalks(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	all := ids("p", 40)
-	for _, id := range all { // one after the other, so that their order is that of the pages
+	for _, id := range all { // one at a time, because pages follow the order of creation
 		n.startAll(t, "", id)
 	}
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
@@ -195,7 +194,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 	}
 }
 
-// turn runs a page of a bulk and applies its result to p. It returns true if it was the last page.
+// turn runs a page of a bulk, stores the new state in p, and reports whether it was the last page.
 func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 	t.Helper()
 	resp, err := n.Page(context.Background(), &progressorv1.ProcessRequest{

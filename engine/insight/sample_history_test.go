@@ -44,8 +44,8 @@ func TestSamplesOfAnHour(t *testing.T) {
 	}
 }
 
-// A day has one sample per five minutes. It contains the mean of the rate and the maximum of every
-// other value.
+// A day has one sample per five minutes. Each sample contains the mean of the rate and the maximum
+// of every other value.
 func TestSamplesOfADay(t *testing.T) {
 	t.Parallel()
 	h := &sampleHistory{}

@@ -156,8 +156,8 @@ func setField(
 	m.Set(fd, value)
 }
 
-// posted sends a request with the Connect protocol. It returns the response and, for an error, its
-// code.
+// posted sends a request with the Connect protocol. It returns the HTTP status and the body of the
+// response.
 func posted(t *testing.T, url, token string, stream bool, m proto.Message) string {
 	t.Helper()
 	body, err := protojson.Marshal(m)

@@ -90,8 +90,9 @@ func TestNeedsOfMethods(t *testing.T) {
 	}
 }
 
-// TestEveryNamespaceIsChecked sets each field of each request that names a namespace, by its name
-// or in a lease token, to a foreign namespace. No such request is allowed.
+// TestEveryNamespaceIsChecked sets each field of a request in which a client can name a namespace,
+// directly or in a lease token. The request is allowed for a namespace of the client, and denied
+// for a foreign namespace.
 func TestEveryNamespaceIsChecked(t *testing.T) {
 	t.Parallel()
 	a, checked := newRules(t), 0
@@ -168,7 +169,7 @@ func roleOf(role string) *auth.Principal {
 	return auth.NewPrincipal("key:"+role, []auth.Grant{{Role: role, Namespaces: where}})
 }
 
-// mayUse reports whether a role has the permission that a method needs, according to neededBy.
+// mayUse reports whether a role has one of the permissions in n in the namespace own.
 func mayUse(role string, n *progressorv1.Needs) bool {
 	p := roleOf(role)
 	return p.Can(n.GetPermission(), "own") || n.GetOr() != 0 && p.Can(n.GetOr(), "own")
@@ -192,7 +193,7 @@ func (k roleKeys) ReadKey(_ context.Context, id string) (storage.KeyState, error
 }
 
 // TestEveryMethodAsEveryRole calls every method with every role, in the role's namespace and in
-// another one. A request reaches the handler only if the role allows it.
+// another one. A request is denied if and only if the role does not allow it.
 func TestEveryMethodAsEveryRole(t *testing.T) {
 	t.Parallel()
 	keys, tokens := roleKeys{}, map[string]string{}
@@ -257,8 +258,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// A target in another namespace needs a permission there. The permission is not needed in the
-// namespace of the request itself.
+// A target in another namespace needs a permission there. In the namespace of the request itself,
+// only a worker that is limited to some jobs needs the permission.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)

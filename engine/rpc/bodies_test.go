@@ -119,7 +119,8 @@ func TestSlowBodyOfHTTP2(t *testing.T) {
 	}
 }
 
-// fullListener fails like a listener that has no file descriptors left, and then ends.
+// fullListener fails once, like the listener of a program without free file descriptors, and then
+// accepts connections.
 type fullListener struct {
 	net.Listener
 	failed bool
@@ -138,7 +139,7 @@ func (l *fullListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A server that cannot accept connections logs this.
+// A server that cannot accept a connection logs a warning, and accepts the next connection.
 func TestAcceptErrorsAreLogged(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

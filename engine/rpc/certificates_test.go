@@ -161,8 +161,8 @@ func TestRequiredClientCertificates(t *testing.T) {
 	}
 }
 
-// Requests are rejected after the certificate of the client has expired, even on an open
-// connection.
+// The context of a request ends when the certificate of the client expires, because the connection
+// may last longer.
 func TestRequestsEndWithTheCertificate(t *testing.T) {
 	t.Parallel()
 	leaf := testca.New(t).Issue(time.Hour, billing).Leaf
@@ -253,7 +253,7 @@ func TestFilesAreReadByOneConnection(t *testing.T) {
 	slow := make(chan time.Time, 1)
 	go func() { slow <- expiryOf(t, config) }()
 	var pipe *os.File
-	for end := time.Now().Add(time.Minute); pipe == nil; { // it fails until the other end is open
+	for end := time.Now().Add(time.Minute); pipe == nil; { // opening fails until the other end is open
 		pipe, err = os.OpenFile(s.files.Key, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil && time.Now().After(end) {
 			t.Fatal("no connection reads the changed files: ", err)

@@ -56,7 +56,7 @@ func requestAs(ctx context.Context, h http.Handler, client, method, body string)
 const awaitBody = `{"namespace":"n","processId":"p","taskId":1,"timeout":"600s"}`
 
 // A client that sends any number of AwaitTask requests uses up only its own share. Its other
-// requests, the requests of other clients, and the answers of workers are still served.
+// requests and the requests of other clients are still served.
 func TestOneClientDoesNotFillTheNode(t *testing.T) {
 	t.Parallel()
 	const share = 5
@@ -239,7 +239,7 @@ func TestMachineOf(t *testing.T) {
 	}
 }
 
-// Every method that waits for an event has a limit for its wait.
+// These methods, which can wait for an event, accept a wait of at most 10 minutes.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

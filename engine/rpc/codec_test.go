@@ -131,7 +131,8 @@ func FuzzStrictJSON(f *testing.F) {
 		if jsonCodec.Unmarshal(data, &m) != nil {
 			return
 		}
-		// A request that is decoded and valid can be encoded as JSON again, and has lost no digits.
+		// A valid request can be encoded as JSON, and the result can be decoded again, except if an
+		// integer is too large for a JSON number.
 		if valid.check(&m) != nil {
 			return
 		}

@@ -86,7 +86,7 @@ func valueOf(t *testing.T, m prometheus.Metric) float64 {
 	return value.GetCounter().GetValue() + value.GetGauge().GetValue()
 }
 
-// Any number of clients take all connections that they can get. Another client still gets some.
+// Five clients take all connections that they can get. Another client still gets 10 connections.
 func TestConnectionsForOthers(t *testing.T) {
 	t.Parallel()
 	c := NewConnections(1000)

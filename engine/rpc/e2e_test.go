@@ -157,7 +157,7 @@ func TestALifeOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// life uses all methods of the service on one process.
+// life uses most methods of the service on one process.
 func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	ctx := t.Context()
 	metadata, err := structpb.NewStruct(map[string]any{"tenant": "acme", "n": 7})
@@ -252,7 +252,7 @@ func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id 
 	}
 }
 
-// readEverywhere reads a process in every way.
+// readEverywhere reads a process with GetProcess, TraceProcess and AwaitTask.
 func readEverywhere(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()

@@ -22,7 +22,7 @@ var (
 	refusal  = &progressorv1.Rejection{Reason: "too_late", Message: "it is shipped", Details: []byte{1}}
 )
 
-// errorTable contains the code and the detail of each reason that the engine can return.
+// errorTable contains errors with their codes and details. Each reason occurs here or in notYet.
 var errorTable = []struct {
 	err    error
 	code   connect.Code
@@ -130,7 +130,7 @@ func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
 	return &progressorv1.ErrorDetail{Reason: r, Namespace: "n", ProcessId: "p"}
 }
 
-// notYet contains the reasons that only services of later releases return.
+// notYet contains the reasons that errorTable lacks.
 var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_SAME_SCOPE:         true,
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,

@@ -61,8 +61,9 @@ func TestEveryMethodIsServed(t *testing.T) {
 	}
 }
 
-// TestCommandsForJobsOfTheEngine checks that UpdateJob and CancelJob are accepted for the job of a
-// step, and that the error of RetryJob names the command to use instead.
+// TestCommandsForJobsOfTheEngine checks that refuseOwnJob, which UpdateJob and CancelJob call,
+// accepts the job of a step, and that the error of refuseRetry, which RetryJob calls, names the
+// command to use instead.
 func TestCommandsForJobsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false,
@@ -141,7 +142,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A ready engine is not ready while the program is not. An error of the engine takes precedence.
+// A program is ready only if the engine and the other parts of the program are ready. An error of
+// the engine takes precedence.
 func TestReadinessOfTheProgram(t *testing.T) {
 	t.Parallel()
 	away, crons := errors.New("database away"), errors.New("crons")
@@ -335,8 +337,9 @@ func get(t *testing.T, url, accept string) (int, string) {
 	return answer.StatusCode, body.String()
 }
 
-// BenchmarkCall measures the cost of the handler for a call, without the network and the engine.
-// The clients of key authenticate with an API key, and those of open are not authenticated.
+// BenchmarkCall measures the cost of the handler for a call, without the network and the engine. In
+// the benchmark key, requests are authenticated by an API key. In the benchmark open, they are not
+// authenticated.
 func BenchmarkCall(b *testing.B) {
 	id, token := auth.NewToken()
 	hash := auth.Hash(token)
@@ -364,7 +367,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkServe measures calls over the loopback network with 64 clients, for each protocol.
+// BenchmarkServe measures calls over the loopback network with 32 clients per CPU core, for each
+// protocol.
 func BenchmarkServe(b *testing.B) {
 	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {

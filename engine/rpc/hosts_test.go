@@ -73,7 +73,7 @@ func TestHostNamesAreChecked(t *testing.T) {
 	}
 }
 
-// A parser of URLs also finds an address, localhost or one of the names in every accepted Host.
+// If a Host is accepted, a parser of URLs also finds an IP address or an allowed name in the Host.
 func FuzzHost(f *testing.F) {
 	for _, host := range []string{"localhost:80", "[::1]:80", "127.0.0.1.evil", "x.svc.cluster.local", "a@b", "[a]",
 		"a:b:c", "."} {
@@ -102,7 +102,7 @@ func allowedName(host string) bool {
 }
 
 // TestRebinding sends the requests of a page whose DNS name points to the engine. For the browser,
-// the page and the engine are one site.
+// the page and the engine are one site. The engine rejects and counts all these requests.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

@@ -77,7 +77,8 @@ func FuzzLoginCookie(f *testing.F) {
 		s.server.Config.Handler.ServeHTTP(w, fuzzed(method, path, host, headers))
 		return w
 	}
-	// Afterwards the login is cached, so that it is accepted while other inputs use up the limits.
+	// This request caches the login, so that the login is accepted while other inputs use up the
+	// limits.
 	first := map[string]string{"Cookie": loginCookie + "=" + token, "Origin": s.url, "Content-Type": kind}
 	if w := answer(post, whoamiPath, first); w.Code != http.StatusOK {
 		f.Fatalf("%d %s", w.Code, w.Body)
@@ -109,9 +110,9 @@ func FuzzLoginCookie(f *testing.F) {
 }
 
 // FuzzOrigin sends requests like browsers with pages of other sites, to an engine without
-// authentication. Only requests to one of the names of the engine are served. Requests that change
-// something are served only from its own pages or from no page, and not if the console is
-// read-only.
+// authentication. Only requests to one of the names of the engine are served. A request that
+// changes something is served only if it comes from a page of the engine or from no page and, if
+// the console is read-only, only if it comes from no page.
 func FuzzOrigin(f *testing.F) {
 	handlers := map[Console]http.Handler{}
 	for _, mode := range []Console{ConsoleFull, ConsoleReadOnly} {

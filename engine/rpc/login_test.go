@@ -380,8 +380,8 @@ func TestExpiredLogin(t *testing.T) {
 	}
 }
 
-// If there are several issuers, /login shows a page on which the user chooses one. After a login,
-// the browser goes only to pages of the console, never to another site.
+// If there are several issuers, /login shows a page on which the user chooses one. A login that
+// would lead to another site is rejected.
 func TestPagesOfTheLogin(t *testing.T) {
 	t.Parallel()
 	s := newLoginSite(t, ConsoleFull, "staff", "partners")

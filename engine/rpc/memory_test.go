@@ -126,7 +126,8 @@ func TestHugeContentLength(t *testing.T) {
 	}
 }
 
-// Requests without a token cost little, and their errors are short.
+// A health check, which needs no token, is rejected with a short error if the name of the service
+// is long.
 func TestHealthOfALongName(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

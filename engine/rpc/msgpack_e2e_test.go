@@ -125,8 +125,8 @@ func TestMessagePackBothWays(t *testing.T) {
 		t.Errorf("%d, details %v, want %v", status, details, odd)
 	}
 
-	// When an attempt ends, its request is closed: by the step timeout, by a cancel without a grace
-	// period, and by a removal.
+	// The request of an attempt is closed when the attempt ends at the step timeout, by a cancel
+	// without a grace period, or by a removal.
 	call := &progressorv1.CallRequest{Namespace: "packed", ProcessId: "late", Args: []byte("hang")}
 	ok("ProcessService/Start", &progressorv1.StartRequest{Namespace: "packed", ProcessId: "late"}, started)
 	if status, failed := ask("ProcessService/Call", call, nil); status == http.StatusOK {

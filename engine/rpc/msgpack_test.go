@@ -110,8 +110,8 @@ func TestMessagePack(t *testing.T) {
 	}
 }
 
-// TestMessagePackHasNoStreams checks that a stream in MessagePack is rejected with the supported
-// encodings.
+// TestMessagePackHasNoStreams checks that a stream in MessagePack is rejected with an error that
+// lists the supported encodings.
 func TestMessagePackHasNoStreams(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
@@ -138,7 +138,7 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 		!strings.Contains(accepted, "application/connect+json,") {
 		t.Errorf("Accept-Post: %s", accepted)
 	}
-	// Errors of HTTP itself have no encoding.
+	// A GET is rejected with the status 405, whatever its Content-Type.
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+callPath, nil)
 	if err != nil {
 		t.Fatal(err)

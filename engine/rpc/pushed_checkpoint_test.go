@@ -73,7 +73,7 @@ func (p *pushing) start() {
 	}
 }
 
-// ended returns the process once it has the status, and its history.
+// ended waits until the process has the status, and returns the process and its history.
 func (p *pushing) ended(status progressorv1.ProcessStatus) (row *progressorv1.Process, history string) {
 	p.t.Helper()
 	enginetest.Eventually(p.t, time.Minute, "the process is "+status.String(), func() bool {
@@ -126,7 +126,7 @@ func TestPushedFunction(t *testing.T) {
 			if ran.Load() != 3 || !strings.Contains(history, `"v":3`) {
 				t.Errorf("%d steps ran: %s", ran.Load(), history)
 			}
-			// Without checkpoints, INIT, the start, each step and the end are tasks.
+			// Without checkpoints, each step and the end of the function would be separate tasks.
 			if n := enginetest.Count(t, storagetest.Connect(t, p.dsn),
 				"SELECT count(*) FROM tasks WHERE process_id = 'p'"); n != 2 {
 				t.Errorf("%d tasks", n)
@@ -135,7 +135,8 @@ func TestPushedFunction(t *testing.T) {
 	}
 }
 
-// steps is a processor with one function for each task that fires, in their order.
+// steps is a processor with one function for each attempt of a TIMEOUT task, in the order of the
+// attempts.
 type steps struct {
 	t     *testing.T
 	at    atomic.Int32
@@ -176,8 +177,9 @@ func wantTask(t *testing.T, r *progressorv1.ProcessRequest, history, state strin
 	}
 }
 
-// Any node can store the checkpoints of a pushed task. Each is stored once, and the result follows
-// them. The next task gets them, although it is already in the memory of the node that pushes.
+// Any node can store the checkpoints of a pushed task. Each checkpoint is stored once, and the
+// result follows the checkpoints. The next task gets their events, although the task is already in
+// the memory of the node that pushes.
 func TestPushedCheckpoint(t *testing.T) {
 	t.Parallel()
 	p := newPushing(t)
@@ -214,8 +216,8 @@ func TestPushedCheckpoint(t *testing.T) {
 	}
 }
 
-// A result without last_event_id, or with another one, is not stored after checkpoints if it could
-// repeat events. The next attempt gets the events of the checkpoints.
+// A result with events that follows checkpoints is rejected if its last_event_id is missing or
+// wrong, because the result could repeat events. The events of the checkpoints remain stored.
 func TestPushedResultThatIgnoresCheckpoints(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -281,8 +283,8 @@ func TestPushedCheckpointsWithoutReport(t *testing.T) {
 	}
 }
 
-// If an attempt is lost or times out after a checkpoint, the next one gets its events, and the
-// token stores nothing more.
+// If an attempt is lost or times out after a checkpoint, the next attempt gets the events of the
+// checkpoint, and the old token can store nothing more.
 func TestPushedCheckpointOfLostAttempt(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(ctx context.Context){
@@ -408,7 +410,7 @@ func TestPushedWithoutCheckpoints(t *testing.T) {
 	}
 }
 
-// A CANCEL stores checkpoints, although the process is ending.
+// A CANCEL task can store checkpoints, although the process is ending.
 func TestPushedCheckpointOfCancel(t *testing.T) {
 	t.Parallel()
 	p := newPushing(t)

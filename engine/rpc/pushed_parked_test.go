@@ -130,8 +130,8 @@ func plain(p processor.Processor) http.Handler {
 	})
 }
 
-// The engine sends a task to the program that has the function in its memory, and to another one if
-// it cannot be reached.
+// The engine sends a task to the program that has the function in its memory, and to another
+// program if that one cannot be reached.
 func TestPushedFunctionInMemoryOfOneProgram(t *testing.T) {
 	t.Parallel()
 	p, a, b := newPushing(t), enginetest.NewAdder(), enginetest.NewAdder()
@@ -155,7 +155,8 @@ func TestPushedFunctionInMemoryOfOneProgram(t *testing.T) {
 	second.WantTasks(t, 2, 1)
 }
 
-// A response that the engine does not store, or that is not a result, is not continued in memory.
+// After a response that the engine does not store, or that is not a result, the function is not
+// continued in memory.
 func TestPushedFunctionInMemoryIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*progressorv1.ProcessResponse){

@@ -38,7 +38,7 @@ var objects = [][2]string{
 	{"ChangeService/PutSink", aSink},
 }
 
-// changes contains a request for each method that changes something.
+// changes contains a request for each method that changes something, except those in notWritten.
 var changes = map[string]string{
 	"ProcessService/Start":             `{"namespace":"n","processId":"new","idempotencyKey":"a"}`,
 	"ProcessService/Call":              aProcess,
@@ -98,9 +98,10 @@ var notWritten = []string{"AddGrant", "CreateKey", "EndConsoleLogins", "RemoveGr
 	"EnableTemplate", "FetchResult", "Heartbeat", "Release", "RepeatRun", "ReportStep", "RerunFire", "RetryJob",
 	"RetryRun", "RewindSink"}
 
-// While the database is read-only, like a demoted primary, a change that reaches it returns
-// UNAVAILABLE. None returns INTERNAL, and none succeeds. As soon as the database is writable, the
-// same requests succeed, because no connection stays read-only.
+// While the database is read-only, like a demoted primary, a change that reaches the database
+// returns UNAVAILABLE. No change returns INTERNAL, and no change succeeds. When the database is
+// writable again, some of these requests are repeated. They succeed, because the engine closes
+// read-only sessions.
 func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newServedEngine(t)
@@ -148,8 +149,8 @@ func TestReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	}
 }
 
-// setReadOnly makes new sessions of the database read-only or writable, and ends those that exist
-// if it becomes read-only.
+// setReadOnly makes new sessions of the database read-only or writable, and ends the sessions of
+// the engine if the database becomes read-only.
 func (w *servedEngine) setReadOnly(t *testing.T, on bool) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.dsn)

@@ -120,7 +120,7 @@ func protocols(url string) map[string]progressorv1connect.ProcessServiceClient {
 
 const callPath = "/progressor.v1.ProcessService/Call"
 
-// post sends a body to Call and returns the status and the body of the response.
+// post sends a body to a URL and returns the status and the body of the response.
 func post(t *testing.T, url, contentType, body string) (int, string) {
 	t.Helper()
 	r, err := http.Post(url, contentType, strings.NewReader(body))

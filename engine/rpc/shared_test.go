@@ -29,7 +29,7 @@ func (c *counting) read(ctx context.Context) (connect.AnyResponse, error) {
 	}
 }
 
-// For any number of clients and requests, the database is read once per accepted age.
+// Fifty clients that accept a response with an age of up to 5 s cause at most 3 reads in 10 s.
 func TestViewersShareTheirReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		if n := refused.Load(); n < 4*sharedRate || n > 6*sharedRate {
 			t.Errorf("%d of %d reads beyond the limit were rejected", n, 15*sharedRate)
 		}
-		// While the rate is used up, a repeated read gets the cached answer, and a first read waits
-		// for its own.
+		// While the rate is used up, a repeated read that accepts a stale response gets the cached
+		// one. A read that does not accept a stale response runs at once.
 		read := c.reads.Load()
 		time.Sleep(6 * time.Second)
 		s.pace.AllowN(time.Now(), 6*sharedRate)

@@ -90,8 +90,8 @@ func TestHiddenPayloads(t *testing.T) {
 }
 
 // The processes of crons contain the headers of HTTP targets, and the processes of runs contain the
-// tokens of waits. A client that may not see these does not see them in the states and tasks of
-// these processes.
+// tokens of waits. A client that may not see headers or tokens does not see the states, events and
+// tasks of these processes.
 func TestHiddenInProcessesOfTheEngine(t *testing.T) {
 	t.Parallel()
 	a := newRules(t)

@@ -206,8 +206,8 @@ func (c *stalledConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// If a client reads nothing from its HTTP/2 connection, the server cannot tell it that a stream has
-// ended. Therefore, the server closes the connection.
+// If a client reads nothing from its HTTP/2 connection, the server cannot tell the client that a
+// stream has ended. Therefore, the server closes the connection.
 func TestConnectionsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	failed, rejected := make(chan error, 1), make(chan struct{}, 1)

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// The server closes a connection if it does not read a body to its end. Otherwise it would take the
-// rest of the body for the next request. Then an attacker behind a proxy could send requests in the
-// name of others.
+// The server closes a connection if it does not read a body to its end. Otherwise, the server would
+// take the rest of the body for the next request, and an attacker behind a proxy could send
+// requests in the name of others.
 func TestUnreadBodyIsNotARequest(t *testing.T) {
 	t.Parallel()
 	const hidden = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -74,7 +74,7 @@ func TestCompleteBatch(t *testing.T) {
 		field  string
 	}{{none, ""}, {invalid, "answers[1].answer"}, {invalid, "answers[2].lease_token"}, {lost, ""},
 		{invalid, "answers[4].response.failure.reason"}, {none, ""}}
-	for round := range 2 { // repeated answers are the same answers
+	for round := range 2 { // repeated answers have the same outcomes
 		resp, err := workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: poll})
 		if err != nil || len(resp.GetOutcomes()) != len(answers) {
 			t.Fatalf("round %d: %v, %v", round, resp, err)
@@ -91,8 +91,8 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		poll.Wait = nil
 	}
-	// A lease must not have two answers in a batch, because the result would depend on their order.
-	// That answer was invalid, so its lease remains.
+	// A lease must not have two answers in a batch, because the result would depend on their
+	// order. The lease of answers[1], whose answer was invalid, is still held.
 	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()}
 	_, err = workers.CompleteBatch(ctx,
 		&progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})

@@ -70,7 +70,7 @@ func (t *table) put(tt *testing.T, v *Vault, name, namespaces, value string) {
 }
 
 // Headers are encrypted, except for those that are not secret, and can be opened only in the place
-// where they were stored. Sealing them again changes nothing.
+// where they were stored. Sealing the same headers again returns the same values.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	ctx, v := t.Context(), newVault(t, newTable(), master(2))
@@ -115,8 +115,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Master keys can be rotated. A value whose key is missing is an error that names the flag, and the
-// error does not contain the value.
+// Master keys can be rotated. If the key of a value is missing, the error names the key and the
+// flag, and does not contain the value.
 func TestMasterKeys(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()
@@ -159,8 +159,8 @@ func TestMasterKeys(t *testing.T) {
 	}
 }
 
-// A key is created in the database only when a value is encrypted, and only if there is no file of
-// master keys.
+// A key is created in the database only by Load or when a value is encrypted, and only if there are
+// no master keys. Decryption creates no key.
 func TestKeyInTheDatabaseIsCreated(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()
@@ -187,7 +187,7 @@ func TestKeyInTheDatabaseIsCreated(t *testing.T) {
 	}
 }
 
-// If several patterns match a namespace, it uses the secret with the longest one.
+// If several patterns match a namespace, the namespace uses the secret with the longest pattern.
 func TestSecretOfANamespace(t *testing.T) {
 	t.Parallel()
 	ctx, stored := t.Context(), newTable()
@@ -396,7 +396,7 @@ func TestMasterKeyFile(t *testing.T) {
 	}
 }
 
-// A MAC is valid for its message, as long as the key with which it was made is known.
+// A MAC is valid only for its message, and only while its key is known.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	stored := &table{}

@@ -13,7 +13,7 @@ import (
 )
 
 // A sink that is declared again with the same settings is not changed. Other settings or secrets
-// replace those of the sink, which keeps its state and continues.
+// replace those of the sink. A paused sink stays paused.
 func TestDeclare(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -71,7 +71,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// While a sink waits for its next attempt, a resume or new settings repeat the delivery
+// While a sink waits for its next attempt, a resume or a put makes it repeat the delivery
 // immediately.
 func TestRetryNow(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestRetryNow(t *testing.T) {
 		n.begin(t, id)
 		n.becomes(t, failing)
 		// Set the row as if the sink had failed for a long time, and take the lease from the node,
-		// so that it forgets its own wait.
+		// so that the node forgets its wait.
 		s.exec(`UPDATE sinks SET next_attempt_time = now() + interval '1 hour', token = token + 1, node_id = NULL,
 			lease_time = NULL`)
 		eventually(t, "a node has the sink and waits", func() bool { return n.status(t).GetNodeId() != 0 })
@@ -156,7 +156,7 @@ func TestDeadLetters(t *testing.T) {
 	if _, again, _ := r.counts(); again != 0 {
 		t.Errorf("%d changes were received again", again)
 	}
-	// A rewind delivers the first one and all later changes again.
+	// A rewind delivers the first dead letter and all later changes again.
 	r.reacts(nil)
 	first := m.GetRecentDeadLetters()[2].GetChangeTime()
 	if _, err := n.Rewind(t.Context(), &progressorv1.RewindSinkRequest{
@@ -263,9 +263,9 @@ func TestLagLimit(t *testing.T) {
 	want(t, "delivered", r.text(), "a created, a stored 1")
 }
 
-// Several nodes write. The node that delivers is killed, and the receiver fails in every way, while
-// a long transaction of another application is open. No change is missing, and the changes of
-// each process are received in order.
+// Several nodes write. The node that delivers is killed, and the receiver often fails, while a long
+// transaction of another application is open. No change is missing, and the changes of each process
+// are received in order.
 func TestNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -313,7 +313,7 @@ func TestNoGap(t *testing.T) {
 		events, _, _ := r.counts()
 		return events > processes
 	})
-	victim.Store.Close() // like a kill: its lease expires by itself
+	victim.Store.Close() // like a kill: the lease is not released
 	writers.Wait()
 	nodes[1].drains(t)
 	got, again, faults := r.counts()

@@ -47,8 +47,8 @@ func TestKafka(t *testing.T) {
 	want(t, "keys", strings.Join(keys, " "), "ns:a ns:a")
 }
 
-// The password of Kafka is kept only if the new settings send it to the same brokers in the same
-// way. It is never returned.
+// The password of Kafka is kept only if the brokers, the user and the mechanism are the same, and
+// TLS is added or unchanged. The password is not returned.
 func TestKafkaSettings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

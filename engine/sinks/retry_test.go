@@ -139,7 +139,7 @@ func TestRetryDeadLetters(t *testing.T) {
 	}
 }
 
-// A request that selects nothing or contradicts itself is rejected.
+// A request is rejected if it has no filter or contradicts itself, or if its sink does not exist.
 func TestRetryRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

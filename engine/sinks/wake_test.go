@@ -35,7 +35,7 @@ func TestCommitWakesTheSink(t *testing.T) {
 	}
 }
 
-// A commit of another node also wakes a sink.
+// A commit of another node also wakes a sink, once the other node knows of the sink.
 func TestNoticeWakesTheSink(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsNotify(t)

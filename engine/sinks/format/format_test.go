@@ -125,7 +125,7 @@ func TestProtobuf(t *testing.T) {
 	}
 }
 
-// The ID and the encoding of a change do not change, and different changes have different IDs.
+// A change is always encoded in the same way, and different changes have different IDs.
 func TestStableAndUnique(t *testing.T) {
 	t.Parallel()
 	for _, f := range []format.Format{format.Structured, format.Binary, format.Protobuf} {
@@ -188,7 +188,8 @@ func every(t *testing.T) *progressorv1.Change {
 	return c
 }
 
-// The JSON of a change is the JSON of the API for every combination of set fields.
+// The JSON of a change is the JSON of the API. The test uses changes with all fields, with all
+// fields but one, and with a single field.
 func TestJSONIsThatOfTheAPI(t *testing.T) {
 	t.Parallel()
 	fields := every(t).ProtoReflect().Descriptor().Fields()

@@ -64,8 +64,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Errors of the cluster and of the configuration do not turn a change into a dead letter. The sink
-// retries instead.
+// A topic that does not exist does not turn a change into a dead letter: the error is not
+// permanent. With create_topic, the topic is created.
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.AllowAutoTopicCreation())

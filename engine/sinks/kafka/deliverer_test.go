@@ -51,8 +51,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// The changes of a process are stored once, in order, in one partition, while brokers lose the
-// leadership, answer late and lose connections.
+// The changes of a process are stored once, in order, in one partition, even if a broker returns a
+// temporary error before or after it has stored them.
 func TestRepeatsInTheClient(t *testing.T) {
 	t.Parallel()
 	const processes = 8
@@ -130,8 +130,8 @@ func TestConnectionBreaksAfterStoring(t *testing.T) {
 	}
 }
 
-// failNth makes the cluster permanently reject the records for a topic in the nth request. It
-// accepts all earlier requests.
+// failNth makes the cluster reject the records for a topic in request n, counted from 0, with an
+// error. The cluster accepts the other requests.
 func (c *cluster) failNth(topic string, n int, err *kerr.Error) *kfake.FaultHandle {
 	requests := map[kmsg.Request]bool{}
 	return c.Fault(kfake.Fault{
@@ -188,7 +188,7 @@ func TestSmallBatches(t *testing.T) {
 }
 
 // A change that is too large causes a permanent error, whether the client or the broker rejects it.
-// No later change of its process is stored before that.
+// No later change of its process is stored.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int{"client": 3000, "broker": 100_000} {

@@ -186,7 +186,8 @@ func TestRepetition(t *testing.T) {
 	}
 }
 
-// The status determines whether a change is repeated, becomes a dead letter, or is the last one.
+// The status determines whether a delivery succeeds, is retried, fails permanently, or ends with
+// ErrGone.
 func TestStatuses(t *testing.T) {
 	s := &site{}
 	d := s.open(t)

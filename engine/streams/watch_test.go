@@ -181,8 +181,8 @@ func TestCommitWakesTheStream(t *testing.T) {
 	}
 }
 
-// A stream that cannot continue without a gap fails with an error. The error contains a cursor with
-// which it can continue.
+// A stream that cannot continue without a gap fails with an error. If the error is a CursorError,
+// it contains a cursor with which the stream can continue.
 func TestLostCursors(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -270,8 +270,8 @@ func (c *checker) total() (n int64) {
 	return n
 }
 
-// write sends calls to a process, to each of the nodes in turn. In the middle, it breaks the
-// connections of all lanes that are in a transaction.
+// write sends calls to a process, to each of the nodes in turn. In the middle, write breaks the
+// connections of all lanes that are executing a statement.
 func (s *site) write(nodes []*node, id string, calls int, stored *atomic.Int64) {
 	for i := range calls {
 		if i == calls/2 { // in the middle of transactions

@@ -70,7 +70,7 @@ func (h *testEngine) awaitExtension(ctx context.Context, id string) {
 	})
 }
 
-// An answer that protobuf cannot encode fails only its own job.
+// An answer that protobuf cannot encode fails its job with the reason bad_response.
 func TestUnencodableAnswer(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {

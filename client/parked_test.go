@@ -61,7 +61,7 @@ func TestWorkerKeepsFunction(t *testing.T) {
 	}
 }
 
-// If another worker takes a task of the function, it gets the history.
+// If another worker takes a task of the function, that worker gets the history.
 func TestWorkerTakesFunctionOfAnother(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)
@@ -106,8 +106,8 @@ func TestWorkerHasLostFunction(t *testing.T) {
 	tasks.WantTasks(t, 2, 1)
 }
 
-// A worker without parking, even with the ID of one that has the function in its memory, gets the
-// history.
+// A worker without parking gets the history, even if it has the ID of a worker that had the
+// function in its memory.
 func TestWorkerWithoutParking(t *testing.T) {
 	t.Parallel()
 	w, tasks := replaced(t, client.WithoutParking())
@@ -117,7 +117,7 @@ func TestWorkerWithoutParking(t *testing.T) {
 	tasks.WantTasks(t, 2, 2)
 }
 
-// If the worker that has the function in its memory polls, it gets the tasks of the function.
+// Most tasks of a function run on the worker that has the function in its memory.
 func TestWorkerWithFunctionIsPreferred(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, enginetest.Start(t, storagetest.DSN(t), processor.Echo(), enginetest.Kinds), nil)

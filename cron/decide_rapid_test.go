@@ -109,8 +109,8 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 }
 
-// For any events in any order, the decider and the model of the history produce the same ledger.
-// Each fire time has one row, and the state of the caller does not change.
+// For random events in random order, the decider and the model of the history produce the same
+// ledger. Each fire time has one row, and the state of the caller does not change.
 func TestDecisionsAgainstHistory(t *testing.T) {
 	seen := map[Decision]int{}
 	decide := func(t *rapid.T) {

@@ -50,7 +50,8 @@ func expect(t *testing.T, what string, step Step, want ...string) State {
 
 func second(n int) time.Time { return at("2026-03-01 10:00:00").Add(time.Duration(n) * time.Second) }
 
-// A cron that fires every second is evaluated 5 s late.
+// The policies decide the five fire times of a cron that fires every second and is evaluated 5 s
+// late.
 func TestLateExamples(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -105,7 +106,8 @@ func TestMisfireThreshold(t *testing.T) {
 	expect(t, "later than the threshold", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
 }
 
-// A fire time is due while a previous run is running, or after it has ended.
+// The policies decide a fire time that is due while a previous run is running, or after that run
+// has ended.
 func TestPreviousRunExamples(t *testing.T) {
 	for _, test := range []struct {
 		overlap OverlapAction
@@ -328,7 +330,7 @@ func TestMaxFires(t *testing.T) {
 }
 
 // Kubernetes #42649: a cron stops forever after 100 missed times. Here, one and a half million
-// missed times become one row, followed by 1,000 rows.
+// missed times become one row, followed by 1,002 rows for the newest fire times.
 func TestCatchUpOfMany(t *testing.T) {
 	const late = 1_500_000
 	cron, state := everySecondAt(t, Policy{Misfire: MisfireCatchUpLimited, CatchUpLimit: 2, MaxConcurrency: 5})
@@ -360,7 +362,7 @@ func TestCatchUpOfMany(t *testing.T) {
 	}
 }
 
-// PARALLEL without max_overlap stops when the state would become too large for the process.
+// PARALLEL without max_overlap starts no run if the state would become too large for the process.
 func TestRunsAreBounded(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{Overlap: OverlapActionParallel})
 	for n := range MaxRuns {

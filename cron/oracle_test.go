@@ -29,7 +29,7 @@ func (d naiveDay) lastDay() int {
 	return time.Date(d.date.Year(), d.date.Month()+1, 0, 12, 0, 0, 0, time.UTC).Day()
 }
 
-// nearest returns the weekday nearest to a day of the month.
+// nearest returns the weekday nearest to a day of the month, or 0 if the month has no such day.
 func (d naiveDay) nearest(day int) int {
 	if day > d.lastDay() {
 		return 0

@@ -114,7 +114,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// The parser accepts any text without a panic. The canonical text of a parsed expression parses to
+// The parser handles any text without a panic. The canonical text of a parsed expression parses to
 // the same expression.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"*/15 * * * *", "0 0 9 15W,L-3,LW 1-6/2 FRI#3,5L",

@@ -224,7 +224,7 @@ func TestNextAndPrevAreStrict(t *testing.T) {
 	}
 }
 
-// The cached segment of a zone is shared.
+// A schedule can be used concurrently, although the cached segment of its zone is shared.
 func TestConcurrentUse(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"})
 	var group sync.WaitGroup

@@ -69,7 +69,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The zone of a schedule is not named if each expression has its own zone.
+// The zone of a schedule is named only if an expression has no zone of its own, or if there are
+// exclusions.
 func TestWordsOfZones(t *testing.T) {
 	for want, spec := range map[string]Spec{
 		"at 09:00 every day (Asia/Tokyo)": {

@@ -35,7 +35,7 @@ func repeated(k int, row string) string {
 }
 
 // By default, a backfill runs its fire times one after the other, in order. It does not wait for
-// the other runs of the cron, and does not block them.
+// other runs of the cron.
 func TestBackfillInOrder(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -70,8 +70,8 @@ func TestBackfillInOrder(t *testing.T) {
 	}
 }
 
-// Each of two backfills has at most max_concurrency active runs. StopBackfills drops the fire times
-// that have not started.
+// A backfill starts a run only if fewer runs of backfills are active than its max_concurrency. The
+// runs of an earlier backfill also count. StopBackfills drops the fire times that have not started.
 func TestBackfillConcurrencyAndStop(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

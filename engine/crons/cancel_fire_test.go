@@ -20,8 +20,8 @@ func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progr
 	}, kim)
 }
 
-// everyTarget returns a cron for each kind of target. Their runs end only after the gate of n is
-// closed.
+// everyTarget returns a cron for each kind of target. The runs of these crons do not end before the
+// gate of n is closed.
 func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	}
 }
 
-// The run of a fire ends as CANCELLED, for every kind of target.
+// CancelFire ends the run of a fire as CANCELLED, for every kind of target.
 func TestCancelFire(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -73,7 +73,7 @@ func TestCancelFire(t *testing.T) {
 	}
 }
 
-// A waiting fire is removed from the queue, and the next one moves up.
+// A cancelled fire that waits is removed from the queue, and the next fire moves up.
 func TestCancelFireThatWaits(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

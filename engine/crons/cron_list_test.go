@@ -45,7 +45,7 @@ func (n *node) listed(t *testing.T, id string) listedCron {
 	return row
 }
 
-// The view has every field of a definition, and the next fire of a cron.
+// The view cron_list has every field of a definition, and the next fire time of a cron.
 func TestCronList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -161,8 +161,8 @@ func TestCronListReadsAnyState(t *testing.T) {
 	}
 }
 
-// TestListIsBoundedInBytes checks that a page ends after 1 MiB of stored crons. Their messages are
-// up to eight times as large.
+// TestListIsBoundedInBytes checks that a page ends after 1 MiB of stored crons. The messages of
+// these crons are up to eight times as large.
 func TestListIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A cron fires once at each of its times, starts a process, and receives its end.
+// A cron fires once at each of its times, starts a process, and is notified of the end of the
+// process.
 func TestFires(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -61,8 +62,8 @@ func TestFires(t *testing.T) {
 	}
 }
 
-// A manual trigger follows the overlap action in its request, and the concurrency policy of the
-// cron.
+// A manual trigger follows the overlap action in its request. Without an action, the concurrency
+// policy of the cron applies.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -101,7 +102,8 @@ func TestTriggers(t *testing.T) {
 		"FIRED RUNNING 1")
 }
 
-// An update with an etag needs the newest one. The new spec applies from then on.
+// An update with an etag is rejected unless the etag is the newest one. The new spec applies from
+// then on.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -154,7 +156,7 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	}
 }
 
-// holdTimer moves the timer of the cron c into the future, before its first fire time.
+// holdTimer moves the timer of the cron c into the future before the cron has fired.
 func (n *node) holdTimer(t *testing.T) {
 	t.Helper()
 	moved, err := n.DB.Exec(t.Context(),
@@ -164,8 +166,8 @@ func (n *node) holdTimer(t *testing.T) {
 	}
 }
 
-// Fire times that were due before an update are decided by the old policy, and later ones by the
-// new policy.
+// Fire times that were due before an update are decided by the old policy. The cron continues after
+// the update.
 func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -341,7 +343,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// An invalid cron is rejected with the path of its field, and nothing is stored.
+// An invalid cron is rejected with the path of the invalid field, and nothing is stored.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -17,8 +17,8 @@ import (
 )
 
 // A namespace is deleted with data of every kind: crons with fires, runs, jobs with unique keys,
-// constraints, leases and several workers, messages and idempotency keys. Processes of other
-// namespaces that wait for something in it are told that it has ended.
+// constraints, leases and several workers, messages and idempotency keys. A cron of another
+// namespace whose run is a process of the deleted namespace is notified that the run has ended.
 func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -29,7 +29,7 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A cron of namespace ns starts a process in namespace pull, and waits for its end.
+	// A cron of namespace ns starts a process in namespace pull, and waits until this process ends.
 	waiting := starts("waits", never, "")
 	waiting.Target.GetStartProcess().Namespace = "pull"
 	n.create(t, waiting)

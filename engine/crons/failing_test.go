@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A cron whose last run failed is listed in the errors and in the overview with its number of
-// consecutive failures, until a run succeeds.
+// A cron whose last run failed is listed in the errors with its number of consecutive failures, and
+// counted in the overview, until a run succeeds.
 func TestFailingCrons(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

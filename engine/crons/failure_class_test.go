@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/processor/remote"
 )
 
-// dialed requests a URL as a cron does, and returns the class of its failure, or "".
+// dialed requests a URL as a cron does, and returns the class of its failure, or "" if the request
+// succeeds.
 func dialed(e *remote.Egress, to string) string {
 	response, err := newHTTPClient(e, nil).Get(to)
 	if err != nil {
@@ -83,7 +84,8 @@ func TestFailuresShowNothingInternal(t *testing.T) {
 	}
 }
 
-// The server controls the reason phrase of a response.
+// The text of a status does not contain the reason phrase of the response, because the server
+// controls this phrase.
 func TestStatusHasNoTextOfTheServer(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{502: "502 Bad Gateway", 599: "599", 200: "200 OK"} {

@@ -178,8 +178,8 @@ func TestEndsOfFlows(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its template or of its cron is TIMEOUT. In the second case it is
-// cancelled.
+// If a run exceeds the timeout of its template or of its cron, the fire is TIMEOUT. In the second
+// case, the run is cancelled.
 func TestFlowsThatAreTooLate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -208,8 +208,8 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 	}
 }
 
-// If a run is refused because of its scope, its fire is SKIPPED_CONCURRENCY, as if it had not been
-// started.
+// If a run is refused because of its scope, its fire is SKIPPED_CONCURRENCY, as if the run had not
+// been started.
 func TestFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -251,7 +251,8 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	}
 }
 
-// With CANCEL_PREV the previous run is cancelled. A run that waits for its scope begins after that.
+// With CANCEL_PREV, the previous run is cancelled. A run that waits for its scope begins after
+// that. With SKIP, the new fire is skipped.
 func TestOverlapOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -435,7 +436,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 }
 
 // Two nodes fire crons of one scope every second. Two runs of the scope never run at the same time,
-// and each fire has a row.
+// and each fire either succeeds or is skipped.
 func TestFlowsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

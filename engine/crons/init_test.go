@@ -64,8 +64,8 @@ func TestRunEndsWithInit(t *testing.T) {
 	}
 }
 
-// If INIT takes longer than the timeout of the cron, or another run replaces it, the process is
-// cancelled after its INIT.
+// If INIT takes longer than the timeout of the cron, or another run replaces the run, the process
+// is cancelled after its INIT.
 func TestRunEndsBeforeInit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

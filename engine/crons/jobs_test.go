@@ -152,8 +152,8 @@ func TestStartDeadlineOfAJob(t *testing.T) {
 	}
 }
 
-// If a worker does not complete an attempt in time, the engine ends it, and the run is TIMEOUT. A
-// later answer of the worker is rejected.
+// If a worker does not complete an attempt in time, the engine ends the attempt, and the run is
+// TIMEOUT. A later answer of the worker is rejected.
 func TestTimeoutOfAJob(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

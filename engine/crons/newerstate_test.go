@@ -8,7 +8,8 @@ import (
 )
 
 // TestStateOfNewerVersion checks that a node shows a cron whose state was stored by a newer version
-// of the engine, but does not change the cron. A node with that version continues the cron.
+// of the engine, but does not change the cron. The cron continues when the node can read the state
+// again.
 func TestStateOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

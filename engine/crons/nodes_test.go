@@ -12,7 +12,7 @@ import (
 )
 
 // once checks the ledger of a cron that fires every second. From the first row to the last, each
-// time has one row, and each row has one run.
+// time has one row, and there are as many runs as fires.
 func (n *node) once(t testing.TB, id string) {
 	t.Helper()
 	fires := n.fires(t, id)
@@ -35,7 +35,7 @@ func everySecond(id string) *progressorv1.Cron {
 	return c
 }
 
-// Each fire is decided by one of two nodes.
+// With two nodes, each fire is decided once.
 func TestNodesFireOnce(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -184,7 +184,7 @@ func TestMisfires(t *testing.T) {
 	for id := range policies {
 		var missed, fired, skipped int
 		eventually(t, "the first check is stored", func() bool {
-			// This step decided the most fire times. Later steps decide one or two.
+			// The first check decided the most fire times. Later checks decide one or two.
 			return b.DB.QueryRow(t.Context(),
 				`SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER
 				(WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
@@ -210,7 +210,7 @@ func TestMisfires(t *testing.T) {
 	}
 }
 
-// A resume repairs a cron whose process is broken.
+// ResumeCron repairs a cron whose process is in ERROR.
 func TestResumeOfABrokenCron(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// desk is a function that takes requests. It answers a request when it is called.
+// desk returns a durable function that takes requests. The function answers a request after a call
+// of "go".
 func desk() processor.Processor {
 	return durable.Func("desk", func(ctx durable.Ctx, _ struct{}) (string, error) {
 		asks, goes := durable.Requests[string, int](ctx, "ask"), durable.Calls[int, int](ctx, "go")

@@ -11,7 +11,7 @@ import (
 )
 
 // In a paused namespace, crons can be created, changed and deleted, because these commands run
-// nothing. They fire after the resume, with their current definition.
+// nothing. The crons fire after the resume, with their current definition.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

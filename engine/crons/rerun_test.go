@@ -166,7 +166,7 @@ func TestLateEndBeforeARerun(t *testing.T) {
 	n.awaits(t, "c", "FIRED SUCCESS 2")
 }
 
-// A rerun that is refused because of its scope is skipped. The next rerun has a new ID.
+// A rerun that is refused because of its scope is skipped. The next rerun is a new attempt.
 func TestRerunThatIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

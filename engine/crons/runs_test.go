@@ -141,7 +141,7 @@ func TestQueue(t *testing.T) {
 }
 
 // A backfill decides each fire time without a row once. It includes times before the cron was
-// created, and their number is not limited.
+// created, and can decide 1,500 of them.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -197,8 +197,8 @@ func target(id, url string) *progressorv1.Cron {
 	return c
 }
 
-// An HTTP target gets one request per run, with the time of the fire. Its response is the end of
-// the run.
+// An HTTP target gets one request per run, with the time of the fire. The response determines how
+// the run ends.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	requests := make(chan asked, 100)
@@ -268,8 +268,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A cron cannot call a link-local address or a metadata address of a cloud, under any name. Invalid
-// targets are rejected before they are stored.
+// A cron cannot call a link-local address or a metadata address of a cloud, in any notation.
+// Invalid targets are rejected before they are stored.
 func TestHTTPAddresses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -332,8 +332,8 @@ func TestBannerIsNotStored(t *testing.T) {
 	}
 }
 
-// A request may take as long as the policy allows, or 10 s, regardless of the step timeout of the
-// namespace.
+// A request may take as long as the policy allows, by default 10 s, regardless of the step timeout
+// of the namespace.
 func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -408,7 +408,7 @@ func TestCutResponses(t *testing.T) {
 	}
 }
 
-// A notification is sent once, and the run ends with its task.
+// A notification is sent once, and the run ends with the task of the notification.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

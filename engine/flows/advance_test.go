@@ -69,8 +69,8 @@ func (n *node) summary(t testing.TB, runID string) string {
 }
 
 // Runs of random templates without concurrent steps have the same steps, results, tasks and events,
-// whether or not the fast path is on. Without the fast path, no run advances with the end of its
-// job.
+// whether or not the fast path is on. With the fast path, at least one run advances in the
+// transaction that ends its job.
 func TestWithoutFastPath(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// answerAs answers or reports a wait as a client with these names.
+// answerAs answers a wait, or reports its progress, as a client with these names. Without names,
+// the client may answer every wait.
 func (n *node) answerAs(t *testing.T, report bool, step, token string, names ...string) error {
 	t.Helper()
 	ctx := t.Context()
@@ -79,8 +80,9 @@ func (n *node) wantAnswerable(t *testing.T) {
 	}
 }
 
-// Only an assignee may answer a HUMAN wait that has assignees, or report its progress. Knowing the
-// token is not enough, because every client that may answer waits sees it.
+// A client with names may answer a HUMAN wait that has assignees, or report its progress, only if
+// one of the names is an assignee. The token is not enough, because every client that may answer
+// waits sees the token.
 func TestAssignees(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

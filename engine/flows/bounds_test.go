@@ -44,8 +44,8 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 	same(t, strings.Join(pages, " "), "8 4")
 }
 
-// TestGetRunIsBoundedInBytes checks that a run shows all its steps. Values of more than 8 MiB are
-// omitted. The steps report this, and ListSteps returns the values.
+// TestGetRunIsBoundedInBytes checks that a run shows all its steps, but only the first 8 MiB of
+// their values. The other steps report that values are omitted, and ListSteps returns these values.
 func TestGetRunIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -94,7 +94,7 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, show(&progressorv1.Run{Steps: list}), "s11 "+complete+", ")
-	// This also applies to a node that does not find the template.
+	// The limit also applies on a node that does not find the template.
 	storagetest.Exec(t, n.DB, `DELETE FROM flow_templates`)
 	if r, err = start(t, dsn).Get(t.Context(), "pull", "r", 0); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func TestWorkedExample(t *testing.T) {
 		n.answer(t, n.lease(t, "prepare"), "", "")
 	}
 
-	// execute fails once: the run is PENDING, and attempt 2 begins at execute.
+	// execute fails once, and attempt 2 of the run begins at execute.
 	begin("retry")
 	n.answer(t, n.lease(t, "execute"), "", "broken")
 	n.answer(t, n.lease(t, "execute"), "", "")
@@ -170,8 +170,8 @@ func TestNotCancellable(t *testing.T) {
 	refused()
 }
 
-// waitingProcess returns a processor that waits until it is called or cancelled. It sends the
-// deadline of each CANCEL task to the test.
+// waitingProcess returns a processor whose processes do nothing until they are called or cancelled.
+// A call fails. The time that is left to each CANCEL task is sent to cancels.
 func waitingProcess(cancels chan<- time.Duration) processor.Func {
 	return func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch r.GetType() {

@@ -48,8 +48,8 @@ func (n *node) with(t *testing.T, text string) (tables []string) {
 	return tables
 }
 
-// A run is erased with its jobs. If children is set, the processes and runs of its steps are also
-// erased.
+// With children set, the erasure of a run also erases its jobs, and the processes and runs of its
+// steps. A dry run erases nothing, and a run that has not ended cannot be erased.
 func TestEraseRun(t *testing.T) {
 	t.Parallel()
 	const run = "person-4711"
@@ -102,8 +102,8 @@ func (n *node) suspend(t *testing.T, namespace, id string) {
 	})
 }
 
-// A run that is erased while it is suspended sends no cancels to the processes that were erased
-// with it, because dead letters would then contain their IDs.
+// A run that is erased while it is suspended sends no cancels to processes that were erased with
+// the run or before it. Otherwise, dead letters would contain the IDs of these processes.
 func TestEraseSuspendedRun(t *testing.T) {
 	t.Parallel()
 	const run, child = "person-4711", "person-4711/p"
@@ -148,7 +148,8 @@ func TestEraseSuspendedRun(t *testing.T) {
 }
 
 // The audit names a run as the actor without its ID, because actors are not erased. The details
-// contain the ID only in the namespace of the run, where its erasure deletes them.
+// contain the ID only in the namespace of the run, where the erasure of the run deletes the
+// details.
 func TestEraseActor(t *testing.T) {
 	t.Parallel()
 	const run = "person-4711"

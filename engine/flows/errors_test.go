@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestFailedRunsAreErrors checks that the list of errors contains exactly the runs that an operator
-// may retry, and not the jobs of their steps, the runs in them, or cancelled runs.
+// TestFailedRunsAreErrors checks that the list of errors contains the runs that failed or expired,
+// but not the jobs of their steps, the runs that their steps started, or cancelled runs.
 func TestFailedRunsAreErrors(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

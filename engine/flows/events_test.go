@@ -42,8 +42,8 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 }
 
 // TestEventsOfRun checks that the events of a run and its step jobs show when the run was queued,
-// when a worker began, and when the run waited for an answer. It reads them with a list and a
-// watch.
+// when a worker began, and when the run waited for an answer. A list and a watch return the same
+// events.
 func TestEventsOfRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -22,7 +22,8 @@ func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	return list
 }
 
-// awaitJobs waits until these jobs, and no others, are in ERROR and CANCELLED.
+// awaitJobs waits until exactly the jobs inError are in ERROR, and exactly the jobs cancelled are
+// CANCELLED.
 func (n *node) awaitJobs(t testing.TB, inError, cancelled string) {
 	t.Helper()
 	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled),
@@ -32,7 +33,8 @@ func (n *node) awaitJobs(t testing.TB, inError, cancelled string) {
 }
 
 // TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR if it needs no operator.
-// A failed job stays while its run is FAILED, and is CANCELLED by the retry of the run.
+// A failed job stays in ERROR while its run is FAILED. The retry of the run sets the job to
+// CANCELLED.
 func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -52,8 +54,8 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	}
 	n.awaitJobs(t, "", "~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "ship"), "", "")
-	// Too many items fail, and they run again. Then one item fails, which is allowed. Its job stays
-	// until the run has succeeded without it.
+	// Too many items fail, and the items run again. Then one item fails, which is allowed. The job
+	// of this item stays in ERROR until the run has succeeded.
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
@@ -74,7 +76,8 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	n.awaitJobs(t, "", "~job/r1/a")
 
-	// The end of a job is ignored if an operator has skipped its step in the meantime.
+	// The failure of a job is also ignored if an operator has skipped the step of the job in the
+	// meantime.
 	n.run(t, "pull", "ignores", "r2", "")
 	l := n.lease(t, "a")
 	_, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{

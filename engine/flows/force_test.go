@@ -26,7 +26,7 @@ func (n *node) force(t testing.TB, runID string) *progressorv1.Run {
 
 // TestForceCancel ends runs that would not end otherwise: a run whose compensation no worker takes,
 // a run with a step that is not cancelable, and a run whose process is in ERROR. A run whose
-// compensation was ended can be retried.
+// compensation was cancelled can be retried.
 func TestForceCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -112,8 +112,8 @@ func TestLateEndLeavesReopenedRun(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: d SUCCEEDED 2")
 }
 
-// TestTimeoutOfCompensation checks that a compensation is bounded by the timeout of its own
-// options, not by those of its step and its run.
+// TestTimeoutOfCompensation checks that an attempt of a compensation is bounded by the timeout in
+// its own options, or by the default of 30 s, and not by the timeout of its step.
 func TestTimeoutOfCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -50,8 +50,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestForEachEndBeginsTheNextStep checks that the decision that ends a for_each can begin a
-// step that uses the result.
+// TestForEachEndBeginsTheNextStep checks that the step that begins at the end of a for_each gets
+// the results of the items.
 func TestForEachEndBeginsTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -109,8 +109,8 @@ func TestFailureAndCompensation(t *testing.T) {
 		"thank SUCCEEDED clean SUCCEEDED")
 }
 
-// TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is compensated
-// in the same decision.
+// TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is
+// compensated, and that the step keeps its result and its finished_time.
 func TestUndoneAsItSucceeds(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -165,8 +165,8 @@ func TestRetryWaitsForUndoneSteps(t *testing.T) {
 		same(t, runSummary(r), "QUEUED: charge PENDING pack SUCCEEDED ship PENDING")
 	}
 
-	// A step that has to run again and is cancelled before it begins shows no duration, because the
-	// duration would count from its last attempt.
+	// A step that has to run again and is cancelled before it begins shows no running_time.
+	// Otherwise, its duration would count from the previous attempt.
 	again()
 	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "s1"}, kim)
 	if err != nil {
@@ -234,8 +234,8 @@ func TestItemsFail(t *testing.T) {
 	same(t, strings.Join(results, ""), "ABCD")
 }
 
-// TestExpressionFails checks that a step fails with the path of an expression that cannot be
-// evaluated.
+// TestExpressionFails checks that a step fails if an expression in its input cannot be evaluated,
+// and that the failure names the expression.
 func TestExpressionFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -250,7 +250,8 @@ func TestExpressionFails(t *testing.T) {
 	}
 }
 
-// TestNestedRunFails checks that the step has the failure of the inner run.
+// TestNestedRunFails checks that a step that starts a run has the failure of that run, and that the
+// step fails if the run cannot start.
 func TestNestedRunFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -19,8 +19,9 @@ func input(t testing.TB, step, json string) *progressorv1.StepInput {
 	return &progressorv1.StepInput{StepId: step, Input: value(t, json)}
 }
 
-// TestRetryWithInputs retries a run with other inputs: a step whose expression failed, one that was
-// undone, and one that starts a run. The inputs stay for later retries and for compensations.
+// TestRetryWithInputs retries a run with other inputs for a step whose expression failed, a step
+// that was undone, and a step that starts a run. The inputs stay for later retries and for
+// compensations.
 func TestRetryWithInputs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -58,8 +59,8 @@ func TestRetryWithInputs(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: first SUCCEEDED 3 bad SUCCEEDED 3 sub SUCCEEDED")
 }
 
-// TestRetryRefusesInputs checks that a retry cannot set an input without an effect, that the error
-// names the field, and that the run stays as it is.
+// TestRetryRefusesInputs checks that a retry is rejected if an input would have no effect or the
+// inputs are too large, that the error names the field, and that the run does not change.
 func TestRetryRefusesInputs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -104,8 +105,8 @@ func TestRetryRefusesInputs(t *testing.T) {
 	}, "inputs", "(got 262145)", before)
 }
 
-// refuses checks that a retry is refused, and that the run is unchanged. The error names a field
-// or, if field is "", the run.
+// refuses checks that a retry is refused, and that the run is unchanged. The error names the field
+// or, if field is "", is a StatusError.
 func (n *node) refuses(
 	t *testing.T, r *progressorv1.RetryRunRequest, field, want string, before *progressorv1.Run,
 ) {

@@ -131,7 +131,7 @@ func ids(list []*progressorv1.Run) string {
 	return strings.Join(all, " ")
 }
 
-// TestListRunsAsGetRun checks that lists, their filters and the view agree with GetRun.
+// TestListRunsAsGetRun checks that lists, their filters and the view run_list agree with GetRun.
 func TestListRunsAsGetRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -321,8 +321,8 @@ func TestListRunsByFields(t *testing.T) {
 	}
 }
 
-// TestListOpenWaits checks that open waits are ordered by due time and contain the request of their
-// run, and that answered waits are not listed.
+// TestListOpenWaits checks that open waits are ordered by due time, can be filtered and contain
+// their title and input, and that answered waits are not listed.
 func TestListOpenWaits(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -432,7 +432,7 @@ func TestStepList(t *testing.T) {
 }
 
 // TestItemsResultsReachTheNextStep checks that the step after a for_each sees the results of all
-// items, even if the last one ended in a separate task.
+// items, even if the last item ended in a separate task.
 func TestItemsResultsReachTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -31,7 +31,7 @@ type situation struct {
 	target  string // step to which the verb applies; "" means the first one
 	index   *int32
 	token   string
-	starts  int               // in its scope
+	starts  int               // number of starts that verbs requested in the scope of the run
 	another *progressorv1.Run // run that a verb started
 	request *progressorv1.StartRunRequest
 }
@@ -140,7 +140,8 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// now returns the current run with its items, or "gone" if it was removed.
+// now returns the current summary of the run with the numbers of items by status, or "gone" if the
+// run was removed.
 func (s *situation) now(t testing.TB) string {
 	t.Helper()
 	r, err := s.n.Get(context.Background(), "pull", s.id, 0)
@@ -165,7 +166,8 @@ func (s *situation) lease(t testing.TB, step string) *progressorv1.Lease {
 	return s.n.lease(t, s.id+"-"+step)
 }
 
-// TestMatrix applies every changing verb of FlowService to a run and a step in every status.
+// TestMatrix applies every verb to a run or a step in every status, and compares the results with
+// the table matrix.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -36,9 +36,9 @@ const (
 	modelRounds   = 400 // random events before the runs of a batch must end
 )
 
-// TestRandomRuns starts runs of random templates on an engine with workers, and causes random
-// results, failures, lost workers, cancels, retries, skips and restarts of the engine. Every run
-// must end, and its stored rows must agree with the results of the workers. The same seed produces
+// TestRandomRuns starts runs of random templates on an engine with a worker, and causes random
+// results, failures, lost leases, cancels, retries, skips and restarts of the engine. Every run
+// must end, and its stored rows must agree with the results of the worker. The same seed produces
 // the same templates and commands, but not the same order of concurrent events.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func (m *model) steps(r *modelRun) (all []modelStep) {
 	return all
 }
 
-// check compares the stored rows of an ended run to the results that workers returned.
+// check compares the stored rows of an ended run with the results that the worker returned.
 func (m *model) check(r *modelRun) {
 	run, err := m.node.Get(context.Background(), "pull", r.id, 0)
 	if err != nil {
@@ -105,8 +105,8 @@ func someSucceeded(steps []modelStep, step string) bool {
 	return false
 }
 
-// checkEffects checks that nothing ran twice without being undone in between, and that no job
-// succeeded without its step.
+// checkEffects checks that no step or item succeeded twice without being undone in between, and
+// that no job succeeded without its step.
 func (m *model) checkEffects(r *modelRun) {
 	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as in the IDs of jobs
 	for _, e := range m.events(r) {

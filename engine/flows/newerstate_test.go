@@ -10,7 +10,7 @@ import (
 )
 
 // TestStateOfNewerVersion checks that a node does not change a run whose state a newer version of
-// the engine has stored, and that a node with that version continues the run.
+// the engine has stored, and that the run continues when the node can read the state again.
 func TestStateOfNewerVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

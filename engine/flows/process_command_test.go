@@ -45,7 +45,7 @@ func parent(commands ...*progressorv1.Command) processor.Processor {
 	})
 }
 
-// startRun returns the command that starts a run and asks for its end.
+// startRun returns the command that starts a run and requests a notification of its end.
 func startRun(templateType, id string, payload *structpb.Value) *progressorv1.Command {
 	return &progressorv1.Command{Command: &progressorv1.Command_StartRun{StartRun: &progressorv1.StartRunCommand{
 		RunId: id, Type: templateType, Payload: payload, NotifyParentArgs: []byte("end"),

@@ -28,8 +28,8 @@ func (n *node) ask(t testing.TB, query string, args ...any) (text string) {
 	return text
 }
 
-// do leases the job of an item, checks its args, and answers it. If reason is not empty, the answer
-// is a failure with this reason.
+// do leases a job with this name, checks its args, and answers the lease. If reason is not empty,
+// the answer is a failure with this reason.
 func (n *node) do(t testing.TB, name, args, reason string) {
 	t.Helper()
 	l := n.lease(t, name)
@@ -37,8 +37,8 @@ func (n *node) do(t testing.TB, name, args, reason string) {
 	n.answer(t, l, `"did `+args+`"`, reason)
 }
 
-// TestSecondRetry retries a run with compensated items twice. The second retry counts the items
-// that succeeded since the first.
+// TestSecondRetry retries a run with compensated items twice. The second retry keeps the results of
+// the items that succeeded after the first retry.
 func TestSecondRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -131,7 +131,7 @@ func TestWaitsOfItemsFail(t *testing.T) {
 	same(t, reasons, "too many items of its step failed")
 }
 
-// TestCleanUpIsCancelled cancels a run while a step that cleans up runs.
+// TestCleanUpIsCancelled cancels a run during its cleanup step.
 func TestCleanUpIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -145,8 +145,9 @@ func TestCleanUpIsCancelled(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
 }
 
-// TestRetryWithAnotherList retries a run whose newest template returns another list. Done items
-// that are still in the list keep their results.
+// TestRetryWithAnotherList retries a run with the newest version of its template, in which the
+// items of the for_each are another list. Items that succeeded and are still in the list keep their
+// results.
 func TestRetryWithAnotherList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -210,7 +211,8 @@ func TestBadResult(t *testing.T) {
 }
 
 // TestStepTimeouts checks steps and items that start runs or processes. If a run or a process
-// exceeds the timeout of its step, it is cancelled, and the step or item fails.
+// exceeds the timeout of its step, the step or item fails, and the run is cancelled. A template
+// with a timeout of a wait or a delay is rejected.
 func TestStepTimeouts(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// putScoped puts the template "scoped", which has one job. more contains further fields of it.
+// putScoped puts the template "scoped", which has one job. more contains further fields of the
+// template.
 func (n *node) putScoped(t testing.TB, policy string, more string) {
 	t.Helper()
 	n.put(t, "pull", `{"type": "scoped", "concurrency_policy": "SCOPE_POLICY_`+policy+`", `+more+
@@ -251,9 +252,9 @@ func TestRepeatedStart(t *testing.T) {
 	}
 }
 
-// TestStepReasons checks the reason of steps that are cancelled because their run ends. It names
-// the step that failed the run, with the failure, or it contains the reason for which the run was
-// cancelled.
+// TestStepReasons checks the reason of steps that are cancelled because their run ends. The reason
+// names the step that failed the run, with the failure, or contains the reason for which the run
+// was cancelled.
 func TestStepReasons(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -17,8 +17,8 @@ func text(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
 
 const mib = 1 << 20
 
-// TestLargeResults ends runs with the largest allowed results, by each kind of task that can end a
-// run, and passes each result to an outer run.
+// TestLargeResults ends runs with the largest allowed results, by the end of a job, by an answer
+// and at their start, and passes each result to an outer run.
 func TestLargeResults(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -73,8 +73,8 @@ func (n *node) wantSmallResponses(t *testing.T) {
 	}
 }
 
-// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message.
-// A job keeps the first 4 KiB of it.
+// TestLargeFailures ends runs, and runs around them, with a failure message of 300,000 bytes. The
+// runs keep the first 4 KiB of the message.
 func TestLargeFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

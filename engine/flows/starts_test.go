@@ -233,8 +233,8 @@ func TestStepWithoutAttempt(t *testing.T) {
 	}
 }
 
-// TestStepsUpdateTheirRun checks that the updated_time of a run follows its steps, but that the row
-// of the run is not written for each of them.
+// TestStepsUpdateTheirRun checks that a step changes the updated_time of its run only if the row of
+// the run was written more than a minute ago, so that the row is not written for each step.
 func TestStepsUpdateTheirRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -249,7 +249,7 @@ func TestStepsUpdateTheirRun(t *testing.T) {
 		}
 		return r.GetUpdatedTime().AsTime()
 	}
-	// step sets when the run was created, ends the current step and waits for the next one.
+	// step sets the creation time of the run, ends the current step and waits for the next one.
 	step := func(created, next string) {
 		t.Helper()
 		storagetest.Exec(t, n.DB, `UPDATE processes SET aux_state = convert_to(

@@ -18,15 +18,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// waitRun is a command that starts a run without a template.
+// waitRun returns a command that starts a run without a template.
 func waitRun(id string, w *progressorv1.WaitAction) *progressorv1.Command {
 	c := startRun("", id, structpb.NewStringValue("tea"))
 	c.GetStartRun().Wait = w
 	return c
 }
 
-// TestRunWithoutATemplate checks that a run of a command can have a wait instead of a template, and
-// that the API shows it like other runs.
+// TestRunWithoutATemplate checks that a command can start a run with a wait instead of a template,
+// and that the API shows it like other runs.
 func TestRunWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	n := startWith(t, storagetest.DSN(t), parent(
@@ -97,8 +97,8 @@ func (n *node) retryAndRepeat(t *testing.T) {
 	}
 }
 
-// TestRunWithAWrongWait checks that a command with a wait that no template could have fails the
-// task.
+// TestRunWithAWrongWait checks that a task fails if its result contains a command with a wait that
+// no template could have.
 func TestRunWithAWrongWait(t *testing.T) {
 	t.Parallel()
 	n := startWith(t, storagetest.DSN(t), parent(waitRun("ask", &progressorv1.WaitAction{Title: "${payload.}"})))

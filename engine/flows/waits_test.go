@@ -134,8 +134,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestAnswerIsRepeated checks that a repeated answer returns the run, before and after its end. A
-// different answer changes nothing.
+// TestAnswerIsRepeated checks that a repeated answer returns the run, before and after the end of
+// the run. A different answer is rejected.
 func TestAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

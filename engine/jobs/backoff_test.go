@@ -16,14 +16,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// slowly retries a failed attempt after an hour.
+// slowly returns options that retry a failed attempt after an hour.
 func slowly(maxRetry int32) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{
 		MaxRetry: maxRetry, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}},
 	}
 }
 
-// RetryJob immediately begins the next attempt of a job in backoff. Its failures and attempts stay.
+// RetryJob ends the backoff of a job, so that the next attempt can begin immediately. The job keeps
+// its failures and its number of attempts.
 func TestRetryEndsBackoff(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -118,7 +119,7 @@ func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
 }
 
 // The retry_after of a failure replaces the backoff, whether it is shorter or longer. It does not
-// add an attempt.
+// allow more attempts.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

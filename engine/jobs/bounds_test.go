@@ -81,7 +81,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// A job may have more failures than the limit, because older versions had no limit.
+// A job that an older version has stored with more failures than the limit keeps only the newest
+// ones when its next attempt fails. All failures still count for max_retry.
 func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -99,7 +100,7 @@ func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	}
 }
 
-// A heartbeat with too much progress is rejected with the name of the field, and extends no lease.
+// A heartbeat with too much progress is rejected with the name of the field.
 func TestProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -174,7 +175,7 @@ func TestFailuresOfAGroupAreBounded(t *testing.T) {
 	}
 }
 
-// A page of jobs counts the results of workers whose job has not ended.
+// The size limit of a page of jobs also counts the results of workers whose job has not ended.
 func TestListJobsCountsWorkerRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -200,7 +201,8 @@ func TestListJobsCountsWorkerRuns(t *testing.T) {
 	n.exec(t, "UPDATE job_places SET result = NULL")
 }
 
-// The cancel reasons in the response to a heartbeat are bounded. All leases are cancelled.
+// The cancel reasons in the response to a heartbeat are bounded. Nevertheless, the response
+// contains the cancel of every lease.
 func TestCancelReasonsAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

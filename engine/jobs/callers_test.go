@@ -49,7 +49,7 @@ func wantDenied(t *testing.T, err error, field, text string) {
 	}
 }
 
-// A client that is limited to some jobs gets only these jobs, with every request for tasks.
+// A client that is limited to some jobs gets only these jobs, with every kind of poll.
 func TestPollsOfLimitedClients(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -165,7 +165,8 @@ func TestLeasesOfLimitedClients(t *testing.T) {
 	}
 }
 
-// A heartbeat or release of many leases of another node takes few statements.
+// A heartbeat for many leases that another node has handed out takes few statements. So does a
+// release of such leases that is denied.
 func TestLeasesTakeFewStatements(t *testing.T) {
 	t.Parallel()
 	const leases = 50
@@ -220,7 +221,7 @@ func TestLeasesTakeFewStatements(t *testing.T) {
 	})
 }
 
-// An answer that the client may not continue with its next poll is not stored.
+// CheckNext denies a next poll for jobs that the client may not take, and names the field.
 func TestNextPollOfLimitedClients(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -314,7 +315,7 @@ func (n *node) pollAs(
 }
 
 // A command to a worker does not affect a worker of another client with the same ID in another
-// namespace, nor its leases.
+// namespace, nor the leases of that worker.
 func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -368,8 +369,8 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 			t.Errorf("%s: %v", namespace, list)
 		}
 	}
-	// When the node has released the leases of one worker, the grace period of that worker is over.
-	// The leases of the worker of key:c, if any, would be released after those of key:b.
+	// The worker of key:c is stopped after the worker of key:b. When the node has released the
+	// lease of key:c, it has also handled the STOP of key:b.
 	c := ownedBy(t, "key:c")
 	_, err = n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "c", Name: "second"})
 	must(t, err)
@@ -396,8 +397,8 @@ func TestCommandsReachWorkersOfOneClient(t *testing.T) {
 	}
 }
 
-// A client that uses the ID of a stopped worker loses it to the first other client that polls with
-// it. That client does not get the command.
+// After the grace period of a STOP, the client of the worker loses the worker ID to the first other
+// client that polls with this ID. The new owner does not get the command.
 func TestStoppedWorkerLosesItsID(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -48,7 +48,7 @@ func TestJobRunsAtOnce(t *testing.T) {
 	}
 }
 
-// A job waits in the table schedule if its node has no idle slot, or must not run it.
+// A job waits in the table schedule if its node has no idle slot, or may not run the job at once.
 func TestJobsWait(t *testing.T) {
 	t.Parallel()
 	held, free := make(chan string, 10), make(chan struct{})

@@ -94,7 +94,7 @@ func TestCancelByMessage(t *testing.T) {
 	}
 }
 
-// A timeout of 0 is rejected everywhere. It does not mean the default.
+// Enqueue, EnqueueBatch and UpdateJob reject a timeout of 0. It does not mean the default.
 func TestNoTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -120,7 +120,7 @@ func TestNoTimeout(t *testing.T) {
 	}
 }
 
-// Requests that are not valid for a job are rejected and store nothing. A job cannot be called or
+// Requests that are not valid for a job are rejected and store no task. A job cannot be called or
 // repaired, and no process can have its ID.
 func TestNotForJobs(t *testing.T) {
 	t.Parallel()
@@ -193,9 +193,9 @@ func (n *node) parentNotified(t testing.TB, id, status string) {
 	}
 }
 
-// If the creator of a job has requested it, it is notified once of the end of the job, for every
-// kind of end. This also applies if the job would have been retried or was released, and a cancel
-// ended it first. Only the first end is reported, not the end after a RetryJob.
+// A process that creates a job and requests a notification is notified once of the end of the job,
+// for every kind of end. This includes a job with a requested cancel whose attempt then fails or is
+// released. Only the first end is reported, not the end after a RetryJob.
 func TestParentIsNotified(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), reportStatus())
@@ -252,8 +252,8 @@ func TestParentIsNotified(t *testing.T) {
 	}
 }
 
-// A suspended job is not leased until it is resumed. A running attempt continues to its end, or the
-// job stops before its next attempt. A cancel ends a suspended job.
+// A suspended job is not leased until it is resumed. A running attempt continues to its end. If it
+// fails, the next attempt waits until the job is resumed. A cancel ends a suspended job.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

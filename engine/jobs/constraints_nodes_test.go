@@ -59,8 +59,8 @@ func (w *watch) ends(key string) {
 	w.running[key]--
 }
 
-// In any sequence of events on two nodes, and with any changes of the limit, no more jobs of a key
-// run than the limit allows. All jobs end.
+// In a random sequence of events on two nodes, and with random changes of the limit, no more jobs
+// of a key run than the limit allows. All jobs end.
 func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	const jobs, workers = 150, 6
@@ -185,8 +185,7 @@ func TestNodeThatIsBehind(t *testing.T) {
 	}
 }
 
-// In any period, no more jobs start than the burst and the rate allow, with workers and with a
-// processor.
+// In any period, no more jobs of a push namespace start than the burst and the rate allow.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -235,8 +234,8 @@ func TestBlockedOnRate(t *testing.T) {
 	}
 }
 
-// A bucket that permits a start is not due, and is deleted once it is full. The bucket of a deleted
-// rate is also deleted. Otherwise, it would stay due and be read a hundred times a second.
+// A bucket is deleted once it is full. The bucket of a deleted constraint is also deleted.
+// Otherwise, such buckets would stay due and be read a hundred times a second.
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -11,7 +11,7 @@ import (
 )
 
 // A deleted namespace is created again. Its new constraints have the same versions as the deleted
-// ones, but different rules.
+// ones, but different rules. The new rules apply.
 func TestConstraintsOfANamespaceCreatedAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

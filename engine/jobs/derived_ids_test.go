@@ -13,9 +13,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestKeysOfTwoVersions sends requests with a key to two nodes, one of which derives the IDs of
-// jobs as earlier versions did. Each request creates one job, even if both nodes receive it at the
-// same time.
+// TestKeysOfTwoVersions sends two requests with the same idempotency key to two nodes, one of which
+// derives the IDs of jobs as earlier versions did. The two requests create one job, even if both
+// nodes receive a request at the same time.
 func TestKeysOfTwoVersions(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

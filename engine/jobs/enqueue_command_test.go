@@ -52,8 +52,8 @@ func job(namespace, id string, o *progressorv1.JobOptions) *progressorv1.Enqueue
 	}
 }
 
-// A result enqueues jobs only once. The parent is notified of their ends, with the results that are
-// kept. A job whose ID exists does not change.
+// A result enqueues jobs, and the parent is notified of their ends, with the results that are kept.
+// If a job with the ID exists, a second parent enqueues nothing and is not notified.
 func TestEnqueueCommand(t *testing.T) {
 	t.Parallel()
 	kept := &progressorv1.JobOptions{
@@ -134,7 +134,8 @@ func TestEnqueuedTwice(t *testing.T) {
 	}
 }
 
-// The parent of a job that several workers run gets its end without their results.
+// The parent of a job that several workers run is notified of the end of the job, without the
+// results of the workers.
 func TestEnqueuedForSeveralWorkers(t *testing.T) {
 	t.Parallel()
 	title, err := structpb.NewStruct(map[string]any{"title": "a\x00b"})
@@ -170,7 +171,7 @@ func (n *node) noMessages(t testing.TB) {
 	})
 }
 
-// events returns the payloads of a process in alphabetical order, with JSON in its short form.
+// events returns the payloads of the events of a process in alphabetical order.
 func (n *node) events(t testing.TB, id string) []string {
 	t.Helper()
 	p, err := n.GetProcess(t.Context(), key("ns", id), &progressorv1.HistoryRange{}, 0)

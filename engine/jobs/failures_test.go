@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each failed attempt has its number, its worker, its time and whether it was a takeover. If a
-// worker sends values for these fields, they are ignored.
+// Each failure contains the number of its attempt, the worker and the time, and shows whether a
+// takeover followed. If a worker sends values for these fields, the values are ignored.
 func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -173,8 +173,8 @@ func TestRoundsOnSeveralNodes(t *testing.T) {
 	}
 }
 
-// A job that has failed, that becomes due, or that an operator retries or resumes waits behind the
-// other jobs of its key. It does not overtake the jobs of other keys.
+// A job that has failed, that becomes due by an update, or that an operator resumes waits behind
+// the other jobs of its key. It does not overtake the jobs of other keys.
 func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -224,7 +224,7 @@ func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 }
 
 // RetryJob makes a job wait behind the other jobs of its key. UpdateJob with another priority puts
-// it behind the jobs of its key with that priority.
+// a job behind the jobs of its key with that priority.
 func TestRetriedAndUpdatedJobsTakeTheNextRound(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -272,7 +272,8 @@ func TestJobsInAKeyQueueAlternate(t *testing.T) {
 	}
 }
 
-// The fairness key of a job from SQL is computed before its delivery.
+// Jobs from SQL also start in rounds, because their fairness keys are computed before their
+// delivery.
 func TestJobsFromSQLAlternate(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))
@@ -288,7 +289,8 @@ func TestJobsFromSQLAlternate(t *testing.T) {
 	}
 }
 
-// An expression that is not valid is rejected.
+// A fairness key that is not valid is rejected. The error contains the position of the fault or the
+// type of the expression.
 func TestFairnessKeyIsChecked(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

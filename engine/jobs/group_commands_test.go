@@ -18,8 +18,8 @@ import (
 )
 
 // A cancel immediately ends waiting members and asks running ones to end. The job ends when all
-// members have ended. After the grace period, the engine ends it. If enough members have succeeded,
-// the job has succeeded.
+// members have ended. After the grace period, the engine ends the job. If enough members have
+// succeeded, the job has succeeded.
 func TestCancelGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -87,7 +87,7 @@ func TestCancelGroup(t *testing.T) {
 	n.job(t, "pull", "quicker", succeeded)
 }
 
-// A suspended job continues when it is resumed, with the results that its members have had in the
+// A suspended job continues when it is resumed, with the results that its members have sent in the
 // meantime. If it is removed, its members are asked to end.
 func TestGroupSuspendedAndRemoved(t *testing.T) {
 	t.Parallel()
@@ -216,8 +216,7 @@ func TestGroupUnderConstraint(t *testing.T) {
 	n.job(t, "pull", "three", succeeded)
 }
 
-// A delayed group has no members before its run time. A cron may start a group, and the creator is
-// notified of its end.
+// A delayed group has no members before its run time. UpdateJob can move the run time.
 func TestGroupLater(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

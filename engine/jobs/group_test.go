@@ -221,8 +221,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A job for several workers has begun when its members are created. Another job with its unique key
-// waits behind it.
+// A job for several workers has begun when its members are created. Another job with the same
+// unique key waits behind the first job.
 func TestUniqueBehindAGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -341,8 +341,8 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	n.job(t, "pull", "few", failed) // one worker is left for two successes
 }
 
-// A member whose worker is lost frees its place for any worker, even the same one. After
-// max_takeovers the worker has failed.
+// If the worker of a member is lost, another worker can take the place. After max_takeovers, the
+// worker has failed, and so has the job.
 func TestMemberLost(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -369,8 +369,7 @@ func TestMemberLost(t *testing.T) {
 	})
 }
 
-// A place that a worker releases is free for any worker, and uses up neither a retry nor a
-// takeover.
+// Another worker can take a place that a worker has released. The released attempt is not counted.
 func TestMemberReleased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -390,8 +389,8 @@ func TestMemberReleased(t *testing.T) {
 	wantRuns(t, n.job(t, "pull", id, succeeded), "w2 succeeded 1 by w2")
 }
 
-// With two engines and many workers that poll, fail, release and are killed, no worker runs two
-// members of a job at the same time, or one after its success. Every job ends.
+// With two engines and several workers that complete, fail and release leases, no worker has two
+// places of a job at the end. Every job ends, and at least half of the jobs succeed.
 func TestGroupsByTwoEngines(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -463,8 +462,8 @@ func TestGroupsByTwoEngines(t *testing.T) {
 	}
 }
 
-// A node has died before it decided about a group that was due. Another node finds the group with
-// the next pass of the collector.
+// If a node dies before it decides about a group that is due, the next pass of a collector finds
+// the group.
 func TestGroupThatWasLeft(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -51,7 +51,8 @@ func scripted() processor.Processor {
 	})
 }
 
-// A pushed job runs once. Its result is kept until it is fetched, and is stored only once.
+// A pushed job runs once. Its result is kept until it is fetched, and is not stored in the task in
+// addition.
 func TestPushedJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -77,7 +78,7 @@ func TestPushedJob(t *testing.T) {
 }
 
 // A failed attempt is retried until no retry is left, and each failure is kept. A rejected job is
-// not retried. RetryJob runs both again and keeps their attempts.
+// not retried. RetryJob runs both again and resets their attempts and failures.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -247,8 +248,9 @@ func TestRelease(t *testing.T) {
 	n.job(t, "pull", "j", failed)
 }
 
-// A waiting job is cancelled immediately. The worker of a running job gets the cancel. If it
-// succeeds first, the job has succeeded. If it fails after the request, the job is not retried.
+// A waiting job is cancelled immediately. The worker of a running job gets the cancel. If the
+// worker succeeds first, the job has succeeded. If the worker fails after the request, the job is
+// not retried.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

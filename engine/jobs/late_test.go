@@ -169,7 +169,7 @@ func TestStartDeadlineOfPushedJobs(t *testing.T) {
 }
 
 // An attempt that was counted ends the wait. An attempt that was released counts as not begun, so
-// the deadline applies again. A delay of the release moves the deadline.
+// the deadline applies again.
 func TestStartDeadlineAppliesToTheFirstAttempt(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -54,8 +54,8 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 	})
 }
 
-// The key of an argument is the same for every form of a JSON number or string, and never too long
-// for an index.
+// The value of a key expression becomes a text. The text of a number is the same for each JSON form
+// of the number. A long text is replaced by its SHA-256 digest, which is not too long for an index.
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, key, want string }{

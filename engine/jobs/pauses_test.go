@@ -92,8 +92,8 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	}
 }
 
-// A poll that waits gets a job as soon as its name is resumed, on every node, whether it names the
-// job or not.
+// A poll that waits gets a job as soon as the name of the job is resumed, on every node, whether or
+// not the poll lists the name.
 func TestResumedNameWakesPolls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -159,8 +159,7 @@ func TestPausedNameIsNotPushed(t *testing.T) {
 	n.job(t, "ns", "later", succeeded)
 }
 
-// Jobs of a paused name release keys to jobs of other names, whether they had a key, had reserved a
-// key or waited for one.
+// Jobs of a paused name leave keys to jobs of other names, whether they have a key or wait for one.
 func TestPausedNameLeavesKeys(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// RemoveJob deletes a job in each end state, and rejects the request in every other state without
-// any effect.
+// RemoveJob deletes a job in each end state, and rejects the request in other states without any
+// effect.
 func TestRemoveJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -98,8 +98,8 @@ func TestUniqueReplaceRepeated(t *testing.T) {
 	}
 }
 
-// Each of many concurrent requests either enqueues the only job or replaces its args, while that
-// job is polled and ends.
+// Each of many concurrent requests either enqueues the only waiting job or replaces its args, while
+// workers take and complete jobs.
 func TestUniqueReplaceAtOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -130,7 +130,7 @@ func TestUniqueReplaceAtOnce(t *testing.T) {
 	}
 }
 
-// replace is rejected if it can have no effect.
+// The option replace is rejected without a unique key, and in a batch.
 func TestUniqueReplaceRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -52,8 +52,8 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 	return 0
 }
 
-// A job that needs four keys and has the smallest priority is not overtaken by 480 jobs that need
-// one of these keys each.
+// A job that needs four keys and has the smallest priority value starts soon, although 480 jobs
+// that need one of these keys each were enqueued earlier.
 func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -82,8 +82,8 @@ func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 	}
 }
 
-// reserving enqueues jobs until job "both" waits for key a and has reserved keys a and b. Jobs a2
-// and b1 run, a3 and b2 wait.
+// reserving enqueues jobs until job "both" waits for key a and has reserved keys a and b. Job a2
+// runs, and jobs a3, b1 and b2 wait. reserving returns the lease of a2.
 func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	t.Helper()
 	n.limitTags(t, "a", "b")

@@ -60,8 +60,8 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	n.members(t, "waits", 2)
 }
 
-// blocked_on of a job for several workers shows that no worker polls, before the first poll and
-// after the last worker has left.
+// blocked_on of a job for several workers shows that no worker runs the job, before the first lease
+// and after its release.
 func TestGroupThatNoWorkerRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

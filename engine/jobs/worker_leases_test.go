@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// GetWorker returns the leases of a worker in a namespace, oldest first, with the progress that it
-// has reported. It omits lost leases and the leases of others.
+// GetWorker returns the leases of a worker in a namespace, oldest first, with the progress that the
+// worker has reported. It omits lost leases and the leases of others.
 func TestGetWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -91,8 +91,8 @@ func TestLeaseOfAMember(t *testing.T) {
 	}
 }
 
-// The filter worker_id of ListJobs finds the jobs with this worker_id: those that it runs, those
-// that it ended, and those whose last attempt it made.
+// The filter worker_id of ListJobs finds the jobs with this worker_id: those that the worker runs
+// or has ended, and those whose last attempt the worker made.
 func TestJobsOfAWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

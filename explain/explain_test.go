@@ -460,8 +460,8 @@ func checkSpans(t *testing.T, s explain.State, e explain.Explanation) {
 	}
 }
 
-// A longer history has calls that queue, retries, a timer that a call replaces, an error and its
-// repair.
+// The spans cover a longer history with calls that queue, retries, a timer that a call replaces, an
+// error and its repair.
 func TestSpans(t *testing.T) {
 	cancelled := timer(2, 500)
 	cancelled.Status, cancelled.Finished = process.TaskStatusCancelled, at(22)

@@ -40,8 +40,8 @@ func TestSpansOfDeferredCalls(t *testing.T) {
 	}
 }
 
-// The last task of a process may be a call that was cancelled with it. It has waited for its reply
-// if that took longer than an attempt may take. Otherwise it ran.
+// The last task of a process may be a call that was cancelled with the process. If the call lasted
+// longer than an attempt may take, it has waited for its reply. Otherwise, it ran.
 func TestSpansOfTheLastDeferredCall(t *testing.T) {
 	t.Parallel()
 	for end, want := range map[float64][]string{

@@ -21,7 +21,8 @@ func pulled(workers ...explain.Worker) func(*explain.State) {
 	return func(s *explain.State) { s.Namespace.Pulled, s.Namespace.Workers = true, workers }
 }
 
-// worker returns a worker with a command of an operator, which was last seen some seconds ago.
+// worker returns a worker that was last seen ago seconds before now. command is the command of an
+// operator, or "".
 func worker(id, command string, ago float64) explain.Worker {
 	return explain.Worker{ID: id, Command: command, Seen: at(100 - ago), Alive: ago < 70, Leases: 2}
 }
@@ -57,7 +58,8 @@ type waitCase struct {
 	texts    []string
 }
 
-// TestWaits checks what a process waits for, and how it can continue.
+// TestWaits checks the explanations of what a process waits for, and of how the process can
+// continue.
 func TestWaits(t *testing.T) {
 	named := func(s *explain.State) { s.Job.WorkerIDs = []string{"w8", "w9"} }
 	for _, tt := range []waitCase{

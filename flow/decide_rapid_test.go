@@ -43,8 +43,8 @@ type world struct {
 
 var errBroken = errors.New("broken")
 
-// drawn returns a random choice, which stays the same within a decision. It returns a Need the
-// first time, at random.
+// drawn returns a random choice, which stays the same within a decision. In one of four cases, it
+// returns a Need until the fact is provided.
 func (w *world) drawn(name string, step, index int, most int) (n int, err error) {
 	key := fmt.Sprint(name, step, ".", index)
 	n, known := w.draws[key]
@@ -198,7 +198,8 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 	})
 }
 
-// retryAtRandom retries a run that did not succeed, in one of three cases.
+// retryAtRandom retries a run that did not succeed, in one of three cases, and reports whether it
+// did.
 func (w *world) retryAtRandom() bool {
 	if w.state.Status == "succeeded" || rapid.IntRange(0, 2).Draw(w.t, "retry") != 0 {
 		return false

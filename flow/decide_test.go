@@ -240,8 +240,8 @@ func TestEndOfCancelledWait(t *testing.T) {
 	p.want("fco", flow.ModeStopping)
 }
 
-// TestDeadlineOfItems checks that the earliest deadline of the items of a step is kept, but the
-// newest deadline of a step itself.
+// TestDeadlineOfItems checks that a step keeps the earliest deadline of its items, and that a new
+// deadline of the step itself replaces the previous one.
 func TestDeadlineOfItems(t *testing.T) {
 	s, now := &flow.State{}, time.Unix(1e9, 0)
 	for index, after := range []time.Duration{3, 1, 2} {
@@ -254,8 +254,8 @@ func TestDeadlineOfItems(t *testing.T) {
 	}
 }
 
-// TestCleanUpIsStopped checks that a timeout, and then a cancel, reach a step that cleans up and
-// that began while the run was stopping.
+// TestCleanUpIsStopped checks that a cancel or a timeout reaches a cleanup step that began while
+// the run was stopping, and that the step is asked to end only once.
 func TestCleanUpIsStopped(t *testing.T) {
 	graph := func() *testRun {
 		p := newTestRun(t, flow.PlanStep{},
@@ -338,7 +338,7 @@ func TestRetryWithAnotherList(t *testing.T) {
 	}
 }
 
-// lacking implements Rules. Each condition lacks the value of another step.
+// lacking implements Rules. The condition of a step lacks a value until known contains the step.
 type lacking struct {
 	*testRun
 	known map[int]bool
@@ -351,8 +351,8 @@ func (l *lacking) Condition(_ *flow.Decision, step int) (bool, error) {
 	return false, nil
 }
 
-// TestMissingFacts checks that a decision requests the facts of all steps that may begin at once,
-// up to a limit, because results of steps may be large.
+// TestMissingFacts checks that a decision requests the facts of all steps that may begin together,
+// but at most 100 facts at a time, because results of steps may be large.
 func TestMissingFacts(t *testing.T) {
 	p := newTestRun(t, slices.Repeat([]flow.PlanStep{{Conditional: true}}, 250)...)
 	rules := &lacking{testRun: p, known: map[int]bool{}}
@@ -374,8 +374,8 @@ func TestMissingFacts(t *testing.T) {
 	p.want(strings.Repeat("k", 250), flow.ModeEnded)
 }
 
-// TestCleanUpInLinearTemplate checks that a step that cleans up in a linear template waits for all
-// steps before it, even if an operator has skipped the previous one.
+// TestCleanUpInLinearTemplate checks that a cleanup step of a linear template waits for all steps
+// before it, even if an operator has skipped the previous step.
 func TestCleanUpInLinearTemplate(t *testing.T) {
 	p := newTestRun(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}},
 		flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})

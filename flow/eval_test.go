@@ -318,7 +318,7 @@ func TestItemsAreBounded(t *testing.T) {
 }
 
 // TestDefaultInputs checks that a step without an input gets the payload, or its item under
-// for_each, and that a run without a payload gets the input.
+// for_each, and that a run that a step starts without a payload gets the input of the step.
 func TestDefaultInputs(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`),
 		`{"stepId": "c", "input": {"x": "${scope}"}, "run": {"type": "other"}}`,

@@ -13,8 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// FuzzCompile checks that Compile returns for any template, and that templates without problems can
-// be evaluated.
+// FuzzCompile checks that Compile returns either a template or problems, and that the expressions
+// of the template can be evaluated without a panic.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		graph(job("a", ""), job("b",
@@ -79,7 +79,7 @@ func known(t *testing.T, err error) {
 }
 
 // FuzzValue checks values with any text. A value is rejected with its path, evaluates to a result,
-// or returns an error. Without ${, it stays unchanged.
+// or returns an error. A value without ${ stays unchanged.
 func FuzzValue(f *testing.F) {
 	for _, seed := range []string{"", "$", "${", "${}", "$${", "${payload}", "a${item}b", "${'}'}", "${{'a': 1}}",
 		"${payload.list.map(x, x + x)}", "${r'\\'}", "${`a b`}", "${1u - 2u}",

@@ -42,9 +42,8 @@ func drawValue(t *rapid.T, depth int) *structpb.Value {
 	return structpb.NewStructValue(object)
 }
 
-// TestPlainPathsMatchCEL checks that a plain path has the same value as in CEL, or no value if it
-// has none in CEL. The value is equal to the value in the JSON, even after a round trip through
-// CEL.
+// TestPlainPathsMatchCEL checks that a path is plain if and only if CEL accepts it, and that a
+// plain path has the same value as in CEL, or an error if CEL returns an error.
 func TestPlainPathsMatchCEL(t *testing.T) {
 	source := &progressorv1.Template{Namespace: "n", Type: "t", Steps: []*progressorv1.StepTemplate{
 		{StepId: "a", Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}},

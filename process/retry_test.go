@@ -9,7 +9,8 @@ import (
 )
 
 // FuzzInterval checks the waits of every valid retry policy of a namespace: a wait is at least 1
-// ms, at most the maximum of the policy plus its jitter, and grows with the attempts.
+// ms, at most the maximum of the policy plus its jitter, and does not decrease from one attempt to
+// the next.
 func FuzzInterval(f *testing.F) {
 	f.Add(int64(5*time.Second), 1.0, int64(180*time.Second), 0.1, int32(1), 0.5)
 	f.Add(int64(time.Millisecond), 2.0, int64(process.MaxDuration), 1.0, int32(1000), 0.999)

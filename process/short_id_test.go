@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The UUIDs differ in each bit that is not constant.
+// Short IDs have the order of their UUIDs. The UUIDs of this test differ in each bit that is not
+// constant.
 func TestShortIDsHaveTheOrderOfTheirUUIDs(t *testing.T) {
 	ids := []uuid.UUID{uuid.MustParse("00000000-0000-7000-8000-000000000000")}
 	for bit := range 128 {

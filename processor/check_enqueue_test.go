@@ -16,7 +16,7 @@ import (
 
 func seconds(n int64) *durationpb.Duration { return &durationpb.Duration{Seconds: n} }
 
-// The error of a command that enqueues a job names the field.
+// The error of an invalid command that enqueues a job names the invalid field.
 func TestCheckEnqueue(t *testing.T) {
 	t.Parallel()
 	for field, o := range map[string]*progressorv1.JobOptions{
@@ -30,7 +30,7 @@ func TestCheckEnqueue(t *testing.T) {
 		"backoff.steps[1]": {Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{{}, {Seconds: 4e9}}}},
 		"workers.count":    {Workers: &progressorv1.WorkerGroup{Count: 2000}},
 		"~":                nil,
-		// The method Enqueue also rejects these.
+		// The method Enqueue also rejects these options.
 		"timeout ":              {Timeout: &durationpb.Duration{}},
 		"lease_duration":        {LeaseDuration: &durationpb.Duration{}},
 		"heartbeat_interval":    {LeaseDuration: seconds(10), HeartbeatInterval: seconds(6)},

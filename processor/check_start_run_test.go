@@ -14,7 +14,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The error of a command that starts a run names the field.
+// The error of an invalid command that starts a run names the invalid field.
 func TestCheckStartRun(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 257)
@@ -51,7 +51,7 @@ func TestCheckStartRun(t *testing.T) {
 	}
 }
 
-// The error of a wait that the engine would reject names the field.
+// The error of a wait that the engine would reject names the invalid field.
 func TestCheckWait(t *testing.T) {
 	t.Parallel()
 	const succeed = progressorv1.WaitAction_DUE_ACTION_SUCCEED

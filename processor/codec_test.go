@@ -19,8 +19,8 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// During the introduction of a codec, a processor also reads payloads in the clear, and encodes the
-// payloads that it returns.
+// With AcceptPlain, a processor also reads payloads in the clear, and encodes the payloads that it
+// returns. Without AcceptPlain, a call in the clear is rejected, and a message in the clear fails.
 func TestCodecIsIntroduced(t *testing.T) {
 	t.Parallel()
 	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})
@@ -79,8 +79,8 @@ func (outage) Decode(context.Context, codec.Payload) ([]byte, error) {
 	return nil, errors.New("the key service is down")
 }
 
-// While the codec is unavailable, the engine must try each task again: a rejection of a call would
-// be final.
+// While the codec is unavailable, the handler returns the code UNAVAILABLE, so that the engine
+// tries each task again. A rejection of a call would be final.
 func TestCodecIsUnavailable(t *testing.T) {
 	t.Parallel()
 	p := processor.Handler(processor.Echo(), processor.WithCodec(outage{}))
@@ -97,8 +97,8 @@ func TestCodecIsUnavailable(t *testing.T) {
 	}
 }
 
-// With a codec, messages contain no part of args, states and events that are not the expected JSON.
-// Without a codec, they quote the invalid part.
+// With a codec, error messages contain no part of args, states and events that are not the expected
+// JSON. Without a codec, the error messages quote the invalid part.
 func TestCodecHidesParts(t *testing.T) {
 	t.Parallel()
 	keys, err := codec.NewAESGCM("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, codec.KeyBytes)})

@@ -58,7 +58,7 @@ func TestAESGCM(t *testing.T) {
 	}
 }
 
-// The format does not change, so that every version can read the payloads of another one.
+// The format does not change, so that every version can read the payloads of all other versions.
 func TestAESGCMFormat(t *testing.T) {
 	t.Parallel()
 	const want = "ff504752" + "01" + "02" + "6b31" +

@@ -113,7 +113,8 @@ func TestComposedPayloads(t *testing.T) {
 	check(&progressorv1.Job{Options: several, Args: object("host-1", tea)}, false)
 }
 
-// A job without args has the args null, in each form.
+// The args of a job without args are null and are not encoded. Null is accepted as a message, but
+// not as a state.
 func TestNullIsNotEncoded(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))

@@ -84,7 +84,8 @@ func TestDecodeOnly(t *testing.T) {
 	}
 }
 
-// PostgreSQL writes the JSON of some columns with spaces.
+// An encoded payload can be decoded if its JSON contains spaces, because PostgreSQL writes the JSON
+// of some columns with spaces.
 func TestMessageWithSpaces(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))
@@ -98,7 +99,8 @@ func TestMessageWithSpaces(t *testing.T) {
 	}
 }
 
-// The engine stores the span of a request as its context if the client has sent none.
+// If a client sends no context, the engine stores the span of the request as the context. Such a
+// span is accepted in the clear as a context, but not as a state.
 func TestContextOfTheEngine(t *testing.T) {
 	t.Parallel()
 	p := codec.NewPayloads(newAESGCM(t, "k1"))

@@ -21,7 +21,7 @@ type paid struct {
 	Total int `json:"total"`
 }
 
-// payments adds payments until there are 100, or until an hour has passed.
+// payments adds payments until the total is 100, or until an hour has passed.
 func payments() processor.Processor {
 	return function(func(ctx durable.Ctx) (string, error) {
 		total := 0
@@ -77,7 +77,7 @@ func TestCalls(t *testing.T) {
 		"start:f timer:late call:pay first:next call:pay first:next#2 stopped:late end:f")
 }
 
-// First returns what happened first, even if both have happened.
+// First returns the source that happened first, even if both sources have happened.
 func TestFirst(t *testing.T) {
 	p := start(t, payments())
 	if err := p.Notify(t.Context(), []byte(`{"pay":{"amount":1}}`)); err != nil {
@@ -121,7 +121,8 @@ func TestFirstIsTheEarliest(t *testing.T) {
 	}
 }
 
-// A call that arrives while a step waits for its next try is recorded. It does not run the step.
+// A call that arrives while a step waits for its next try is recorded. The call does not run the
+// step.
 func TestCallDuringRetry(t *testing.T) {
 	tries := 0
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -145,8 +146,8 @@ func TestCallDuringRetry(t *testing.T) {
 	check(t, "journal", journal(p), "start:f try:a call:c step:a end:f")
 }
 
-// A restart keeps all accepted calls, so a process rejects calls beyond the number that a restart
-// can keep.
+// A restart keeps all accepted calls, so a process rejects calls beyond the number and the bytes
+// that a restart can keep.
 func TestTooManyCalls(t *testing.T) {
 	for name, test := range map[string]struct{ calls, bytes int }{"calls": {500, 0}, "bytes": {3, 1<<20 - 5000}} {
 		p := start(t, function(func(ctx durable.Ctx) (string, error) {

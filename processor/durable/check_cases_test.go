@@ -15,7 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A check reports what would stop a process, and inputs that differ.
+// A check reports what would stop a process with a new build, and operations that the new build has
+// changed, added or removed.
 func TestCheckCases(t *testing.T) {
 	const place = " (durable/check_cases_test.go)"
 	wait := func(ctx durable.Ctx) { durable.Sleep(ctx, "wait", time.Hour) }
@@ -148,7 +149,8 @@ func TestCheckCases(t *testing.T) {
 	}
 }
 
-// If a task of the process runs soon, steps that it may be about to run are not new.
+// If a task of the process is due, a check does not report steps that this task may be about to
+// run.
 func TestCheckOfBusyProcess(t *testing.T) {
 	f := func(last string) processor.Processor {
 		return function(func(ctx durable.Ctx) (string, error) {
@@ -175,7 +177,8 @@ func TestCheckOfBusyProcess(t *testing.T) {
 	}
 }
 
-// A function that has failed needs the undos of its steps.
+// A check of a function that has failed reports a step that must be undone but no longer has an
+// undo.
 func TestCheckOfFailedFunction(t *testing.T) {
 	f := func(name string) processor.Processor {
 		return function(func(ctx durable.Ctx) (string, error) {
@@ -192,7 +195,8 @@ func TestCheckOfFailedFunction(t *testing.T) {
 		"error step a: must be undone, but the function no longer contains it, or it has no Undo")
 }
 
-// A history that is not a journal, and a program without the function, are reported.
+// A check reports a history that is not a journal. For a processor that is not a function, it
+// returns ErrUnsupported.
 func TestCheckOfOthers(t *testing.T) {
 	f := function(func(durable.Ctx) (string, error) { return "", nil })
 	p := &progressorv1.Process{FirstEventId: 1, LastEventId: 1,

@@ -17,7 +17,8 @@ import (
 // tasksOf returns how many tasks of a process have ended, except for its INIT.
 func tasksOf(p *processortest.Process) int { return len(p.Trace()) - 1 }
 
-// A checkpoint stores what was published, and the next attempt begins with it.
+// A checkpoint stores the published state and metadata. The next attempt does not run the stored
+// steps again.
 func TestCheckpointStoresState(t *testing.T) {
 	crashed := false
 	var done effects
@@ -46,7 +47,7 @@ func TestCheckpointStoresState(t *testing.T) {
 	check(t, "effects", done.String(), "a b")
 }
 
-// A checkpoint cannot set a timer, so the step after it has another task.
+// A checkpoint cannot set a timer, so the step after the timer runs in another task.
 func TestCheckpointSetsNoTimers(t *testing.T) {
 	var done effects
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -139,7 +140,7 @@ func TestCheckpointsEnd(t *testing.T) {
 		"start:f timer:begin timer:late fired:begin fired:late step:a step:a#2 step:a#3 end:f")
 }
 
-// A cancelled process does not undo a step again if the undo of another one fails.
+// A cancelled process does not undo a step again if the undo of another step fails.
 func TestCheckpointsOfUndos(t *testing.T) {
 	var done effects
 	tries := 0

@@ -88,7 +88,8 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A function that is a child responds with its value or its rejection, even if a call was last.
+// A function that is a child responds with its value or its rejection, even if its last task was a
+// call.
 func TestResponseOfChild(t *testing.T) {
 	for name, test := range map[string]struct{ call, want string }{
 		"a value":     {"5", `"5"`},

@@ -23,7 +23,7 @@ type (
 	response = progressorv1.ProcessResponse
 )
 
-// The steps of branches run in parallel, at most as many as the limit.
+// The steps of branches run in parallel, and the values are in the order of the items.
 func TestEach(t *testing.T) {
 	together := make(chan int)
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -167,7 +167,7 @@ func TestValues(t *testing.T) {
 	check(t, "journal", journal(p), "start:f value:at value:id value:n step:a end:f")
 }
 
-// The keys of a process differ from those of a process that had the same ID before.
+// The step keys of a process differ from those of an earlier process with the same ID.
 func TestStepKeysOfNewProcess(t *testing.T) {
 	keys := map[string]bool{}
 	for _, day := range []int{1, 2} {
@@ -183,7 +183,7 @@ func TestStepKeysOfNewProcess(t *testing.T) {
 	}
 }
 
-// A step keeps its result if steps are inserted, moved and removed around it.
+// A step keeps its result if steps are inserted and removed around it.
 func TestChangedFunction(t *testing.T) {
 	var done effects
 	order := []string{"a", "b"}
@@ -252,7 +252,8 @@ func TestStoredBeforeSteps(t *testing.T) {
 	}
 }
 
-// A step that waits for its next try runs at its time even if the function has changed before it.
+// A step that waits for its next try runs at its time even if the function has changed before the
+// step.
 func TestRetryInChangedFunction(t *testing.T) {
 	tries, changed := 0, false
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {

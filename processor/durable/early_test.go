@@ -143,7 +143,7 @@ func eventsOf(r *response) string {
 }
 
 // A CANCEL waits for an early step and undoes it. If the undo fails, the next attempt at the CANCEL
-// undoes the step, because a checkpoint has stored its result.
+// undoes the step, because a checkpoint has stored the result of the step.
 func TestCancelAfterEarlyStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done effects

@@ -80,8 +80,8 @@ func parcels(done *effects) processor.Processor {
 	})
 }
 
-// On PostgreSQL, a function whose first attempt at every task with steps is lost after the steps
-// ran has the same outcome. A step whose result was stored never runs again.
+// On PostgreSQL, a function has the same outcome if the first attempt at every task with steps is
+// lost after the steps have run. A step whose result was stored never runs again.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	for name, loses := range map[string]bool{"nothing is lost": false, "first attempts are lost": true} {
@@ -121,7 +121,7 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// A node stops while a function waits for a timer. Another node continues it.
+// A node stops while a function waits for a timer. Another node continues the function.
 func TestEngineMoves(t *testing.T) {
 	t.Parallel()
 	var done effects

@@ -28,7 +28,7 @@ type theater struct {
 	charge func(c context.Context, guest string) error
 }
 
-// visit books a seat and then charges the guest. If this fails, the seat is free again.
+// visit books a seat and then charges the guest. If the charge fails, the seat is free again.
 func (t *theater) visit(ctx durable.Ctx, in Visit) (int, error) {
 	seat, err := durable.Tx(ctx, "book", t.db, func(c context.Context, tx pgx.Tx) (seat int, err error) {
 		err = tx.QueryRow(c, `UPDATE seats SET guest = $1 WHERE number = (SELECT number FROM seats

@@ -55,7 +55,7 @@ type explainedOrder struct {
 	bank   atomic.Pointer[error] // the error of the step charge
 	undo   atomic.Pointer[error] // the error of the undo of reserve
 	inStep chan struct{}         // receives a value when the step charge has begun
-	leave  chan struct{}         // lets it continue
+	leave  chan struct{}         // lets the step continue
 }
 
 func (o *explainedOrder) function() processor.Processor {

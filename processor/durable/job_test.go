@@ -57,8 +57,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A job and a child share their names, and can be sources of First. A function that returns an
-// error cancels the jobs that still run.
+// Jobs and children with the same name are numbered together, and can be sources of First. A
+// function that returns an error cancels the jobs that still run.
 func TestJobsAndChildren(t *testing.T) {
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		child := durable.Child[int](ctx, "c", 1)

@@ -104,7 +104,7 @@ func TestParkedElsewhere(t *testing.T) {
 	}
 }
 
-// A call with a range of the history is rejected, whether the function is in memory or not.
+// A call with a range of the history is rejected. The next call without a range succeeds.
 func TestParkedRange(t *testing.T) {
 	t.Parallel()
 	var c counter

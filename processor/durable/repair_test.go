@@ -277,8 +277,7 @@ func TestRepairOfStepThatPanics(t *testing.T) {
 		durabletest.Advance(time.Minute), both, durabletest.Advance(time.Hour))
 }
 
-// Children that were cancelled because the function has failed are started again. One that has
-// completed is not.
+// Children that were cancelled because the function has failed are started again.
 func TestRepairAfterCancelOfChildren(t *testing.T) {
 	broke := true
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -322,7 +321,7 @@ func TestRepairAfterCancelOfChildren(t *testing.T) {
 	check(t, "started", strings.Join(started, " "), "process/c process/c#2 process/c#3")
 }
 
-// The timer of the next try is removed with the step.
+// A repair that sets the result of a step removes the timer of the next try of this step.
 func TestRepairOfRetry(t *testing.T) {
 	f := function(func(ctx durable.Ctx) (string, error) {
 		_, err := durable.Each(ctx, "e", []int{0, 1}, func(ctx durable.Ctx, i int) (int, error) {

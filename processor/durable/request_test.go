@@ -171,8 +171,8 @@ func TestRequestsOfAFunctionThatFails(t *testing.T) {
 	}
 }
 
-// After a panic, the request was cancelled. A repair continues the function, whose reply does
-// nothing.
+// A function that panics is in ERROR, and its open request is cancelled. After a repair, a reply to
+// this request does nothing.
 func TestReplyAfterRepair(t *testing.T) {
 	broken := true
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
@@ -200,8 +200,8 @@ func TestReplyAfterRepair(t *testing.T) {
 	}
 }
 
-// First can wait for a request, and the journal contains its task, so that a replay answers the
-// same caller.
+// First can wait for a request, and the journal contains the task of the request, so that a replay
+// answers the same caller.
 func TestFirstOfARequest(t *testing.T) {
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		asks := durable.Requests[string, string](ctx, "ask")

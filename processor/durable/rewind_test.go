@@ -15,7 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A rewind forgets what the function did after the entry. It keeps calls, and other branches.
+// A rewind forgets what the function did after the entry. It keeps calls, and the entries of other
+// branches.
 func TestRewind(t *testing.T) {
 	broke := true
 	f := function(func(ctx durable.Ctx) (string, error) {
@@ -92,7 +93,7 @@ func TestRewind(t *testing.T) {
 }
 
 // A name of a rewind means the step with this name, even if an older operation of another kind has
-// it, too. KIND:NAME means an operation of any kind.
+// the same name. KIND:NAME means an operation of any kind.
 func TestRewindNames(t *testing.T) {
 	broke := true
 	f := function(func(ctx durable.Ctx) (string, error) {

@@ -148,7 +148,7 @@ func TestRepairStartsAgain(t *testing.T) {
 	check(t, "effects", done.String(), "hotel mail flight undo-flight undo-hotel hotel mail flight")
 }
 
-// A repair that starts a function again keeps only the calls that it has not taken.
+// A repair that starts a function again keeps only the calls that the function has not taken.
 func TestRepairKeepsCalls(t *testing.T) {
 	p := start(t, function(func(ctx durable.Ctx) (string, error) {
 		calls := durable.Calls[int, int](ctx, "c")

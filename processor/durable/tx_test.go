@@ -85,7 +85,7 @@ func entries(resp *response) string {
 	return strings.Join(made, " ")
 }
 
-// unavailable is a database that cannot be reached while it has an error.
+// unavailable is a database that cannot be reached while err is set.
 type unavailable struct {
 	durable.TxBeginner
 	err error
@@ -187,8 +187,8 @@ func TestTxWithoutTable(t *testing.T) {
 	check(t, "effects", effectsIn(t, db), "book")
 }
 
-// A transaction that PostgreSQL rolled back because of others is repeated in the same try, but not
-// for long.
+// A transaction that PostgreSQL has rolled back because of other transactions runs again in the
+// same try. After ten conflicts, the step fails.
 func TestTxConflicts(t *testing.T) {
 	t.Parallel()
 	db := books(t)
@@ -205,7 +205,8 @@ func TestTxConflicts(t *testing.T) {
 	check(t, "effects", effectsIn(t, db), "book")
 }
 
-// A body must not end its transaction.
+// If a body ends its transaction, the function fails with the position of the Tx, and nothing is
+// committed.
 func TestTxEndedByBody(t *testing.T) {
 	t.Parallel()
 	db := books(t)
@@ -227,7 +228,7 @@ func TestTxEndedByBody(t *testing.T) {
 	check(t, "rows", one(t, db, "SELECT count(*)::text FROM durable_steps"), "0")
 }
 
-// Values that are too large for one task together are stored by several tasks. One that is too
+// Values that are too large for one task together are stored by several tasks. A value that is too
 // large is an error, and its transaction is rolled back.
 func TestTxOfLargeValues(t *testing.T) {
 	t.Parallel()

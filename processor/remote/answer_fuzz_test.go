@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// FuzzJSONAnswer decodes an arbitrary body as the answer of a JSON processor. Either it is a valid
-// answer whose integers have lost no digits, or there is an error.
+// FuzzJSONAnswer decodes an arbitrary body as the answer of a JSON processor. Either the body is a
+// valid answer whose integers have lost no digits, or there is an error.
 func FuzzJSONAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{}`, ``, `null`, `[]`, `{"result":{}}`,
@@ -58,7 +58,8 @@ func FuzzJSONAnswer(f *testing.F) {
 	})
 }
 
-// FuzzMsgpackAnswer does the same for MessagePack.
+// FuzzMsgpackAnswer decodes an arbitrary body as the answer of a MessagePack processor. There is
+// either an answer, or an error that reports a bad response.
 func FuzzMsgpackAnswer(f *testing.F) {
 	answer, err := processor.Result().Event([]byte("hi")).AuxState([]byte{0xff}).SetTimerAfter(time.Second).
 		Metadata(map[string]any{"a": []any{1, "x", nil}}).Response(nil).Done()

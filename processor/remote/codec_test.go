@@ -26,8 +26,8 @@ func (g greedy) Process(context.Context, *progressorv1.ProcessRequest) (*progres
 	return g.response, nil
 }
 
-// TestResponsesOfManyValues rejects a response with millions of values before they need much
-// memory.
+// TestResponsesOfManyValues checks that a response with a million values is rejected before the
+// values need much memory.
 func TestResponsesOfManyValues(t *testing.T) { //nolint:paralleltest // measures memory
 	list := &structpb.ListValue{Values: make([]*structpb.Value, process.MaxMessageBytes/16)}
 	zero := structpb.NewNumberValue(0)

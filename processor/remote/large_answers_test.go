@@ -11,8 +11,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A large answer waits until memory is free, and holds it until its holder releases it. A small
-// answer does not wait.
+// A large answer waits until memory is free, and holds the memory until the task releases it. A
+// small answer does not wait.
 func TestLargeAnswersWait(t *testing.T) {
 	answers := map[string]processor.Processor{}
 	for name, size := range map[string]int{"large": 1 << 20, "small": 1 << 10} {

@@ -359,7 +359,8 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
-// TestBrokenAnswer checks the same for a connection that ends after the answer has begun.
+// TestBrokenAnswer checks that the error is a LostError if a connection ends after the answer has
+// begun.
 func TestBrokenAnswer(t *testing.T) {
 	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {

@@ -56,8 +56,8 @@ func guard(t *testing.T, servers, clients *testca.Authority) *guarded {
 }
 
 // A processor has a certificate of a private authority and requires a client certificate. It is
-// called with a client certificate, and with a new one as soon as that is known. Connections are
-// reused only with the same certificate.
+// called with a client certificate, and with a new certificate as soon as the new one is known.
+// Connections are reused only with the same certificate.
 func TestClientCertificates(t *testing.T) {
 	servers, clients := testca.New(t), testca.New(t)
 	first, second := clients.IssuePEM("spiffe://example.org/first"), clients.IssuePEM("spiffe://example.org/second")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// FuzzVerify changes a signed request. Only the unchanged request is accepted. SIGNATURE in the
-// header stands for the valid signature.
+// FuzzVerify changes a signed request. A request is accepted only if its ID, timestamp and body are
+// unchanged. SIGNATURE in the header stands for the valid signature.
 func FuzzVerify(f *testing.F) {
 	key, err := ParseKey("whsec_" + strings.Repeat("A", 32))
 	if err != nil {

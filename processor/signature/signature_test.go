@@ -27,7 +27,8 @@ const (
 	third  = "whsec_b3RoZXIgc2VjcmV0IGtleSBmb3IgdGVzdHM="
 )
 
-// The example of the specification.
+// Sign returns the signature of the example in the specification, and Verify accepts this
+// signature.
 func TestSignExample(t *testing.T) {
 	h := http.Header{}
 	body := []byte(`{"test": 2432232314}`)

@@ -28,7 +28,7 @@ var texts = []string{
 	`{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
 }
 
-// FuzzValue compares the values that the loops read and write with those of protojson.
+// FuzzValue compares the values that this package reads and writes with those of protojson.
 func FuzzValue(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -117,7 +117,7 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// The text of a value is the same in every build of the program, because it is part of the
+// The text of a value is the same in every build of the program, because the text is part of the
 // fingerprint of a request. protojson writes spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,7 @@ func TestTextOfAValue(t *testing.T) {
 	}
 }
 
-// BenchmarkValue compares the functions of this package with the libraries.
+// BenchmarkValue compares the functions of this package with encoding/json and protojson.
 func BenchmarkValue(b *testing.B) {
 	plain := `{"to":"somebody001@example.org","template":"welcome","attempt":1,"vip":true,` +
 		`"items":[{"sku":"tea","quantity":2,"price":4.5},` +

@@ -14,7 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// short makes a bench run every workload, but only for a moment. Its figures have no meaning.
+// short contains flags for a bench run that ends within moments. The figures of such a run have no
+// meaning.
 var short = []string{
 	"--duration=1s", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4",
 	"--timers=100",
@@ -62,7 +63,7 @@ func noScratch(t *testing.T, dsn string) {
 	}
 }
 
-// Crons catch up on an hour with each misfire policy.
+// After an hour without an engine, crons decide all missed fire times, with each misfire policy.
 func TestCronsDown(t *testing.T) {
 	report := runShort(t, "--workloads=crons-down")
 	if len(report.Rows) != 3 {
@@ -101,7 +102,7 @@ func TestWorkloadsInOneProcess(t *testing.T) {
 	}
 }
 
-// A repeated last task counts no step and ends its process only once.
+// If the last task of a process is repeated, no step is counted, and the process ends only once.
 func TestRepeatedEnd(t *testing.T) {
 	t.Parallel()
 	l := newLooper(1)
@@ -192,7 +193,8 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// The standard error belongs to the mean of the ratios.
+// standardError returns the standard error of the mean of the ratios. It ignores slices without
+// calls.
 func TestStandardError(t *testing.T) {
 	if e := standardError([]float64{1, 3}, []float64{1, 1}); e != 1 {
 		t.Errorf("%g, want 1", e)
@@ -208,8 +210,8 @@ func TestStandardError(t *testing.T) {
 	}
 }
 
-// At twice the peak load, the engine executes as many calls as it can and rejects the others. Only
-// a real run shows how many, and how fast.
+// The overload workload returns all its figures. At twice the peak load, no result of a task is
+// refused. Only a real run shows how many calls are executed, and how fast.
 func TestOverload(t *testing.T) {
 	report := runShort(t, "--workloads=overload")
 	if len(report.Rows) != 1 {
@@ -233,7 +235,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// All changes reach Kafka and a webhook. Only a real run shows the speed.
+// The changes workload measures calls without and with recorded changes, a sink to Kafka and a sink
+// to a webhook. No change is delivered twice to Kafka. Only a real run shows the speed.
 func TestChanges(t *testing.T) {
 	report := runShort(t, "--workloads=changes")
 	if len(report.Rows) != 4 {
@@ -256,8 +259,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Every state of a tenant begins, ends and leaves nothing behind. Only a real run shows the
-// throughput that is left for other tenants.
+// The neighbors workload returns a row with all figures for each state of a tenant. Only a real run
+// shows the throughput that is left for other tenants.
 func TestNeighbors(t *testing.T) {
 	report := runShort(t, "--workloads=neighbors")
 	idle := func(r *Row) bool { return r.Operations == 0 }

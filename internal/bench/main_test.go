@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestMain lets the bench spawn the test binary: it starts its own program as `bench --role ROLE`.
+// TestMain lets the test binary run as `bench --role ROLE`. The bench starts its own program with
+// these arguments.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "bench" && os.Args[2] == "--role" {
 		env := Environment{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}

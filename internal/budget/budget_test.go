@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// Holders get their bytes in the order of their requests, and one owner can have at most half of
-// all bytes.
+// Holders get their bytes in the order of their requests. One owner can have at most half of all
+// bytes. Requests of an owner that has reached this limit do not delay those of other owners.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// A holder that gives up leaves nothing behind.
+// A holder that stops waiting leaves nothing behind. A nil Budget has no limit.
 func TestEndOfAWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -36,8 +36,8 @@ func (l link) String() string { return fmt.Sprintf("%d, %x", l.n, l.hash[:3]) }
 
 func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
 
-// answer also names the attempt that has added the link, so that a result that was returned but not
-// stored differs from the stored one.
+// answer returns the response of an attempt: the link, followed by the number of the attempt. So
+// the response of an attempt whose result was not stored differs from the stored response.
 func (l link) answer(attempt int32) []byte {
 	return binary.BigEndian.AppendUint32(l.bytes(), uint32(attempt))
 }
@@ -62,7 +62,7 @@ const (
 )
 
 // chain is the processor. Each operation appends itself to the state. The processor records its
-// requests, and can be held, be unreachable or answer twice.
+// requests. Tests can hold its attempts and make it unreachable.
 type chain struct {
 	url string
 
@@ -107,7 +107,7 @@ func serve(t testing.TB, p processor.Processor, opts ...processor.Option) string
 	return "http://" + listener.Addr().String()
 }
 
-// gate holds attempts, by operation and number.
+// gate holds the attempts that match selects by their operation and number.
 type gate struct {
 	match   func(op string, attempt int32) bool
 	arrived atomic.Int64
@@ -174,7 +174,7 @@ func attemptOf(op string, attempt int32) func(string, int32) bool {
 	return func(o string, a int32) bool { return o == op && a == attempt }
 }
 
-// refuse answers the next n requests with "not reached".
+// refuse answers the next n requests with an UnreachableError.
 func (c *chain) refuse(n int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

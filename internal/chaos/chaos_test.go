@@ -51,7 +51,7 @@ type chaosRun struct {
 	counters map[string]float64       // counters of engines that have ended
 }
 
-// counted lists the recoveries that must happen in a run, and the metrics that count them.
+// counted lists the recoveries that must happen in a long run, and the metrics that count them.
 var counted = []struct{ what, metric string }{
 	{"tasks of dead engines taken over", "progressor_zombies_total"},
 	{"tasks adopted after the response to a commit was lost", "progressor_tasks_adopted_total"},
@@ -68,7 +68,8 @@ type fault struct {
 	inject func(*chaosRun, int) // the argument is the number of an engine
 }
 
-// faults are the faults of a chaos run. A fault is over when its function returns.
+// faults are the faults of a chaos run. A fault is over when its function returns, except for an
+// old snapshot and a backlog.
 var faults = []fault{
 	{"kill an engine", (*chaosRun).kill},
 	{"kill an engine that is cut off", (*chaosRun).killDisconnected},
@@ -93,7 +94,8 @@ var faults = []fault{
 	{"break the webhook", (*chaosRun).breakWebhook},
 }
 
-// fullRound is the minimum duration of a run that injects each fault, even if that takes longer.
+// fullRound is the shortest -chaos.duration with which a run injects each fault. Such a run may
+// take longer than its duration.
 const fullRound = time.Minute
 
 // isFullRound reports whether the run injects each fault.
@@ -163,9 +165,9 @@ func newChaosRun(t testing.TB, seed uint64) *chaosRun {
 	return s
 }
 
-// vary changes an operation to one of a random kind. Operations that are only accepted, and
-// messages from other processes, are cancelled if their process fails. So processes with an even
-// number never fail.
+// vary changes an operation to one of a random kind. If a process fails, messages from other
+// processes are cancelled, and so are operations whose clients do not wait for the end. So
+// processes with an even number never fail.
 func vary(e *entry, number int, random *rand.Rand) {
 	switch kind := random.IntN(100); {
 	case kind < 10:
@@ -230,7 +232,7 @@ func chainCalls(t testing.TB, conn *pgx.Conn, n *node) []string {
 	return tasks
 }
 
-// waitUntil waits for a condition that may never hold.
+// waitUntil waits at most limit for a condition, and reports whether it was met.
 func waitUntil(limit time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -246,8 +248,8 @@ func waitUntil(limit time.Duration, met func() bool) bool {
 	return true
 }
 
-// kill ends an engine while it runs calls. If a step of a run has just ended, no engine has stored
-// the next step yet.
+// kill ends an engine while it runs calls. If possible, it does so after a step of a run has ended
+// and before an engine has stored the next step.
 func (s *chaosRun) kill(i int) {
 	s.awaitBusy(i)
 	s.addCounters(s.nodes[i])
@@ -260,8 +262,8 @@ func (s *chaosRun) kill(i int) {
 	s.startEngine(i)
 }
 
-// killDisconnected kills an engine that has lost its connection to PostgreSQL. Everything that it
-// has acknowledged must be stored.
+// killDisconnected kills an engine that has lost its connection to PostgreSQL. Everything that the
+// engine has acknowledged must be stored.
 func (s *chaosRun) killDisconnected(i int) {
 	s.awaitBusy(i)
 	s.addCounters(s.nodes[i])

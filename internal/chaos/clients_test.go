@@ -115,7 +115,8 @@ func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
 	return resp.GetResponse(), err
 }
 
-// errBroken means that the process accepts no calls until it is repaired.
+// errBroken means that the status of the process does not allow the call or command, for example
+// because the process is in ERROR or SUSPENDED.
 var errBroken = errors.New("the process is in ERROR")
 
 // verdict returns the outcome that a response proves. If the outcome is unknown and the error is
@@ -149,7 +150,7 @@ func verdict(err error) (outcome, error) {
 	return unknown, err
 }
 
-// do sends an operation until an engine answers.
+// do sends an operation until an engine answers. It sends an unkeyed operation only once.
 func (f *fleet) do(ctx context.Context, e *entry, first int, seen *responseCounts) error {
 	e.begun = time.Now()
 	if e.everywhere {
@@ -184,7 +185,7 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *responseCount
 }
 
 // ask sends the operation to all engines at once. The returned function waits for their responses
-// and checks that each response that arrives equals the response of the client.
+// and checks that each response that arrives equals the one in e.
 func (f *fleet) ask(ctx context.Context, e *entry) (check func()) {
 	limit, cancel := context.WithTimeout(ctx, f.try)
 	answers := make([][]byte, len(f.engines))
@@ -368,9 +369,9 @@ func (l *load) perform(e *entry, first int) {
 	l.entries = append(l.entries, e)
 }
 
-// limit returns the context of an operation. It ends after testTimeout, plus the time for which the
-// test holds the processor. before is the part of that time that had passed when the operation
-// began.
+// limit returns the context of an operation. The context ends after testTimeout, plus the time for
+// which the test holds the processor. before is the part of that time that had passed when the
+// operation began.
 func (l *load) limit(before time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	go func() {

@@ -66,7 +66,7 @@ func (l *load) sendCommand(
 		err := request(limit, l.fleet.at(try))
 		cancel()
 		l.seen.note(err, time.Since(began))
-		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is being delivered
+		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts the process is being delivered
 			result, hard := verdict(err)
 			if result != unknown || hard != nil {
 				return unsure, hard
@@ -133,7 +133,7 @@ func (l *load) resumeStray(ctx context.Context, process string, first int) {
 	defer h.mutex.Unlock()
 	unsure, err := l.resume(ctx, process, first)
 	h.doubtful = h.doubtful || unsure
-	if err != nil && !errors.Is(err, errBroken) && l.ctx.Err() == nil { // it is in ERROR again
+	if err != nil && !errors.Is(err, errBroken) && l.ctx.Err() == nil { // with errBroken, it is in ERROR again
 		l.fleet.t.Errorf("resume %s: %v", process, err)
 	}
 }

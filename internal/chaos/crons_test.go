@@ -18,8 +18,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// cronNamespace contains the crons of a chaos run and their runs. The runs use the same processor,
-// and no client calls them.
+// cronNamespace contains the crons of a chaos run and their runs. The runs use the processor of the
+// chain, and no client calls them.
 const cronNamespace = "crons"
 
 // triggered is the cron that fires only when it is triggered.
@@ -191,7 +191,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	}
 }
 
-// openRuns lists rows without an end, with the state of their runs and crons.
+// openRuns lists the fires that have not ended, with the state of their runs and crons.
 func (w *cronWatch) openRuns(conn *pgx.Conn) (list string) {
 	w.t.Helper()
 	err := conn.QueryRow(w.t.Context(),

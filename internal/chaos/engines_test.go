@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// running returns the number of tasks that an engine runs, by table running.
+// running returns the number of tasks that an engine runs, according to the table running.
 func running(t testing.TB, conn *pgx.Conn, n *node) int {
 	t.Helper()
 	return count(t, conn, `SELECT count(*) FROM running r JOIN nodes n USING (node_id) WHERE n.address = $1`, n.name)
@@ -52,8 +52,8 @@ func callConcurrently(t testing.TB, n *node, process, op string) <-chan answered
 	return end
 }
 
-// A call through an engine whose process is busy on another engine waits. It is answered as soon as
-// it has run there.
+// A call waits while its process is busy on another engine. It is answered within a second after
+// the process has become free.
 func TestCallThroughTheOtherEngine(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -204,8 +204,8 @@ func TestStoppedEngine(t *testing.T) {
 	}
 }
 
-// An engine that was frozen for longer than its lease cancels its attempts when it continues. No
-// task has two live attempts.
+// An engine that was frozen for longer than its lease cancels its attempts when it continues. The
+// operation is executed once.
 func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

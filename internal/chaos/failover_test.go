@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestChaosFailover crashes PostgreSQL under load and promotes its standby, once per minute of
-// chaos.
+// TestChaosFailover crashes PostgreSQL under load and promotes its standby: once with an
+// asynchronous and once with a synchronous standby, for each minute of -chaos.duration.
 func TestChaosFailover(t *testing.T) {
 	for range max(1, int(*chaosDuration/time.Minute)) {
 		t.Run("asynchronous standby", failoverWithLoss)
@@ -50,8 +50,9 @@ func (f *failover) awaitMore(calls int64) time.Duration {
 	return await(f.t, testTimeout, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
 }
 
-// After a failover to a standby that lacks the last commits, no client gets a wrong response, and
-// nothing hangs. Requests that were lost before their response are reported as lost.
+// After a failover to a standby that lacks the last commits, no client gets a response that the
+// processor never returned, and nothing hangs. The engines count tasks that were lost before they
+// ended.
 func failoverWithLoss(t *testing.T) {
 	f := newFailover(t)
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 20})

@@ -21,8 +21,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowNamespace contains the runs of a chaos run and the jobs of their steps. Its workers pull
-// them.
+// flowNamespace contains the runs of a chaos run and the jobs of their steps. Workers pull the
+// jobs.
 const flowNamespace = "flows"
 
 // The templates of runs. A step is retried until it succeeds, so every run succeeds.
@@ -42,8 +42,8 @@ const (
 	stepOptions = `{"max_retry": 1000, "max_takeovers": 1000, "backoff": {"steps": ["0.02s"]}}`
 )
 
-// stepNeeds contains the steps of a run, and of the run in it, with the steps that each one
-// needs. "each.0" is an item.
+// stepNeeds contains the steps of a run and of its inner run, with the steps that each one needs.
+// "each.0" is an item.
 var stepNeeds = map[string][]string{
 	"a": nil, "b": {"a"}, "each": {"a"}, "each.0": {"a"}, "each.1": {"a"}, "each.2": {"a"}, "pause": {"a"},
 	"sub": {"b"}, "last": {"each", "pause", "sub"},
@@ -172,8 +172,8 @@ type flowRow struct {
 	created, stopped time.Time // times of its job or run; running_time cannot be used, because tests change it
 }
 
-// end waits until the runs have ended. It returns them by run and step. "sub/only" is the step of
-// the run in it, and "" the run itself.
+// end waits until the runs have ended. It returns their rows by run and step. "sub/only" is the
+// step of the inner run, and "" is the run itself.
 func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	w.t.Helper()
 	w.group.Wait()

@@ -28,7 +28,7 @@ import (
 
 // The namespaces of the durable functions of a chaos run. Engines push tasks to two of them. In the
 // first one, each step has its own task. The processor of the second one, and the workers that pull
-// the tasks of the third one, store checkpoints by any engine.
+// the tasks of the third one, store checkpoints through any engine.
 const (
 	pushedTrips  = "trips-pushed"
 	checkedTrips = "trips-checked"
@@ -90,7 +90,8 @@ func newTripWatch() *tripWatch {
 		undone: map[string]int{}}
 }
 
-// startTrips starts trips and pays for them, until stop. It uses the database of dsn for them.
+// startTrips starts trips and pays for them until w.stop is called. The trips are charged in a
+// table of the database of dsn.
 func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 	w := newTripWatch()
 	w.t, w.fleet, w.jobs = f.t, f, jobs
@@ -122,7 +123,7 @@ func startTrips(f *fleet, n *node, jobs *jobWatch, dsn string) *tripWatch {
 		worker := client.NewWorker(client.New("http://engines", client.WithHTTPClient(&anyEngine{fleet: f})),
 			[]string{pulledTrips}, client.WithLeaseDuration(leaseTime))
 		worker.HandleProcesses(function)
-		w.workers.Go(func() { _ = worker.Run(working) }) // it ends with an error if no engine responds then
+		w.workers.Go(func() { _ = worker.Run(working) }) // Run returns an error if no engine responds when it stops
 	}
 	starting, stop := context.WithCancel(f.t.Context())
 	w.stop = stop
@@ -144,7 +145,7 @@ func (w *tripWatch) put(n *node, name string, p *progressorv1.ProcessorConfig) {
 	}
 }
 
-// anyEngine sends each request to another engine.
+// anyEngine sends each request to the next engine of the fleet, in turn.
 type anyEngine struct {
 	fleet *fleet
 	count atomic.Int64
@@ -248,8 +249,8 @@ func (w *tripWatch) travel(ctx functions.Ctx, in trip) (string, error) {
 	return strings.Join(append([]string{hold}, append(parts, charge)...), " "), err
 }
 
-// body returns the body of a step. It returns another value each time, or an error, and records the
-// values of earlier steps.
+// body returns the body of a step. Each call of the body returns a new value, or an error, and
+// records the values of earlier steps.
 func (w *tripWatch) body(id, step string, seen map[string]string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		number := w.bodies.Add(1)

@@ -23,8 +23,7 @@ import (
 // jobNamespace contains the jobs of a chaos run. Workers pull them.
 const jobNamespace = "jobs"
 
-// leaseTime is how long a worker may be silent. It is as short as the time after which an engine
-// counts as dead.
+// leaseTime is how long a worker may be silent. It is short, so that many leases expire in a run.
 const leaseTime = 2 * time.Second
 
 // jobWatch records the expected state of the jobs of a chaos run, independently of the database:
@@ -60,7 +59,7 @@ func putJobNamespace(t testing.TB, n *node) {
 	}
 }
 
-// startJobs enqueues jobs and starts workers, until end.
+// startJobs enqueues jobs and runs workers until end is called.
 func startJobs(f *fleet, seed uint64) *jobWatch {
 	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{},
 		accepted: map[string][]string{}}
@@ -116,7 +115,8 @@ func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
 	}
 }
 
-// ask tries one engine after the other until one has answered.
+// ask tries one engine after the other until one has executed the request or returned an error that
+// is not worth a retry.
 func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
@@ -236,7 +236,7 @@ type jobRow struct {
 	ends           int // tasks that have succeeded
 }
 
-// end lets the workers continue until all jobs have ended.
+// end lets the workers continue until all jobs have ended, and returns the jobs.
 func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	w.t.Helper()
 	w.stopPushing()
@@ -318,7 +318,7 @@ func (w *jobWatch) figures(rows map[string]jobRow) []figure {
 	}
 }
 
-// Each defect of a queue is detected.
+// Each defect of jobs is detected.
 func TestJobDefects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -13,9 +13,9 @@ import (
 type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests int }
 
 // ledger compares the ledgers of crons with the fire times, with their runs, and with what clients
-// and targets know. Each fire time must have one row. Each FIRED row must have one run, which has
-// done its work once and has ended with the status in the row. There must be no other runs, and
-// every answered trigger must have fired. wrong lists the differences.
+// and targets know. Each fire time must have one row. Each row must have one run, which has done
+// its work once and has ended with the status in the row. There must be no other runs, and every
+// answered trigger must have fired. wrong lists the differences.
 func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCounts, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	of := map[string][]fireRow{}
@@ -63,7 +63,8 @@ func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCount
 	return n, wrong
 }
 
-// eachSecond finds seconds since the cron was created that do not have exactly one row.
+// eachSecond finds seconds that do not have exactly one row, from the creation of the cron to its
+// last row.
 func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	due := w.created[id].Truncate(time.Second).Add(time.Second)
 	for _, r := range rows {

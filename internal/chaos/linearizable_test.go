@@ -12,7 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Impossible histories are rejected, and a page that shows the reason is written.
+// Possible histories are accepted. Impossible histories are rejected, and a page that shows their
+// operations is written.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const unanswered = -1
@@ -88,8 +89,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// A journal and a chain are converted to operations. Operations of clients have the output that the
-// client received. All others have no end.
+// A journal and a chain are converted to operations. Answered calls of clients have the output that
+// the client received. All other operations have no end.
 func TestOperationsOfAProcess(t *testing.T) {
 	t.Parallel()
 	origin := time.Now()

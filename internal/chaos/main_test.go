@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, storagetest.Finally(program.remove), storagetest.Finally(durable.stop))
 }
 
-// testTimeout bounds every wait. It is long enough for a machine that is busy with other tests.
+// testTimeout limits most waits. It is long enough for a machine that is busy with other tests.
 const testTimeout = 30 * time.Second
 
 // await waits until a condition holds and returns how long that took.
@@ -78,7 +78,7 @@ func (b *executable) path(t testing.TB) string {
 	return filepath.Join(b.dir, "progressor")
 }
 
-// sweep removes the files of earlier test runs that were killed.
+// sweep removes the files of test runs that were killed more than an hour ago.
 func sweep() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "progressor-chaos-*"))
 	for _, dir := range left {
@@ -138,8 +138,8 @@ func (p *postgres) stop() {
 	}
 }
 
-// database creates a database with the schema on the server of a test. Its invariants are checked
-// at the end of the test.
+// database creates a database with the schema on a server. At the end of the test, it checks the
+// invariants of the database and drops it.
 func database(t testing.TB, server *pgembed.Server) string {
 	t.Helper()
 	name := "chaos_" + strings.ToLower(strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()))

@@ -33,7 +33,7 @@ const (
 
 // command is a command of a result.
 type command struct {
-	ask    string // one of the above
+	ask    string // one of the ask constants
 	target string
 	cause  string // process and operation
 }

@@ -15,7 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxRecovery is the maximum time that a task may wait after its database connection was lost.
+// maxRecovery is the maximum time that a call may take if a connection to the database is lost. Any
+// time for which the database is down is added.
 const maxRecovery = 6 * time.Second
 
 func TestPostgres(t *testing.T) {
@@ -46,8 +47,8 @@ func restart(t testing.TB, server *pgembed.Server) {
 	}
 }
 
-// unavailable sends a new request to an engine whose database is down. The engine rejects it at
-// once.
+// unavailable sends a new request to an engine whose database is down. The engine must reject it
+// with UNAVAILABLE. seen records how long that takes.
 func unavailable(t testing.TB, n *node, seen *responseCounts) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -61,8 +62,8 @@ func unavailable(t testing.TB, n *node, seen *responseCounts) {
 	}
 }
 
-// The database dies under load, twice. While it is down, clients get an error at once and nothing
-// hangs. When it is back, the engines continue by themselves.
+// The database dies under load, twice. While it is down, new requests get an error within 3 s, and
+// nothing hangs. When it is back, the engines continue by themselves.
 func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	dsn := database(t, server)
 	c := newChain(t)

@@ -206,8 +206,8 @@ func TestTimersOfADeadEngine(t *testing.T) {
 	if earliest < 0 {
 		t.Error("a timer fired early")
 	}
-	// An idle engine looks for the timers of other engines every three seconds. It finds those that
-	// have been due for a second.
+	// Every three seconds, an engine looks for timers that other engines have set. These timers
+	// become due two seconds after they were set, so they fire at most one second late.
 	if latest > 1250 {
 		t.Error("a timer fired more than a second late")
 	}

@@ -60,7 +60,7 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 }
 
 // report prints the figures of the run. The run fails if a timer fired early. A long run also fails
-// if a fault or a recovery never happened.
+// if a fault was never injected or a figure is 0.
 func (s *chaosRun) report(conn *pgx.Conn, entries []*entry, figures []figure) {
 	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
 	long := isFullRound()

@@ -45,9 +45,9 @@ func record(ns *progressorv1.Namespace) {
 	}}
 }
 
-// arrivals are the changes that a target has received. As docs/changes.md recommends, it ignores a
-// change whose number is not larger than the last one of its process. So a change that arrives
-// after a later one counts as missing.
+// arrivals are the changes that a target has received. As docs/changes.md recommends, the target
+// ignores a change whose number is not larger than the last one of its process. So a change that
+// arrives after a later one counts as missing.
 type arrivals struct {
 	mutex sync.Mutex
 	ids   map[string][]int64 // by process
@@ -361,7 +361,7 @@ func (w *sinkWatch) catchUp() {
 	})
 }
 
-// ask sends a request to the engines until one answers.
+// ask sends a request to one engine after the other until one has executed it.
 func (w *sinkWatch) ask(what string, first int, request func(context.Context, *client.Client) error) {
 	w.t.Helper()
 	err := errors.New("no attempt")

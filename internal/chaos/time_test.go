@@ -15,7 +15,7 @@ import (
 const liveLimit = 5 * time.Second
 
 // freeze stops an engine for between 2/3 of its lease and all of it. The engine must cancel its
-// attempts by itself.
+// attempts by itself, unless another engine has declared it dead.
 func (s *chaosRun) freeze(i int) {
 	s.awaitBusy(i)
 	n := s.nodes[i]
@@ -39,8 +39,8 @@ func (s *chaosRun) freeze(i int) {
 	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
-// silent reports whether an engine has sent no heartbeat for a while. If it was declared dead
-// before, it has older rows.
+// silent reports whether an engine has sent no heartbeat for a while. An engine that was declared
+// dead earlier also has older rows.
 func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
 	t.Helper()
 	return count(t, conn, `SELECT count(*) FROM nodes WHERE beat_time < statement_timestamp() - $2::interval
@@ -107,7 +107,7 @@ func (s *chaosRun) clockBackward(int) {
 }
 
 // clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of
-// each engine. No engine may declare all others dead.
+// each engine. The test fails if all engines were declared dead.
 func (s *chaosRun) clockStep(by string, statements ...string) {
 	s.awaitBusy(0)
 	dead := s.sum("progressor_nodes_declared_dead_total")
@@ -171,7 +171,7 @@ func (c *chain) working(tasks []string) (n int) {
 	return n
 }
 
-// repeatedTasks counts the tasks with two attempts that the processor works on at the same time.
+// repeatedTasks counts the tasks of which the processor works on more than one attempt.
 func (c *chain) repeatedTasks() (n int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

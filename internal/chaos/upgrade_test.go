@@ -164,8 +164,8 @@ func TestUpgrade(t *testing.T) {
 	doctor(t, dsn)
 }
 
-// downTo reverts migrations until the newest one is the newest that the program at path knows, and
-// returns its version.
+// downTo reverts migrations until the program at path knows the newest remaining one, and returns
+// the version of that migration.
 func downTo(t *testing.T, dsn, path string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "src", "migrations", "*.sql"))

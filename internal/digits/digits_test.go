@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Check returns an error with the path of an integer that a float64 cannot hold exactly. It accepts
-// strings, fractions and integers that a float64 can hold.
+// Check returns an error with the path of an integer beyond 2^53. It accepts strings, fractions and
+// integers up to 2^53.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

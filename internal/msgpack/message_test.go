@@ -44,7 +44,7 @@ func messageTypes(t testing.TB) []protoreflect.MessageType {
 
 // draw sets random fields of a message to random values.
 func draw(t *rapid.T, m protoreflect.Message, depth int) {
-	proto.Reset(m.Interface()) // fails for a map whose key is drawn twice
+	proto.Reset(m.Interface()) // m already has a value if its key in a map is drawn twice
 	switch m := m.Interface().(type) {
 	case *timestamppb.Timestamp:
 		at := time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(t, "seconds"),

@@ -129,7 +129,7 @@ func TestObjectsThatResembleMarkers(t *testing.T) {
 			t.Errorf("%s is written as %x, %v", text, packed, err)
 			continue
 		}
-		// Another MessagePack library decodes the same values, and encodes them to the same bytes.
+		// The bytes are decoded to a value that is encoded to the same bytes.
 		got, again := &structpb.Value{}, []byte(nil)
 		if err = Unmarshal(packed, got); err == nil {
 			again, err = Marshal(got)
@@ -222,7 +222,7 @@ func names() *rapid.Generator[[]byte] {
 
 func packedMap(t *rapid.T, keys *rapid.Generator[[]byte], depth int) []byte {
 	drawn := rapid.SliceOfNDistinct(keys, 0, 3, identity).Draw(t, "keys")
-	// In the order in which an object is encoded.
+	// An object is encoded in this order.
 	slices.SortFunc(drawn, func(a, b []byte) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	packed := written(t, func(e *encoder) error { return e.low.EncodeMapLen(len(drawn)) })
 	for _, key := range drawn {

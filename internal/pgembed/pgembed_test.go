@@ -201,7 +201,7 @@ func TestEphemeralServerIsRemoved(t *testing.T) {
 	}
 }
 
-// No other user of the machine can connect, because the server does not listen on TCP.
+// The server does not listen on TCP, so that other users of the machine cannot connect with TCP.
 func TestNoTCP(t *testing.T) {
 	server := start(t, small(filepath.Join(t.TempDir(), "pg")))
 	if got := query(t, server.DSN(), "SHOW listen_addresses"); got != "" {

@@ -50,7 +50,7 @@ func apiOfFiles(t *testing.T) *api {
 	return newAPI(plugin.Files)
 }
 
-// The Python SDK can compute the name of each field from its JSON.
+// The Python SDK can compute the name of each field from its name in JSON.
 func TestFieldNames(t *testing.T) {
 	a := apiOfFiles(t)
 	if len(a.messages) < 100 || len(a.services) < 10 {

@@ -15,7 +15,7 @@ func TestPortable(t *testing.T) {
 	}
 }
 
-// Each exception has a reason.
+// Each exception has a reason and lists statements.
 func TestExceptionsHaveReasons(t *testing.T) {
 	for _, e := range exceptions {
 		if e.reason == "" || len(e.statements) == 0 {

@@ -9,8 +9,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A node is silent ten seconds after its last heartbeat, relative to the newest heartbeat, even if
-// it is draining. The local clock does not matter.
+// A node is silent if its last heartbeat is more than ten seconds older than the newest heartbeat
+// of all nodes, even if the node is draining. The local clock does not matter.
 func TestNodeStates(t *testing.T) {
 	beat := func(id string, second int64, draining bool) *progressorv1.Node {
 		return &progressorv1.Node{NodeId: id, BeatTime: &timestamppb.Timestamp{Seconds: second}, Draining: draining}

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/commands"
 )
 
-// New returns a smaller tree for each command. The command is the same in it as in the tree of all
-// commands.
+// For the name of a command, New returns a smaller tree, except for version and completion. The
+// command is the same in this tree as in the tree of all commands.
 func TestCommandsOfOneSubject(t *testing.T) {
 	t.Parallel()
 	all := parse(t, "")

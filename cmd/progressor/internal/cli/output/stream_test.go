@@ -203,8 +203,8 @@ func TestEveryStatusHasAColor(t *testing.T) {
 	}
 }
 
-// With --decode, payloads at any depth are JSON or text. The order of the fields and the digits of
-// numbers remain.
+// With --decode, payloads at any depth are JSON or text. Payloads that are neither remain in
+// base64. The order of the fields and the digits of numbers remain.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	m := &progressorv1.GetProcessResponse{Process: &progressorv1.Process{

@@ -30,7 +30,8 @@ func TestDoctorFindsSinks(t *testing.T) {
 	} {
 		run(sql)
 	}
-	// Each running sink has the lease of a node, and the lease has ended long ago.
+	// sink inserts a sink without a lease. The argument more sets further columns, such as those of
+	// a lease.
 	sink := func(ns, id, state, more string) {
 		run(`INSERT INTO progressor.sinks (namespace, sink_id, config, secrets, revision, state, lanes, seqs, max_lag,
 				resumed_time, token, delivered, failures, last_error, last_error_time, dead_letters, created_time,

@@ -33,7 +33,8 @@ func jobRequest(args string) *progressorv1.ProcessRequest {
 	}
 }
 
-// The output of a command is the result. Any other exit is a failure with a reason.
+// If a command succeeds, its output is the result of the job. Otherwise, the failure of the job has
+// a reason.
 func TestExecuted(t *testing.T) {
 	for _, tt := range []struct{ command, args, result, reason, message string }{
 		{"cat", `{"a":[1,true]}`, `{"a":[1,true]}`, "", ""},
@@ -89,7 +90,7 @@ func TestExecutedWithinMemory(t *testing.T) {
 	}
 }
 
-// When an attempt is over, all processes of its group are killed, even if they ignore SIGTERM.
+// When an attempt is cancelled, all processes of its group are killed, even if they ignore SIGTERM.
 func TestCancelKillsTheGroup(t *testing.T) {
 	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600",
 		"trap 'exit 0' TERM; sleep 600 & wait"} {

@@ -29,8 +29,9 @@ var (
 	wantLabel = regexp.MustCompile(`\b\w+="[^"]*"`)
 )
 
-// An engine that has just started exports every series that an alert selects, with the value 0. The
-// functions rate() and increase() do not count an event that creates its series.
+// An engine that has just started exports every series that an alert selects, except for the
+// metrics in notAtStart. The functions rate() and increase() do not count an event that creates its
+// series.
 func TestAlertsHaveTheirSeries(t *testing.T) {
 	t.Parallel()
 	file, ops := filepath.Join(t.TempDir(), "progressor.yaml"), freeAddress(t)
@@ -68,7 +69,8 @@ func TestAlertsHaveTheirSeries(t *testing.T) {
 	}
 }
 
-// documentedBounds returns the values of the label bound that docs/operations.md lists.
+// documentedBounds returns the values of the label bound that docs/operations.md lists, without
+// max_backlog and max_waiting.
 func documentedBounds(t *testing.T) (bounds []string) {
 	t.Helper()
 	_, row, _ := strings.Cut(readPage(t, "docs/operations.md"), "\n| `progressor_requests_refused_total` | bound |")

@@ -157,7 +157,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The Go client and its worker use a token for unary methods and for streams.
+// The Go client sends a token, or the token in a file, with unary methods and streams. If the file
+// is missing, the error names the token file.
 func TestGoClientWithToken(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

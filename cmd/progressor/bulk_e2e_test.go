@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// wantBulk runs a bulk in namespace mail to its end. It checks the fields of the bulk that want
-// names, such as done=5. An empty value means that the field is absent.
+// wantBulk starts a bulk in namespace mail. It checks the fields of the bulk in the output that
+// want names, such as done=5. An empty value means that the field is absent.
 func wantBulk(t *testing.T, d *clitest.Daemon, want, verb, filter string, args ...string) {
 	t.Helper()
 	var got struct{ Bulk map[string]any }
@@ -40,8 +40,7 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 }
 
 // A bulk of jobs cancels, retries and removes the jobs that match the filter of ListJobs, over
-// several pages. It skips jobs whose state does not allow the verb, and does not change other jobs
-// or processes.
+// several pages. It skips jobs whose state does not allow the verb, and does not change other jobs.
 func TestBulkOfJobs(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

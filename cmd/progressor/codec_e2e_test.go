@@ -307,7 +307,7 @@ func (e *coded) watches() {
 	}
 }
 
-// jobs runs three jobs: one whose first attempt fails, a unique one, and one that a cron enqueues.
+// jobs runs two jobs: a unique one whose first attempt fails, and one that a cron enqueues.
 func (e *coded) jobs(k codec.Codec) {
 	e.Helper()
 	ofCron := make(chan string, 100)

@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Keys are replaced while processes run. A client or a processor that lacks a key, or has a
+// Keys are replaced while a process runs. A client or a processor that lacks a key, or has a
 // different key with the same ID, gets an error with the reason, and nothing changes.
 func TestKeysOfPayloadsAreRotated(t *testing.T) {
 	p, c := newKeys(t, "k1"), newKeys(t, "k1")

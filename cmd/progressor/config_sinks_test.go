@@ -75,8 +75,8 @@ func checkConfiguration(t *testing.T, file, parts string, changes map[string]str
 }
 
 // Sinks in the configuration file are created at startup, replaced if they differ, and otherwise
-// not changed. A sink that was paused stays paused, and sinks that are not in the file do not
-// change. If the engine rejects an entry, it does not start.
+// not changed. A sink that was paused stays paused. If the engine rejects an entry, it does not
+// start.
 func TestServePutsSinks(t *testing.T) {
 	t.Parallel()
 	text := `

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// A flag overrides an environment variable, which overrides the file, which overrides the default.
+// The value of a setting comes from the first of these sources that sets it: flag, environment
+// variable, file, default.
 func TestOrderOfSources(t *testing.T) {
 	path := clitest.WriteConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
 	p := clitest.Program{Commands: newCommands,
@@ -229,8 +230,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 }
 
-// docs/configuration.md contains every setting of serve, with its environment variable and its key
-// in the file.
+// docs/configuration.md contains the flag and the environment variable of every setting.
 func TestEverySettingIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {

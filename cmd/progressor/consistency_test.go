@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
-// A flag has the same type and the same short name in all commands, and each short name belongs to
-// only one flag.
+// Except for the flags in differ, a flag has the same type and the same short name in all commands.
+// Each short name belongs to only one flag.
 func TestFlagNamesAreConsistent(t *testing.T) {
 	t.Parallel()
 	parser, err := cli.Main{Commands: newCommands}.Parser()

@@ -68,7 +68,7 @@ func beginServe(t *testing.T, dsn string, args ...string) *starting {
 	return s
 }
 
-// await returns the exit code.
+// await waits for the end and returns the exit code.
 func (s *starting) await(t *testing.T) int {
 	t.Helper()
 	code := <-s.code

@@ -41,7 +41,8 @@ var silentMetrics = map[string]string{
 	"progressor_oidc_key_reads_total":                     "exists only with an issuer",
 }
 
-// docs/operations.md contains every metric of a scrape, and no others.
+// docs/operations.md contains every metric of a scrape. All other metrics on the page are in
+// silentMetrics.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/operations.md")
@@ -96,7 +97,8 @@ SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnu
  ORDER BY c.relname, a.attnum`
 
 // The column tables of docs/sql.md contain the comments of the columns (COMMENT ON). -update
-// rewrites the comments, and keeps the second column of each table, the names in the reference.
+// rewrites the comments, and keeps the names in the reference, which some tables have in the second
+// column.
 func TestSQLPageHasEveryColumn(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/sql.md")
@@ -192,8 +194,8 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	}
 }
 
-// The example of each policy in docs/crons.md is valid, and together the examples contain every
-// value.
+// The crons in docs/crons.md that show the policies are valid, and together they contain the values
+// that this test lists.
 func TestPoliciesOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "These crons show each of the policies:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")

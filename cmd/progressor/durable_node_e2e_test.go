@@ -127,7 +127,7 @@ func TestNodeOrder(t *testing.T) {
 	clitest.WantLines(t, effects.String(), "reserve tea", "charge visa", "label cup", "label pot")
 }
 
-// docs/functions.md contains the function unchanged.
+// docs/functions.md contains the function of examples/node/order.mjs unchanged.
 func TestNodeOrderInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/functions.md")
 	if err != nil {
@@ -193,7 +193,8 @@ func dialJSON(t *testing.T, url string) processor.Processor {
 	return p
 }
 
-// With an engine, a process that the Go function has started continues in Node after a deploy.
+// With an engine, a process that the Go function has started continues in Node after a deploy, and
+// the other way round.
 func TestNodeContinuesGo(t *testing.T) {
 	t.Parallel()
 	url, _ := startNode(t, sdkCopy(t, sdk.TypeScript, "typescript", "node"), "test/conformance.mjs")

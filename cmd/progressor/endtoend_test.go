@@ -146,7 +146,7 @@ func TestErrorsOfTheEngine(t *testing.T) {
 	d.Stop(t)
 }
 
-// Every command for processes and namespaces works with the real engine.
+// The most used commands for processes and namespaces work with the real engine.
 func TestCommandsOnTheEngine(t *testing.T) {
 	t.Parallel()
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")

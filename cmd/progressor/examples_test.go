@@ -104,8 +104,8 @@ func (q *queue) counts(suffix string) {
 	}
 }
 
-// The workers of examples/ run jobs, report progress, stop when a job is cancelled, and release
-// their jobs when they get the directive to stop.
+// The workers of examples/ run jobs and report progress. They end a job that is cancelled. On
+// SIGTERM, they end their polls and exit without an error.
 func TestExampleWorkers(t *testing.T) {
 	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"},
 		{"node", "node", "worker.js"}} {

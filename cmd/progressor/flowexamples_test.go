@@ -168,7 +168,7 @@ func TestExampleLongTask(t *testing.T) {
 	if got := <-half; got != "room for a" {
 		t.Errorf("execute got %q", got)
 	}
-	x.until("good", "progress", func(r *progressorv1.Run) bool { // 1 of 10 and half of 8
+	x.until("good", "progress", func(r *progressorv1.Run) bool { // prepare has the weight 1 of 10, and execute 8
 		return r.GetPhase() == "execute" && r.GetProgress().GetPercent() == 50 &&
 			r.GetProgress().GetSummary() == "2 of 4 parts of a"
 	})

@@ -95,7 +95,8 @@ func TestNodeClient(t *testing.T) {
 	d.Stop(t)
 }
 
-// A lock file that contains download URLs works only with the registry of these URLs.
+// The lock file of examples/node contains no download URLs. With them, it would work only with one
+// registry.
 func TestNodeLockNamesNoRegistry(t *testing.T) {
 	text, err := os.ReadFile("../../examples/node/package-lock.json")
 	if err != nil {

@@ -175,15 +175,15 @@ func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Co
 	}
 }
 
-// TestFieldsHaveLimits checks that the largest value of each field is accepted, and that a value
-// with one more byte is rejected with the field and its limit.
+// TestFieldsHaveLimits checks that the largest value of each field is accepted. A value with one
+// more byte, element or level must be rejected with an error that names the field and its limit.
 func TestFieldsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
 	l.send(t, l.processRequests(), l.otherRequests(), l.listRequests(), l.commandRequests())
 }
 
-// TestFieldsFromTheConsoleHaveLimits sends the same values as the console does.
+// TestFieldsFromTheConsoleHaveLimits sends most of these values in the same way as the console.
 func TestFieldsFromTheConsoleHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)

@@ -26,7 +26,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// resultsNamespace is a pull namespace without retries. Only processLease takes its processes.
+// resultsNamespace is a pull namespace without retries. Only processLease and timerLease take its
+// tasks.
 const resultsNamespace = "results"
 
 // listRequests returns requests with long lists, and answers of workers.
@@ -182,7 +183,7 @@ func fillExpressions(m proto.Message, n int) {
 	}
 }
 
-// fillFailure completes a step with a failure of n bytes.
+// fillFailure sets the outcome of a CompleteStepRequest to a failure of n bytes.
 func fillFailure(m proto.Message, n int) {
 	failure := &progressorv1.Failure{Reason: "r"}
 	failure.Message = xs("", n-proto.Size(failure)-4) // the tag and the length of the field have four bytes

@@ -221,7 +221,7 @@ func (l *limits) show(what string, texts []string, readers ...reader) {
 			l.t.Errorf("%s, reader %d: %v", what, i, err)
 			continue
 		}
-		// The texts are the same as in the binary form.
+		// The binary form contains the texts unchanged.
 		data, err := proto.Marshal(m)
 		if err != nil {
 			l.t.Fatal(err)

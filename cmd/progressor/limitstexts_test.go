@@ -137,8 +137,8 @@ func (l *limits) runningFire() (string, *timestamppb.Timestamp) {
 	return id, r.GetFire().GetFireTime()
 }
 
-// cancelledFire triggers a new cron and cancels the process of the fire. This process waits for a
-// worker, so it ends only because it has no grace period.
+// cancelledFire triggers a new cron and cancels the process of the fire, which waits for a worker.
+// The process ends because the cancel has no grace period.
 func (l *limits) cancelledFire() (string, *timestamppb.Timestamp) {
 	l.t.Helper()
 	id := l.storedCron()

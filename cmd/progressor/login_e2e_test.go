@@ -259,7 +259,8 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 	}
 }
 
-// Commands in other directories also find the authorities of an issuer.
+// A login stores the absolute path of the authorities of its issuer, so that commands in other
+// directories also find them.
 func TestLoginWithAuthorities(t *testing.T) {
 	t.Parallel()
 	issuer := testissuer.Unstarted(t)

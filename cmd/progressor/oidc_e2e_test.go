@@ -25,7 +25,7 @@ func user(d *clitest.Daemon, token string) clitest.Program {
 }
 
 // TestOIDC follows the steps of an operator: an engine that accepts the tokens of an issuer, a
-// grant for a group, a grant for a user, and the removal of both.
+// grant for a group, a grant for a user, and the removal of the grant for the group.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	dsn, issuer, program := storagetest.DSN(t), testissuer.New(t), clitest.Program{Commands: newCommands}

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Crons and sinks call private addresses only with --outgoing.allow. Their users see the reason.
+// Without --outgoing.allow, crons and sinks do not call private addresses, and their users see the
+// reason. With it, a cron calls such an address.
 func TestPrivateTargets(t *testing.T) {
 	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -19,7 +19,7 @@ import (
 const signingKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // sdkEngine starts an engine for the tests of an SDK. It returns the environment variables of the
-// tests. The requests of the namespace "signed" are signed with the secret "key".
+// tests. The namespace "signed" can sign requests with the secret "key".
 func sdkEngine(t *testing.T) (env []string) {
 	t.Helper()
 	dsn := storagetest.DSN(t)

@@ -160,7 +160,7 @@ func (s *tenants) putAgain(t *testing.T, root clitest.Program, to *callee) {
 	}
 }
 
-// checkAllReads reads all objects with each role, and all tables as their owner.
+// checkAllReads reads all objects as root, viewer, author and admin, and all tables as their owner.
 func (s *tenants) checkAllReads(t *testing.T, rootToken string) {
 	t.Helper()
 	tokens := map[string]string{"root": rootToken}
@@ -377,7 +377,8 @@ func TestReplaceMasterKey(t *testing.T) {
 	d.Stop(t)
 }
 
-// At startup, a node logs the headers and the keys of sinks that it cannot decrypt.
+// At startup, a node logs the headers and the keys of sinks that it cannot decrypt: at most 20, and
+// the number of all.
 func TestUndecryptableHeaders(t *testing.T) {
 	t.Parallel()
 	dsn, to := storagetest.DSN(t), newCallee(t)

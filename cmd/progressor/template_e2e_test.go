@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Templates of the configuration file are stored at the first start, and not again.
+// A template of the configuration file is stored at startup only if it is new or has changed.
+// Errors in templates name their line.
 func TestTemplatesOfTheConfigurationFile(t *testing.T) {
 	t.Parallel()
 	text := "namespaces: [{namespace: play, processor: {pull: {}}}]\ntemplates:\n  - namespace: play\n" +

@@ -109,8 +109,8 @@ type tourBlock struct {
 }
 
 var (
-	// tourPort matches the addresses at which the programs of a page listen, and the arguments of
-	// functions that create one.
+	// tourPort matches the addresses at which the programs of a page listen, and the ports in calls
+	// of functions named listen.
 	tourPort  = regexp.MustCompile(`(?:\b127\.0\.0\.1[:", ]+|listen\()(9\d{3})\b`)
 	tourPart  = regexp.MustCompile(`(?s)<!-- tour -->\n(.*?)<!-- /tour -->`)
 	tourNote  = regexp.MustCompile(`<!-- (.*) -->`)
@@ -241,7 +241,8 @@ func written(page string, blocks []tourBlock) string {
 	return page
 }
 
-// workspace lets Go programs in dir import this module, as they do in the repository.
+// workspace lets Go programs in dir import this module, as they do in the repository. The link sdk
+// in dir leads to the SDKs of the repository.
 func workspace(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -319,7 +320,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir
 	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address,
-		"PYTHONDONTWRITEBYTECODE=1") // use the SDK of the working tree
+		"PYTHONDONTWRITEBYTECODE=1") // the symbolic link sdk leads to the working tree
 	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // the filled caches are in the real HOME of the user
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {

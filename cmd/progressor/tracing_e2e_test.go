@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// collector is a fake collector that receives spans by OTLP over HTTP.
+// collector is a test server that receives spans by OTLP over HTTP.
 type collector struct {
 	url string
 
@@ -82,8 +82,8 @@ func (c *collector) named(name string) *tracepb.Span {
 	return nil
 }
 
-// serve sends spans to a collector, including the last ones when it stops, and counts them. Its log
-// lines have the ID of their trace.
+// serve sends spans to a collector, including the last ones when it stops. The spans of a request
+// and of its task belong to the trace of the client.
 func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
@@ -123,7 +123,7 @@ func TestServeTraces(t *testing.T) {
 	}
 }
 
-// A collector that is down, or rejects spans, delays nothing.
+// If the collector is down, requests succeed, and /metrics has a counter of dropped spans.
 func TestServeWithoutItsCollector(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.NotFoundHandler())

@@ -28,7 +28,7 @@ export function outcomeOf({ status, response, detail = "", reason: why = "child_
         return failed("child_cancelled", "the process was cancelled");
     if (status === "PROCESS_STATUS_ERROR")
         return failed(why, detail);
-    if (status !== "PROCESS_STATUS_COMPLETED") { // it was removed
+    if (status !== "PROCESS_STATUS_COMPLETED") { // the child was removed
         const [, reason, message] = /^rejected: (.*?)(?:: ([^]*))?$/.exec(detail) ?? [];
         if (reason !== undefined)
             return rejected(reason, message || reason);

@@ -75,7 +75,7 @@ export declare class Run {
     /** Runs the branches until each of them waits for something that the journal does not contain. */
     advance(): Promise<void>;
     private resume;
-    /** Records an operation in the wrong place. It fails the task. */
+    /** Records an operation in the wrong place. Returns the failure, which fails the task. */
     misuse(message: string, at?: string, reason?: string): Failure;
     /** Records an error that reports a mistake in the program. Returns any other error. */
     caught(error: unknown): unknown;
@@ -91,7 +91,7 @@ export declare class Branch {
     last: string;
     private readonly names;
     constructor(run: Run, scope: string);
-    /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
+    /** Runs an operation. After a failure of the run, it never settles, so the function does not continue. */
     operation<T>(begin: () => T | Promise<T>): Promise<T>;
     /** Begins an operation, or throws if it is not allowed here. */
     enter(): void;
@@ -105,9 +105,9 @@ export declare class Branch {
         flush?: boolean;
     }): Promise<void>;
     /**
-     * Adds an entry to the journal, and a command to the result that stores the entry. If there are too
-     * many new entries, it first waits until they are stored. A function that has failed does not
-     * continue at a command.
+     * Adds an entry to the journal, and a command to the result that stores the entry. If there
+     * are too many new entries, this method first waits until they are stored. If the process is
+     * being cancelled or the function has ended, the function does not continue at a command.
      */
     record(entry: Entry, command?: Command): Promise<void>;
     /** Returns a copy of a value of the program. */
@@ -120,7 +120,10 @@ export declare class Ctx {
     constructor(branch: Branch);
     /** The namespace and the ID of the process. */
     get process(): ProcessKey;
-    /** Runs body once, and returns its value or throws a StepError. */
+    /**
+     * Runs body until it succeeds, at most options.tries times (by default once). Returns its value or
+     * throws a StepError.
+     */
     step<T>(name: string, body: (step: StepContext) => T | Promise<T>, options?: StepOptions<T>): Promise<T>;
     /** Calls f for each item, in branches that run concurrently. If some of them throw, it throws an AggregateError. */
     each<Item, Out>(name: string, items: Iterable<Item>, f: (ctx: Ctx, item: Item, index: number) => Promise<Out>, { limit }?: {

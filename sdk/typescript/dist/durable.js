@@ -103,7 +103,7 @@ export class Run {
         if (this.failure)
             throw this.failure;
     }
-    /** Records an operation in the wrong place. It fails the task. */
+    /** Records an operation in the wrong place. Returns the failure, which fails the task. */
     misuse(message, at = `${caller()}: `, reason = "durable_misuse") {
         return (this.failure ??= new Failure(reason, at + message, { nonRetryable: true }));
     }
@@ -133,7 +133,7 @@ export class Branch {
         this.run = run;
         this.scope = scope;
     }
-    /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
+    /** Runs an operation. After a failure of the run, it never settles, so the function does not continue. */
     operation(begin) {
         const entered = async () => {
             this.enter();
@@ -186,9 +186,9 @@ export class Branch {
             await new Promise((resolve) => (this.wait = { ...more, ready, resolve }));
     }
     /**
-     * Adds an entry to the journal, and a command to the result that stores the entry. If there are too
-     * many new entries, it first waits until they are stored. A function that has failed does not
-     * continue at a command.
+     * Adds an entry to the journal, and a command to the result that stores the entry. If there
+     * are too many new entries, this method first waits until they are stored. If the process is
+     * being cancelled or the function has ended, the function does not continue at a command.
      */
     async record(entry, command) {
         const { run } = this;
@@ -222,7 +222,10 @@ export class Ctx {
         const { namespace, processId } = this.branch.run.process;
         return { namespace: namespace, processId: processId };
     }
-    /** Runs body once, and returns its value or throws a StepError. */
+    /**
+     * Runs body until it succeeds, at most options.tries times (by default once). Returns its value or
+     * throws a StepError.
+     */
     step(name, body, options = {}) {
         return this.branch.named("step", name, async (full, run) => {
             const { tries = 1, wait = 0, undo } = options;

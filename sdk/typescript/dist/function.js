@@ -114,9 +114,9 @@ class FunctionTask {
         return (await this.advanceOn(response)) ?? this.finish(response);
     }
     /**
-     * Runs the function after the task has added entries. If the function then fails, it returns a
-     * result that stores the entries nevertheless. The function fails again in the next task. That
-     * task changes nothing, so a repair can continue the function.
+     * Runs the function after the task has added entries. If the function then fails, advanceOn
+     * returns a result that stores the entries nevertheless. The function fails again in the next
+     * task. That task changes nothing, so a repair can continue the function.
      */
     async advanceOn(response) {
         const effects = structuredClone(this.run.effects);
@@ -264,7 +264,7 @@ class FunctionTask {
         this.continueSoon();
         return this.store(responseOf(old, forget), made);
     }
-    /** Runs the function with the stored journal, to see the order of its operations. If it fails, later ones are unknown. */
+    /** Runs the function with the stored journal, to see the order of its operations. If it fails, the order of later ones is unknown. */
     async replay() {
         const { run } = new FunctionTask(this.name, this.f, this.versions, this.task, this.context);
         await run.advance().catch(() => { });
@@ -425,7 +425,7 @@ class FunctionTask {
         const { due } = this.run;
         for (const { name } of this.steps)
             if (due.has(name))
-                this.run.setTimer(`retry:${name}`, 0); // only its task may run it
+                this.run.setTimer(`retry:${name}`, 0); // only the task of its timer may run it
         if (this.isFlushing || this.runnable().some(({ name }) => !due.has(name)))
             this.continueSoon();
     }
@@ -488,7 +488,7 @@ class FunctionTask {
         }
         catch (error) {
             if (error instanceof ProgressorError && error.code === "unimplemented")
-                return false; // the engine is older
+                return false; // the engine has no checkpoints
             throw error;
         }
         this.journal.markSaved();

@@ -85,7 +85,7 @@ export class Journal {
     entries = [];
     tries = new Map();
     reruns = new Map(); // how often a completed step was forgotten
-    repaired = false; // by step: then the entries may be in another order than the operations of the function
+    repaired = false; // a step was repaired: the entries may be in another order than the operations
     saved = 0;
     bytes = 0; // approximate size of the new entries
     index = new Map();

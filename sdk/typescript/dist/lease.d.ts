@@ -23,7 +23,7 @@ export declare class ActiveLease {
     /** Identifies the attempt in logs. */
     get name(): object;
 }
-/** Applies the response to a heartbeat. sent is the progress that it contained. */
+/** Applies the response to a heartbeat. sent is the progress that the heartbeat contained. */
 export declare function applyDirective(held: ActiveLease, directive: LeaseDirective, sent: Progress | undefined): void;
 /** Ends the attempt of a lease that the worker no longer has. */
 export declare function lose(held: ActiveLease, why: string): void;

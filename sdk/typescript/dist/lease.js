@@ -33,7 +33,7 @@ export class ActiveLease {
         return { namespace, processId: request?.process?.processId, taskId: request?.taskId, attempt: request?.attempt };
     }
 }
-/** Applies the response to a heartbeat. sent is the progress that it contained. */
+/** Applies the response to a heartbeat. sent is the progress that the heartbeat contained. */
 export function applyDirective(held, directive, sent) {
     held.lastBeat = now();
     if (sent) {

@@ -1,7 +1,7 @@
 import type { Command, Process } from "./api.js";
 import type { Branch } from "./durable.js";
 import { type Journal } from "./journal.js";
-/** Something that first can wait for. */
+/** Something that Ctx.first can wait for. */
 export declare abstract class Source {
     readonly branch: Branch;
     readonly id: string;
@@ -11,7 +11,7 @@ export declare abstract class Source {
     abstract readonly position: () => number | undefined;
     protected get journal(): Journal;
 }
-/** A timer that after has set. */
+/** A timer that Ctx.after has set. */
 export declare class Timer extends Source {
     private readonly name;
     /** @internal */
@@ -19,7 +19,7 @@ export declare class Timer extends Source {
     readonly position: () => number | undefined;
     /** Waits until the timer has fired or was stopped. */
     wait(): Promise<void>;
-    /** Stops the timer. Returns whether it had not fired yet. */
+    /** Stops the timer. Returns true if it had not fired yet. */
     stop(): Promise<boolean>;
 }
 /** The calls that were accepted, in order. */
@@ -38,7 +38,7 @@ export interface ProcessKey {
     namespace: string;
     processId: string;
 }
-/** A child process that child has started. */
+/** A child process that Ctx.child has started. */
 export declare class Child<Response> extends Source {
     private readonly name;
     readonly process: ProcessKey;

@@ -1,5 +1,5 @@
 import { copyOf, StepError } from "./journal.js";
-/** Something that first can wait for. */
+/** Something that Ctx.first can wait for. */
 export class Source {
     branch;
     id;
@@ -12,7 +12,7 @@ export class Source {
         return this.branch.run.journal;
     }
 }
-/** A timer that after has set. */
+/** A timer that Ctx.after has set. */
 export class Timer extends Source {
     name;
     /** @internal */
@@ -26,7 +26,7 @@ export class Timer extends Source {
         const isOver = () => this.journal.has("fired", this.name) || this.journal.has("stopped", this.name);
         return this.branch.operation(() => this.branch.until(isOver));
     }
-    /** Stops the timer. Returns whether it had not fired yet. */
+    /** Stops the timer. Returns true if it had not fired yet. */
     stop() {
         return this.branch.operation(async () => {
             if (this.journal.has("stopped", this.name))
@@ -62,7 +62,7 @@ export class Queue extends Source {
         });
     }
 }
-/** A child process that child has started. */
+/** A child process that Ctx.child has started. */
 export class Child extends Source {
     name;
     process;

@@ -226,7 +226,7 @@ export class Worker {
         if (held.lost)
             outcome = "lost";
         else if (!this.held.has(held.lease.leaseToken))
-            outcome = "released"; // by drain
+            outcome = "released"; // drain has released it
         else if (answer)
             outcome = await this.complete(held, answer, outcome);
         else
@@ -287,7 +287,8 @@ export class Worker {
         const leaseToken = held.lease.leaseToken;
         const encoded = (value) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken, lastEventId: held.lastEventId }));
         let replaced = false;
-        // Otherwise the lease would expire, and the next worker would run into the same error.
+        // Fail the attempt permanently. Otherwise, the lease would expire, and the next worker would
+        // run into the same error.
         const replacement = (why) => {
             [replaced, outcome] = [true, "failed"];
             return encoded({ response: { failure: { reason: "bad_response", message: wellFormed(why, maxMessage), nonRetryable: true } } });

@@ -195,7 +195,7 @@ function tokenOfFile(path: string): () => Promise<string> {
   };
   return () => {
     if (!last || performance.now() - last.time >= tokenFileTime) last = { token: read(), time: performance.now() };
-    last.token.catch(() => (last = undefined)); // the next request reads it again
+    last.token.catch(() => (last = undefined)); // the next request reads the file again
     return last.token;
   };
 }

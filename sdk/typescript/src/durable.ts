@@ -135,7 +135,7 @@ export class Run {
     if (this.failure) throw this.failure;
   }
 
-  /** Records an operation in the wrong place. It fails the task. */
+  /** Records an operation in the wrong place. Returns the failure, which fails the task. */
   misuse(message: string, at = `${caller()}: `, reason = "durable_misuse"): Failure {
     return (this.failure ??= new Failure(reason, at + message, { nonRetryable: true }));
   }
@@ -164,7 +164,7 @@ export class Branch {
 
   constructor(readonly run: Run, private readonly scope: string) {}
 
-  /** Runs an operation. After a failure of the run, it never ends, so that the function does not continue. */
+  /** Runs an operation. After a failure of the run, it never settles, so the function does not continue. */
   operation<T>(begin: () => T | Promise<T>): Promise<T> {
     const entered = async () => {
       this.enter();
@@ -215,9 +215,9 @@ export class Branch {
   }
 
   /**
-   * Adds an entry to the journal, and a command to the result that stores the entry. If there are too
-   * many new entries, it first waits until they are stored. A function that has failed does not
-   * continue at a command.
+   * Adds an entry to the journal, and a command to the result that stores the entry. If there
+   * are too many new entries, this method first waits until they are stored. If the process is
+   * being cancelled or the function has ended, the function does not continue at a command.
    */
   async record(entry: Entry, command?: Command): Promise<void> {
     const { run } = this;
@@ -250,7 +250,10 @@ export class Ctx {
     return { namespace: namespace!, processId: processId! };
   }
 
-  /** Runs body once, and returns its value or throws a StepError. */
+  /**
+   * Runs body until it succeeds, at most options.tries times (by default once). Returns its value or
+   * throws a StepError.
+   */
   step<T>(name: string, body: (step: StepContext) => T | Promise<T>, options: StepOptions<T> = {}): Promise<T> {
     return this.branch.named("step", name, async (full, run) => {
       const { tries = 1, wait = 0, undo } = options;

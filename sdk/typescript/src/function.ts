@@ -114,9 +114,9 @@ class FunctionTask {
   }
 
   /**
-   * Runs the function after the task has added entries. If the function then fails, it returns a
-   * result that stores the entries nevertheless. The function fails again in the next task. That
-   * task changes nothing, so a repair can continue the function.
+   * Runs the function after the task has added entries. If the function then fails, advanceOn
+   * returns a result that stores the entries nevertheless. The function fails again in the next
+   * task. That task changes nothing, so a repair can continue the function.
    */
   private async advanceOn(response?: Payload): Promise<Result | undefined> {
     const effects = structuredClone(this.run.effects);
@@ -252,7 +252,7 @@ class FunctionTask {
     return this.store(responseOf(old, forget) as any, made);
   }
 
-  /** Runs the function with the stored journal, to see the order of its operations. If it fails, later ones are unknown. */
+  /** Runs the function with the stored journal, to see the order of its operations. If it fails, the order of later ones is unknown. */
   private async replay(): Promise<Run> {
     const { run } = new FunctionTask(this.name, this.f, this.versions, this.task, this.context);
     await run.advance().catch(() => {});
@@ -406,7 +406,7 @@ class FunctionTask {
   /** Sets the timers of the tasks that run the steps for which the function waits. */
   private scheduleSteps(): void {
     const { due } = this.run;
-    for (const { name } of this.steps) if (due.has(name)) this.run.setTimer(`retry:${name}`, 0); // only its task may run it
+    for (const { name } of this.steps) if (due.has(name)) this.run.setTimer(`retry:${name}`, 0); // only the task of its timer may run it
     if (this.isFlushing || this.runnable().some(({ name }) => !due.has(name))) this.continueSoon();
   }
 
@@ -464,7 +464,7 @@ class FunctionTask {
     try {
       this.yields = await checkpoint({ events, auxState, metadata });
     } catch (error) {
-      if (error instanceof ProgressorError && error.code === "unimplemented") return false; // the engine is older
+      if (error instanceof ProgressorError && error.code === "unimplemented") return false; // the engine has no checkpoints
       throw error;
     }
     this.journal.markSaved();

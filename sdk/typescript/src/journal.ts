@@ -108,7 +108,7 @@ export class Journal {
   readonly entries: Entry[] = [];
   readonly tries = new Map<string, number>();
   readonly reruns = new Map<string, number>(); // how often a completed step was forgotten
-  repaired = false; // by step: then the entries may be in another order than the operations of the function
+  repaired = false; // a step was repaired: the entries may be in another order than the operations
   saved = 0;
   bytes = 0; // approximate size of the new entries
   private readonly index = new Map<string, number>();

@@ -37,7 +37,7 @@ export class ActiveLease {
   }
 }
 
-/** Applies the response to a heartbeat. sent is the progress that it contained. */
+/** Applies the response to a heartbeat. sent is the progress that the heartbeat contained. */
 export function applyDirective(held: ActiveLease, directive: LeaseDirective, sent: Progress | undefined): void {
   held.lastBeat = now();
   if (sent) {

@@ -2,7 +2,7 @@ import type { Command, Process } from "./api.js";
 import type { Branch } from "./durable.js";
 import { copyOf, StepError, type Journal } from "./journal.js";
 
-/** Something that first can wait for. */
+/** Something that Ctx.first can wait for. */
 export abstract class Source {
   /** @internal */
   constructor(readonly branch: Branch, readonly id: string) {}
@@ -15,7 +15,7 @@ export abstract class Source {
   }
 }
 
-/** A timer that after has set. */
+/** A timer that Ctx.after has set. */
 export class Timer extends Source {
   /** @internal */
   constructor(branch: Branch, private readonly name: string) {
@@ -30,7 +30,7 @@ export class Timer extends Source {
     return this.branch.operation(() => this.branch.until(isOver));
   }
 
-  /** Stops the timer. Returns whether it had not fired yet. */
+  /** Stops the timer. Returns true if it had not fired yet. */
   stop(): Promise<boolean> {
     return this.branch.operation(async () => {
       if (this.journal.has("stopped", this.name)) return true;
@@ -66,7 +66,7 @@ export class Queue<Args> extends Source {
 
 export interface ProcessKey { namespace: string; processId: string }
 
-/** A child process that child has started. */
+/** A child process that Ctx.child has started. */
 export class Child<Response> extends Source {
   /** @internal */
   constructor(branch: Branch, private readonly name: string, readonly process: ProcessKey) {

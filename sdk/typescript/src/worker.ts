@@ -275,7 +275,7 @@ export class Worker {
     if (held.progress && !held.lost && outcome !== "done") await this.sendProgress(held);
     if (held.uncertain) await this.release([held.lease.leaseToken!]); // an answer may not match what is stored
     if (held.lost) outcome = "lost";
-    else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // by drain
+    else if (!this.held.has(held.lease.leaseToken!)) outcome = "released"; // drain has released it
     else if (answer) outcome = await this.complete(held, answer, outcome);
     else await this.release([held.lease.leaseToken!], delay);
     attempt.outcome = outcome;
@@ -330,7 +330,8 @@ export class Worker {
     const leaseToken = held.lease.leaseToken!;
     const encoded = (value: CompleteRequest) => JSON.stringify(encode("CompleteRequest", { ...value, leaseToken, lastEventId: held.lastEventId }));
     let replaced = false;
-    // Otherwise the lease would expire, and the next worker would run into the same error.
+    // Fail the attempt permanently. Otherwise, the lease would expire, and the next worker would
+    // run into the same error.
     const replacement = (why: string) => {
       [replaced, outcome] = [true, "failed"];
       return encoded({ response: { failure: { reason: "bad_response", message: wellFormed(why, maxMessage), nonRetryable: true } } });

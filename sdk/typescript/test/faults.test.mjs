@@ -25,7 +25,7 @@ test("a token that cannot be read once does not change the answer of a job", asy
   const { attempts } = work(t, ns, (worker) => worker.job("pay", () => {
     failures = 1;
     return "paid";
-  }), { concurrency: 1 }, new Client(undefined, { token })); // it polls after it has answered
+  }), { concurrency: 1 }, new Client(undefined, { token })); // it polls only after it has answered
   const job = await ended(ns, await enqueue(ns, "pay", undefined, { timeout: "60s" }));
   assert.deepEqual([job.state, job.result, job.failures], ["JOB_STATE_SUCCEEDED", "paid", undefined]);
   await eventually(() => assert.equal(attempts[0]?.outcome, "done"));
@@ -118,7 +118,7 @@ test("a lease that cannot be decoded fails alone", async (t) => {
   const [bad, good] = await Promise.all(ids.map((id) => ended(ns, id)));
   assert.equal(bad.failures[0].reason, "undecodable");
   assert.match(bad.failures[0].message, /2\^53/);
-  assert.equal(good.state, "JOB_STATE_FAILED"); // the handler takes args
+  assert.equal(good.state, "JOB_STATE_FAILED"); // the handler expects args
   assert.equal(good.failures[0].reason, "error");
 });
 

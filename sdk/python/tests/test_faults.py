@@ -29,7 +29,7 @@ class WorkerFaultsTest(Case):
                 raise OSError("the issuer is down")
             return "a-token"
 
-        worker, attempts = self.worker(ns, Client(token=token), concurrency=1)  # it polls after it has answered
+        worker, attempts = self.worker(ns, Client(token=token), concurrency=1)  # it polls only after it has answered
 
         @worker.job("pay")
         def pay(args, job):
@@ -268,7 +268,7 @@ class ServerFaultsTest(Case):
             with socket.create_connection((url.hostname, url.port), timeout=30) as connection:
                 connection.sendall(f"POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n".encode())
                 text = b""
-                while len(found := connection.recv(65536)) > 0:  # until the server closes it
+                while len(found := connection.recv(65536)) > 0:  # until the server closes the connection
                     text += found
                 self.assertEqual(text.split()[1].decode(), want, headers)
                 self.assertEqual(text.count(b"HTTP/1.1 "), 1)

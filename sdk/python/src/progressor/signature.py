@@ -33,7 +33,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Iterable[str], now: Op
     message_id, timestamp, signatures = (headers.get(name) or "" for name in names)
     if not (message_id and timestamp and signatures):
         raise ValueError("the request is not signed: it needs the headers " + ", ".join(names))
-    if "." in message_id:  # it could contain the timestamp of another request
+    if "." in message_id:  # otherwise, the ID could contain the timestamp of another request
         raise ValueError("webhook-id must not contain a dot")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise ValueError("webhook-timestamp must be a number of seconds")

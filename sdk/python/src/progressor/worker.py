@@ -275,7 +275,7 @@ class Worker:
             self._logger.info("ending the poll failed: %s", message_of(error))
         poller.join(max(0.0, end - time.monotonic()))
         if poller.is_alive():
-            self._client._connections.abort(poller.ident)  # otherwise it would take the tasks that are released
+            self._client._connections.abort(poller.ident)  # otherwise, it would take the released tasks
             poller.join(STOP_MARGIN)
 
     def _poll_request(self, leases: int) -> api.PollRequest:
@@ -364,7 +364,7 @@ class Worker:
         if job._lost:
             return "lost", error
         if job.lease["lease_token"] not in self._held:
-            return "released", error  # by _drain
+            return "released", error  # _drain has released it
         if answer is not None:
             return self._complete(job, answer), error
         self._release([job.lease["lease_token"]], delay)
@@ -479,7 +479,7 @@ class Worker:
                 self._logger.warning("heartbeat failed; retrying: %s", error)
             now = time.monotonic()
             for job in jobs:
-                if _is_refused(error):  # the whole heartbeat, because of one progress
+                if _is_refused(error):  # one progress made the engine refuse all
                     job._progress = None
                 if not job._answering and now > job._expires:
                     job._lose("the heartbeats did not reach the engine")

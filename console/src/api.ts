@@ -110,7 +110,7 @@ const authorize: Interceptor = (next) => async (request) => {
       return await next(request);
     } catch (error) {
       const refused = ConnectError.from(error).code === Code.Unauthenticated;
-      // The answer may be late, and the user has set another token in the meantime.
+      // If the user has set another token in the meantime, try again with it.
       if (refused && sent !== token && !request.stream) continue;
       if (refused && sent === token) asked(true);
       throw error;

@@ -211,7 +211,8 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder, search,
               const n = offered.list.length;
               setAt(e.key === "ArrowDown" ? Math.min(at + 1, n - 1) : Math.max(at - 1, -1));
             } else if ((e.key === "Enter" && shown && at >= 0) || (e.key === "Tab" && !e.shiftKey && shown && (at >= 0 || offered.typed))) {
-              // Tab accepts the first suggestion if a part of it is typed. Otherwise it leaves the field.
+              // Tab accepts the selected suggestion, or the first one if a part of it is typed.
+              // Otherwise, Tab leaves the field.
               e.preventDefault();
               const o = offered.list[Math.max(at, 0)];
               if (o) take(o);

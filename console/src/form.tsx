@@ -33,7 +33,7 @@ function focusWrong(form: HTMLElement): boolean {
   return wrong !== undefined;
 }
 
-/** If wrong is set, something outside of its fields must be corrected first. */
+/** If wrong is set, something outside of the fields of the form must be corrected first. */
 export function Form({ onSubmit, error, wrong, className, children }: { onSubmit: () => unknown; error?: unknown; wrong?: boolean; className?: string; children: ReactNode }) {
   const form = useRef<HTMLFormElement>(null);
   const [tried, setTried] = useState(false);

@@ -72,7 +72,7 @@ export function typedSpan(ms: number): string {
     if (whole) text += `${whole}${unit}`;
     rest -= whole * size;
   }
-  const least = Number(rest.toFixed(6)); // nanoseconds
+  const least = Number(rest.toFixed(6)); // rounded to nanoseconds
   return least || !text ? `${text}${least}ms` : text;
 }
 

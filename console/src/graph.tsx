@@ -30,7 +30,7 @@ export interface Drawn {
 interface Branch {
   steps: number;
   closed: boolean;
-  tone: Tone; // the most important one of its steps
+  tone: Tone; // the most important tone of its steps
   toggle: () => void;
 }
 

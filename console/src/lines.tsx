@@ -120,7 +120,7 @@ export function Lines({ text, json, name }: { text: string; json: boolean; name:
             onChange={(e) => setTyped(e.target.value)}
             onKeyDown={(e) => {
               if (e.key !== "Enter") return;
-              e.preventDefault(); // it may be in a form
+              e.preventDefault(); // the field may be in a form
               if (matches.length) show((match + (e.shiftKey ? matches.length - 1 : 1)) % matches.length);
             }}
           />

@@ -23,7 +23,7 @@ export interface Column<T> {
 /** The time of a column in an exported table. */
 export const timeText = (ms?: number): string => (ms === undefined ? "" : iso(ms));
 
-/** Returns a column for each key of the metadata. It is shown only if chosen. */
+/** Returns a column for each key of the metadata. The columns are shown only if chosen. */
 export const metadataColumns = <T,>(keys: string[], of: (row: T) => JsonObject | undefined): Column<T>[] =>
   keys.map((key) => {
     const text = (row: T) => attributeText(of(row)?.[key]);

@@ -38,7 +38,7 @@ export function useMay(): May {
   );
 }
 
-/** Reports whether the user has the permission for a method. The console may be read-only. */
+/** Reports whether the user has the permission for a method, even if the console is read-only. */
 export function useCan(): May {
   const me = useMe();
   const shown = useParam("ns");
@@ -48,7 +48,7 @@ export function useCan(): May {
       if (me === null) return true;
       const { permission, or, scope } = getOption(method, needs);
       const names = [permission, or].filter((p) => p !== Permission.UNSPECIFIED).map(nameOf);
-      // Without a namespace, such as that of a new one, some namespace is enough.
+      // If no namespace is known, as for a new one, a grant in any namespace is enough.
       const where = (pattern: string) => (scope === Scope.ENGINE ? pattern === "*" : ns === "" || matches(pattern, ns));
       return me.grants.some((g) => where(g.namespaces) && g.permissions.some((p) => names.includes(p)));
     },

@@ -1,4 +1,4 @@
-// Lists are paged with tokens and never counted.
+// Lists are paged with tokens, so the number of pages is unknown.
 import { change } from "./router";
 import { Button } from "./ui";
 

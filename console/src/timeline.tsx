@@ -119,7 +119,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
   const room = Math.max(width - labelWidth - 8, 60);
   const x = (t: number) => labelWidth + ((t - from) / (to - from)) * room;
   const timeAt = (px: number) => from + ((px - labelWidth) / room) * (to - from);
-  const top = timers.some((t) => (millis(t.fireTime) ?? 0) >= from) ? 16 : 0; // space for their names, above the bars
+  const top = timers.some((t) => (millis(t.fireTime) ?? 0) >= from) ? 16 : 0; // space for the names of the timers, above the bars
   const height = lanes.length * rowHeight + 26 + top;
   const clip = (t: number) => Math.max(labelWidth, Math.min(labelWidth + room, x(t)));
   const pointer = (e: React.PointerEvent) => e.clientX - (box.current?.getBoundingClientRect().left ?? 0);

@@ -115,7 +115,7 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const inDialog = useContext(InDialog);
   const { refused, names } = useForm();
-  const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // at a field
+  const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // the error is shown at a field
   // The error may be below the visible part of a long form.
   useEffect(() => {
     if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
@@ -201,7 +201,7 @@ interface FieldProps {
   label: ReactNode;
   hint?: ReactNode;
   error?: ReactNode;
-  required?: boolean; // the form is not sent while it is empty
+  required?: boolean; // the form is not sent while the field is empty
   name?: string; // its name in errors of the engine
   children: Input;
 }
@@ -249,7 +249,7 @@ export function Dialog({ title, onClose, children, wide, sticky }: { title: Reac
     const dialog = ref.current;
     if (!dialog || dialog.open) return;
     dialog.showModal();
-    // The browser would focus the close button.
+    // Otherwise, the browser would focus the close button.
     const first = dialog.querySelector<HTMLElement>("input:not([type=checkbox]), textarea, select") ?? dialog.querySelector<HTMLElement>("footer .button.main") ?? dialog.querySelector<HTMLElement>("footer .button");
     first?.focus();
   }, []);

@@ -12,7 +12,7 @@ export function losesDigits(text: string): string {
   return long ? `the integer ${long[0].slice(0, 40)} is beyond 2^53 and would lose digits: write it as a string` : "";
 }
 
-/** Parses JSON. Throws a SyntaxError, or a RangeError if a number would lose digits. */
+/** Parses JSON. Throws a SyntaxError, or a RangeError if an integer beyond 2^53 would lose digits. */
 export function exactJSON(text: string): JsonValue {
   const json = JSON.parse(text) as JsonValue;
   const lost = losesDigits(text);

@@ -1,5 +1,5 @@
 // The keys of clients, what clients may do, and the logins of users to the console. Only users with
-// the role root see it.
+// the role root see this page.
 import { useMe } from "../api";
 import { change, useParam } from "../router";
 import { Tabs } from "../ui";

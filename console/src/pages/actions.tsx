@@ -27,7 +27,7 @@ export const actionNeeds = { call: methods.call, repair: methods.repair, simple:
 /** The actions that bring a process out of ERROR. */
 export const repairs = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";
 
-/** The actions on a job: it cannot be called or repaired, but retried. */
+/** The actions on a job. A job cannot be called or repaired, but it can be retried. */
 function ofJob(p: Process): Offered[] {
   const retry: Offered = { action: "retry", name: "Retry…", main: true };
   const cancel: Offered = { action: "end", name: "Cancel…", bad: true };

@@ -158,7 +158,7 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   };
   const reject = () => {
     if (decision?.canReject) return void send(false);
-    setOutcome("failure"); // the schema allows no other answer than yes
+    setOutcome("failure"); // the schema allows only the answer yes
     setFailure({ reason: "rejected", message: "" });
   };
   const chooses = decision !== undefined && outcome === "result";

@@ -23,7 +23,7 @@ function fieldsOf(rows: AuditEntry[]): FieldHelp[] {
   ];
 }
 
-/** Returns a link to the object of a command. It may have been removed in the meantime. */
+/** Returns a link to the object of a command. The object may have been removed in the meantime. */
 function subjectLink(e: AuditEntry): string | undefined {
   const [ns, own] = [e.namespace, e.subject.replace(/^~[a-z]+\//, "")];
   const of = (word: RegExp) => word.test(e.method);

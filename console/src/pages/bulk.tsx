@@ -18,7 +18,7 @@ const ofProcesses: [BulkVerb, Says][] = [
   [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor has 30 s to clean up. Then the process is CANCELLED permanently.", bad: true }],
   [BulkVerb.REMOVE, { name: "Remove", does: "Each process is deleted with all its tasks and events, in any status. This cannot be undone.", bad: true }],
 ];
-// The command line starts such bulks.
+// Only the command line starts bulks that do this.
 const byProcessor: Says = { name: "Repair", does: "The processor of each process in ERROR repairs it, with the args of the bulk." };
 const ofJobs: [BulkVerb, Says][] = [
   [BulkVerb.RETRY, { name: "Retry", does: "Each failed or cancelled job runs again from its first attempt, with the same args and options. A job that waits for its next attempt runs now." }],

@@ -105,7 +105,7 @@ function useChanges(ns: string, kind: number, since: number, stopped: boolean): 
           const code = ConnectError.from(error).code;
           setSeen((old) => ({ ...old, error, connected: false }));
           if (code === Code.InvalidArgument || code === Code.NotFound) return;
-          if (code === Code.OutOfRange) cursor.at = ""; // it cannot continue: begin again
+          if (code === Code.OutOfRange) cursor.at = ""; // the watch cannot continue: begin again
           await new Promise((done) => setTimeout(done, wait));
         }
       }

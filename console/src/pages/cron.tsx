@@ -98,7 +98,7 @@ function Ledger({ c }: { c: Cron }) {
 function runName(c: Cron, id: string): string {
   const own = id.replace(/^~(run|flow|job)\//, "");
   const end = own.startsWith(c.cronId + "/") ? own.slice(c.cronId.length + 1) : own;
-  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(end) ? "run" : end; // it would repeat the fire time, in UTC
+  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(end) ? "run" : end; // the ID would only repeat the fire time in UTC
 }
 
 function runNamespace(c: Cron): string {

@@ -93,7 +93,7 @@ function Took({ r }: { r: Run }) {
   return <span title={`since ${exact(began)}`}>{span(Math.max(0, (millis(r.finishedTime) ?? now) - began))}</span>;
 }
 
-/** The steps of a run that did not succeed, by status. A percentage would count failed steps as done. */
+/** Shows how many steps of an unsuccessful run have each status. A percentage would count failed steps as done. */
 function Ended({ r }: { r: Run }) {
   const ended = ["SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PENDING"];
   const parts = ended.map((status) => ({ status, n: r.steps.filter((s) => StepStatus[s.status] === status).length })).filter((p) => p.n > 0);
@@ -130,7 +130,7 @@ function About({ r }: { r: Run }) {
 }
 
 export function RunPage({ ns }: { ns: string }) {
-  // The code is loaded at the same time as the run.
+  // Load the code of the graph at the same time as the run.
   useEffect(() => void loadGraph().catch(() => undefined), []);
   const id = useParam("id");
   const step = useParam("step");

@@ -143,7 +143,7 @@ function Repeat({ r, t, onClose }: Props) {
   );
 }
 
-/** Repeats a run. The payload fits the newest version of the template, which may not be that of the run. */
+/** Repeats a run. The form follows the newest version of the template, which may not be the version of the run. */
 function RepeatNewest({ r, onClose }: Props) {
   const newest = useRead(["template", r.namespace, r.templateType, 0], (o) => flows.getTemplate({ namespace: r.namespace, type: r.templateType }, o), { every: 0 });
   if (newest.data?.template) return <Repeat r={r} t={newest.data.template} onClose={onClose} />;

@@ -13,7 +13,7 @@ import { Act, Card, Commanded, Confirm, ErrorBox, Field, Fields, Loading, Missin
 
 export const kindName = (kind: ChangeKind): string => (ChangeKind[kind] ?? "?").toLowerCase();
 
-/** The page of the process, job, run or cron of a change. */
+/** A link to the page of the process, job, run or cron of a change. */
 export function Subject({ ns, id, kind }: { ns: string; id: string; kind: ChangeKind }) {
   const home = homeOf(ns, id, kind === ChangeKind.JOB ? "job" : "");
   return (

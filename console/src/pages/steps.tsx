@@ -91,7 +91,7 @@ function Values({ s }: { s: Step }) {
   );
 }
 
-// The run omits the values of a step if the steps before it have too many.
+// GetRun omits the values of a step if the steps before it have 8 MiB of values.
 function OmittedValues({ run, s }: { run: Run; s: Step }) {
   const { data, error, isPending } = useRead(["values", run.namespace, run.runId, s.stepId, stepEnded(s)], (o) => flows.listSteps({ namespace: run.namespace, runId: run.runId, stepId: s.stepId, pageSize: 1 }, o), { every: stepEnded(s) ? 15000 : 3000, age: 3 });
   if (isPending) return <Loading rows={3} />;

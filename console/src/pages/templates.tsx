@@ -137,7 +137,7 @@ function StepCard({ t, s }: { t: Template; s: StepTemplate }) {
 }
 
 export function TemplatePage({ ns }: { ns: string }) {
-  // The code is loaded at the same time as the template.
+  // Load the code of the graph and of the definition at the same time as the template.
   useEffect(() => void Promise.allSettled([loadGraph(), loadDefinition()]), []);
   const type = useParam("type");
   const version = Number(useParam("version")) || 0;

@@ -80,7 +80,7 @@ export function Workers({ ns }: { ns: string }) {
   const now = useNow();
   const [telling, setTelling] = useState<[Worker, WorkerDirective]>();
   const { data, error, isPending } = useRead(["workers", ns, after], (o) => workers.listWorkers({ namespace: ns, pageSize: 100, pageToken: after }, o));
-  const owned = data?.workers.some((w) => w.owner); // the engine authenticates
+  const owned = data?.workers.some((w) => w.owner); // if so, the engine authenticates requests
   return (
     <>
       <h1>Workers</h1>

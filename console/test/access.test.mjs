@@ -225,7 +225,7 @@ test("An engine that does not authenticate says so, and offers no changes", asyn
     assert.deepEqual(await axe(page), [], "accessibility");
     assert.deepEqual(page.wrong, [], "errors in the browser");
   } finally {
-    await page?.context().close().catch(() => {}); // the run of the tests ends only after its engines
+    await page?.context().close().catch(() => {}); // go on: the engine must stop, or the run of the tests does not end
     await open.stop();
   }
 });

@@ -1,4 +1,4 @@
-// The tasks of an operator, each with the number of clicks that it needs from the overview.
+// The tasks of an operator, each with the maximum number of clicks from the overview.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually, start as startOrder } from "./seed.mjs";

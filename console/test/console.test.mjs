@@ -193,7 +193,7 @@ spec("One process shows its time, its tasks and its payloads, live", async (page
   await page.getByRole("img", { name: /^timeline of/ }).waitFor();
   await page.getByText("The default timer").first().waitFor();
   await engine.post("ProcessService/Call", { namespace: "demo", processId: "looked-at", args: bytes({ pay: 100 }) });
-  await page.getByText("Completed").first().waitFor({ timeout: 25_000 }); // shipped a second later: the stream reports this
+  await page.getByText("Completed").first().waitFor({ timeout: 25_000 }); // the order is shipped a second later, and the stream reports this
   await page.getByRole("tab", { name: /Tasks/ }).click();
   await page.getByRole("row", { name: /CALL/ }).getByRole("button").click();
   await page.getByText('"pay": 100').waitFor();
@@ -233,7 +233,7 @@ spec("The audit shows who did what, and what a change of a configuration changed
   await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} } } });
   await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "watched", processor: { pull: {} }, stepTimeout: "7s" } });
   await go("#/overview");
-  await page.getByRole("link", { name: "Audit" }).waitFor(); // the page knows that the user may see it
+  await page.getByRole("link", { name: "Audit" }).waitFor(); // now the page knows that the user may see the audit
   await page.keyboard.press("g");
   await page.keyboard.press("u");
   await page.getByRole("heading", { name: "Audit" }).waitFor();
@@ -330,7 +330,7 @@ spec("The axis of a chart with one sample shows the last minutes", async (page, 
 
 spec("The values of a field are suggested, and Tab accepts the first one", async (page, go) => {
   await go("#/processes?ns=demo");
-  // If the caret waited for a frame, it would move while the user types.
+  // Make frames slow. If the caret waited for a frame, it would move while the user types.
   await page.evaluate(() => {
     window.requestAnimationFrame = (draw) => setTimeout(draw, 100);
   });
@@ -430,7 +430,7 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.getByRole("heading", { name: "Workers" }).waitFor({ timeout: 30_000 });
     await page.getByText("No workers yet").waitFor();
   } finally {
-    await page?.context().close().catch(() => {}); // the run of the tests ends only after its engines
+    await page?.context().close().catch(() => {}); // go on: the engine must stop, or the run of the tests does not end
     proxy.closeAllConnections();
     proxy.close();
     await shown.stop();

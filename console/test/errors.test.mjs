@@ -9,7 +9,7 @@ const spec = specs(() => ({ engine, browser }));
 const run = async (runId) => (await engine.post("FlowService/GetRun", { namespace: "parcels", runId })).run;
 const runIs = (runId, status) => eventually(`${runId} is ${status}`, async () => (await run(runId)).status === `RUN_STATUS_${status}`);
 
-/** Leases a task of a namespace, ends it, and returns its job. */
+/** Leases a task of a namespace, ends the task, and returns its job. */
 async function work(namespace, response) {
   const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: [namespace], workerId: "host-1", maxLeases: 1, wait: "10s", leaseDuration: "600s" });
   assert.equal(leases.length, 1, "a task");

@@ -18,7 +18,10 @@ const is = (runId, status) => eventually(`${runId} is ${status}`, async () => (a
 // The leases of the worker, by job.
 const held = new Map();
 
-/** Completes jobs of a run as a worker, one step after the other, with the answers by the name of the job. It keeps the leases of other jobs. */
+/**
+ * Works on jobs of a run as a worker, one step after the other. By the name of the job, answers has
+ * a failure, a progress to report, or {} to complete the job. The leases of other jobs are kept.
+ */
 async function work(runId, answers) {
   for (const [name, answer] of Object.entries(answers)) {
     await eventually(`${name} of ${runId} is done`, async () => {

@@ -16,7 +16,7 @@ after(async () => {
   await engine?.stop();
 });
 
-/** Checks that a form is not sent while a field is wrong, and that the field gets the focus. */
+/** Clicks the button of a form in which a field is wrong, and checks that the field gets the focus. */
 async function refuses(dialog, button, label) {
   await dialog.getByRole("button", { name: button, exact: true }).click();
   await dialog.getByLabel(label, { exact: true }).and(dialog.locator(":focus")).waitFor();
@@ -33,7 +33,7 @@ spec("A form marks what it requires, shows each error at its field, and focuses 
   await name.fill("look");
   await dialog.getByText("is required").waitFor({ state: "detached" });
   await dialog.getByLabel("ID", { exact: true }).fill("x".repeat(300));
-  await refuses(dialog, "Enqueue", "ID"); // the engine refuses it
+  await refuses(dialog, "Enqueue", "ID"); // the engine refuses this ID
   await dialog.getByRole("alert").getByText("Correct the marked field.").waitFor();
   assert.equal(await dialog.getByLabel("ID", { exact: true }).getAttribute("aria-invalid"), "true");
   assert.deepEqual(await axe(page), []);

@@ -52,7 +52,7 @@ spec("A word finds the beginning of an ID and values of metadata of any type", a
   await filter.fill("nothing");
   await filter.press("Enter");
   await page.getByText("No processes match").waitFor();
-  await filter.fill("cy"); // the list is empty, but the keys are known
+  await filter.fill("cy"); // the list is empty, but the keys of the metadata are known
   await filter.press("Enter");
   await shows(page, ["list-3"]);
   await go("#/jobs?ns=rows");
@@ -86,7 +86,7 @@ spec("Chips count the matches of the filter, and narrow it", async (page, go) =>
   await page.getByRole("button", { name: "Suspended 1", exact: true }).click();
   await shows(page, ["list-2"]);
   assert.equal(await page.getByRole("combobox", { name: "filter" }).inputValue(), "metadata.customer = ada OR metadata.customer = cy AND status = SUSPENDED");
-  await page.getByRole("columnheader", { name: "Status since" }).getByRole("button").click(); // the engine can sort by it with one status
+  await page.getByRole("columnheader", { name: "Status since" }).getByRole("button").click(); // with one status, the engine can sort by this column
   await page.locator("th[aria-sort=descending]", { hasText: "Status since" }).waitFor();
   await shows(page, ["list-2"]);
   await page.getByRole("button", { name: "Running 2", exact: true }).click();

@@ -8,7 +8,7 @@ import { axe, openPage, startBrowser, startEngine } from "./world.mjs";
 const client = "console";
 const encode = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
-/** Starts an issuer whose user, alice of the group support, logs in at once. It checks PKCE. */
+/** Starts an issuer whose user, alice of the group support, logs in at once. The issuer checks PKCE. */
 async function startIssuer() {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const open = new Map();

@@ -22,13 +22,14 @@ await engine.post("CronService/PauseCron", { namespace: "demo", cronId: "cleanup
 await start(engine, "order-100", { order: "A-100", customer: "ada", items: [{ sku: "flaky" }] });
 await quiet(engine.post("ProcessService/Call", { namespace: "demo", processId: "order-100", args: bytes({ pay: 100 }) }));
 
-// Some minutes of orders, for the charts.
+// Some minutes of load, for the charts.
 for (let n = 0; n < Number(process.env.MINUTES ?? 2) * 60; n++) {
   for (let k = 0; k < 4 + (n % 20); k++) await quiet(engine.post("ProcessService/Start", { namespace: "echo", processId: `visit-${n}-${k}`, args: bytes("hello") }));
   await pause(900);
 }
 
-// Running jobs: enqueued last and with long timeouts, so that they still run when the picture is taken.
+// Running jobs. They are enqueued last and with long timeouts, so they still run when the picture
+// is taken.
 await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} }, maxRunning: 50 } });
 for (let n = 1; n <= 12; n++) {
   const options = { maxRetry: 2, timeout: "600s", tags: ["news"], ...(n > 10 ? { runTime: new Date(Date.now() + 3600e3).toISOString() } : {}) };

@@ -1,4 +1,4 @@
-// A small shop with orders in every state, the same in each run.
+// A small shop with orders in different states, the same in each run.
 import { bytes } from "./world.mjs";
 
 export async function start(engine, id, args, more = {}) {
@@ -19,7 +19,7 @@ export async function seedShop(engine, orders = 14) {
   await engine.post("ProcessService/CancelProcess", { namespace: "demo", processId: "order-7", reason: "no more" });
 }
 
-/** Waits until check returns true. `what` is for the error. */
+/** Waits until check returns a truthy value, and returns this value. `what` is for the error. */
 export async function eventually(what, check, ms = 20_000) {
   const end = Date.now() + ms;
   for (;;) {

@@ -91,7 +91,7 @@ spec("Changes appear as they are recorded, by kind, and the list can be stopped"
   await page.getByText("stopped", { exact: true }).waitFor();
   await order("live-2");
   await page.getByRole("button", { name: "Continue" }).click();
-  await list.getByRole("row", { name: /lifecycle live-2 created/ }).waitFor(); // nothing is missed
+  await list.getByRole("row", { name: /lifecycle live-2 created/ }).waitFor(); // no change is missed
   await list.getByRole("row", { name: /live-1/ }).first().waitFor();
   await page.getByLabel("Kind").selectOption({ label: "event" });
   await page.getByLabel("Show").selectOption({ label: "all stored changes" });

@@ -28,7 +28,8 @@ async function store() {
   await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "hourly", spec: { expressions: ["@hourly"] }, target: { startProcess: { namespace: "echo", args: bytes("tick") } } } });
 }
 
-// The address of each page, and a text in lower case that appears only with its content.
+// The address of each page, and a text in lower case that appears only with its content, if there
+// is one.
 const pages = [
   ["#/overview", "tasks per second"],
   ["#/overview?ns=echo", "tasks per second"],

@@ -65,7 +65,7 @@ const launch = () =>
 /** Starts Chromium. If Chromium crashes before a test can use it, this starts it again, once. */
 export const startBrowser = () => launch().catch(launch);
 
-/** Opens a page that records what goes wrong: errors, loads from other hosts, and violations of its policy. */
+/** Opens a page that records what goes wrong: errors, warnings, loads from other hosts, and violations of the content security policy. */
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: "en-US", timezoneId: "Europe/Berlin", reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
@@ -90,7 +90,7 @@ export async function axe(page) {
   return violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
 }
 
-/** Returns what is cut off at the edge of a narrow window, even if the page is no wider, and texts in columns that are too narrow. */
+/** Returns what is cut off at the edge of a narrow window, even if the page is no wider than the window, and texts in columns that are too narrow. */
 export const cutOff = (page) =>
   page.evaluate(() => {
     const found = document.documentElement.scrollWidth > innerWidth ? [`the page is ${document.documentElement.scrollWidth - innerWidth} pixels wider`] : [];
@@ -103,7 +103,7 @@ export const cutOff = (page) =>
     return found;
   });
 
-/** Returns the words of tables and descriptions that continue on the next line. Addresses, and words with a hyphen or more than 20 characters, may do so. */
+/** Returns the words of tables and descriptions that continue on the next line. Words with a hyphen, a slash, a colon or more than 20 characters may do so. */
 const brokenWords = (page) =>
   page.evaluate(() => {
     const found = [];
@@ -123,8 +123,8 @@ const brokenWords = (page) =>
     return found;
   });
 
-/** Checks a page on a phone and at three widths of a desktop: nothing is cut off, no word is broken, and axe finds nothing in either theme. At
- * 1024 pixels, a table may scroll. If scrolls is true, a table may scroll on all desktops. */
+/** Checks a page on a phone and at three widths of a desktop: nothing is cut off, and no word is broken. On the phone and at 1280 pixels, axe
+ * finds nothing in either theme. At 1024 pixels, a table may scroll. If scrolls is true, a table may scroll on all desktops. */
 export async function fits(page, what, { scrolls = false } = {}) {
   const was = page.viewportSize();
   for (const [width, height] of [[390, 844], [1024, 768], [1280, 860], [1440, 900]]) {

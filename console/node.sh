@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the packages of package-lock.json. The scripts in this directory source it. Without Node,
-# it prints a message and ends the script that sources it.
+# node.sh prints a message and ends the script that sources it.
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
   echo "$0: skipped: needs Node (20 or newer) and npm"
   exit 0

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Some checks need programs that take minutes to compile, such as buf. tools/checked.sum has one
-# line for each: the checksum of the files that it reads and writes, from the last time that it
-# passed. "sum.sh write NAME" writes a line; the check does this itself. "sum.sh check" compares all
-# lines with the files, and names the target that runs the check again.
+# line for each of these checks: the checksum of the files that the check reads and writes, from the
+# last time that the check passed. "sum.sh write NAME" writes a line; the check does this itself.
+# "sum.sh check" compares all lines with the files, and names the target that runs the check again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sums=tools/checked.sum

@@ -968,7 +968,7 @@ type CronPolicy struct {
 	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
 	// With SKIP, a fire that is at most this late still runs. Default: 5 s.
 	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
-	// With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
+	// With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means 3,000.
 	MaxOverlap    int32 `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

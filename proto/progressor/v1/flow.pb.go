@@ -583,7 +583,7 @@ type CancelPolicy struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Supported *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default: true
 	Mode      CancelPolicy_Mode      `protobuf:"varint,2,opt,name=mode,proto3,enum=progressor.v1.CancelPolicy_Mode" json:"mode,omitempty"`
-	// Default: 30 s. The time while a step that is not cancelable runs does not count.
+	// How long cancelable steps may still run. Default: 30 s.
 	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

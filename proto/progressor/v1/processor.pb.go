@@ -860,8 +860,8 @@ type SetTimer_At struct {
 }
 
 type SetTimer_After struct {
-	// A timer with a past time, or with a zero or negative duration, fires at once, as the next
-	// task.
+	// A timer with a past time, or with a zero or negative duration, is due at once. Tasks that
+	// already wait run first.
 	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 

@@ -2195,8 +2195,8 @@ type Job struct {
 	Failures  []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // the newest 20 of the failed attempts, oldest first
 	Progress  *Progress              `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
 	Result    *structpb.Value        `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
-	// Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
-	// that no worker runs a job for several workers now.
+	// Why a job does not run: the name of a constraint, its time, a processor that is not reached, a
+	// suspension, a paused job name, or that no worker runs a job for several workers now.
 	BlockedOn           string                 `protobuf:"bytes,11,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"`
 	WorkerId            string                 `protobuf:"bytes,12,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`

@@ -106,12 +106,13 @@ type FlowServiceClient interface {
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
-	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-	// fails with FAILED_PRECONDITION.
+	// CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+	// is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+	// of cancelable steps receive the request with their next heartbeat. After the grace period, the
+	// engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+	// CANCEL_REQUESTED until its other running steps have ended. If the run is already
+	// CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+	// cancelling, CancelRun fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
 	// succeed. Attempts are counted from 1 again.
@@ -461,12 +462,13 @@ type FlowServiceHandler interface {
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
 	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
-	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-	// request with their next heartbeat, and other steps finish first. After the grace period, the
-	// engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-	// nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-	// fails with FAILED_PRECONDITION.
+	// CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+	// is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+	// of cancelable steps receive the request with their next heartbeat. After the grace period, the
+	// engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+	// CANCEL_REQUESTED until its other running steps have ended. If the run is already
+	// CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+	// cancelling, CancelRun fails with FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
 	// succeed. Attempts are counted from 1 again.

@@ -2273,8 +2273,8 @@ class SetTimer(TypedDict, total=False):
     # empty in Result.set_timer
     name: str
     at: Timestamp
-    # A timer with a past time, or with a zero or negative duration, fires at once, as the next
-    # task.
+    # A timer with a past time, or with a zero or negative duration, is due at once. Tasks that
+    # already wait run first.
     after: Duration
     remove: bool
 
@@ -2634,8 +2634,8 @@ class Job(TypedDict, total=False):
     failures: List[Failure]
     progress: Progress
     result: Json
-    # Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
-    # that no worker runs a job for several workers now.
+    # Why a job does not run: the name of a constraint, its time, a processor that is not reached, a
+    # suspension, a paused job name, or that no worker runs a job for several workers now.
     blocked_on: str
     worker_id: str
     created_time: Timestamp
@@ -2717,7 +2717,7 @@ class CancelPolicy(TypedDict, total=False):
     # default: true
     supported: bool
     mode: CancelPolicyMode
-    # Default: 30 s. The time while a step that is not cancelable runs does not count.
+    # How long cancelable steps may still run. Default: 30 s.
     grace: Duration
 
 
@@ -3333,7 +3333,7 @@ class CronPolicy(TypedDict, total=False):
     pause_after_failures: int
     # With SKIP, a fire that is at most this late still runs. Default: 5 s.
     misfire_threshold: Duration
-    # With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
+    # With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means 3,000.
     max_overlap: int
 
 
@@ -4427,12 +4427,13 @@ class FlowService:
     def cancel_run(
         self, request: CancelRunRequest, *, timeout: Optional[float] = None, max_attempts: Optional[int] = None,
     ) -> CancelRunResponse:
-        """CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-        RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-        request with their next heartbeat, and other steps finish first. After the grace period, the
-        engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-        nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-        fails with FAILED_PRECONDITION.
+        """CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+        is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+        of cancelable steps receive the request with their next heartbeat. After the grace period, the
+        engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+        CANCEL_REQUESTED until its other running steps have ended. If the run is already
+        CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+        cancelling, CancelRun fails with FAILED_PRECONDITION.
         """
         method = Method("FlowService/CancelRun", "CancelRunRequest", "CancelRunResponse", "once")
         return self._send(method, request, timeout, max_attempts)

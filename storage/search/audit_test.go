@@ -33,7 +33,7 @@ func auditDatabase(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 	return store, db
 }
 
-// all reads every page and returns the IDs of the entries.
+// all reads every page and returns the IDs of the entries and the number of pages.
 func all(t *testing.T, store *storage.Store, q AuditQuery, window, limit int) (ids []int64, pages int) {
 	t.Helper()
 	for pages = 1; ; pages++ {
@@ -50,7 +50,7 @@ func all(t *testing.T, store *storage.Store, q AuditQuery, window, limit int) (i
 	}
 }
 
-// A filter returns the matching entries, newest first, for all page sizes.
+// A filter returns the matching entries, newest first, for several page sizes and windows.
 func TestListAudit(t *testing.T) {
 	t.Parallel()
 	store, _ := auditDatabase(t, 30)
@@ -97,7 +97,7 @@ func TestListAudit(t *testing.T) {
 	}
 }
 
-// Unknown fields are rejected with their name and the valid fields.
+// Invalid filters are rejected with an explanation. Invalid page tokens are also rejected.
 func TestListAuditRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := auditDatabase(t, 1)
@@ -131,7 +131,7 @@ func TestListAuditRefuses(t *testing.T) {
 	}
 }
 
-// A page is read with an index, beginning at a key, and reads no more than its window.
+// A page is read with an index, without a sort.
 func TestListAuditPlans(t *testing.T) {
 	t.Parallel()
 	store, db := auditDatabase(t, 30_000)
@@ -167,7 +167,7 @@ func TestListAuditPlans(t *testing.T) {
 }
 
 // A page ends with the entry whose details exceed the limit in bytes. The next page begins after
-// it.
+// that entry.
 func TestListAuditIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	store, _ := auditDatabase(t, 30)

@@ -61,8 +61,8 @@ func TestErrorFingerprint(t *testing.T) {
 func TestProcessesOfAnErrorGroup(t *testing.T) {
 	t.Parallel()
 	store, db := opened(t)
-	// Of six processes, two failed with tea, one was imported with it, one failed with cake, one
-	// was repaired, and one is the job of a step.
+	// In each group of six processes, two failed with the error "no tea", one was imported with
+	// it, one failed with "no cake", one was repaired, and one is the job of a step.
 	storagetest.Exec(t, db, `
 		INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
 		SELECT 'ns', CASE n % 6 WHEN 5 THEN '~job/run-' || n || '/a' ELSE 'p' || n END, s, NULLIF(s, 'RUNNING'),

@@ -107,7 +107,8 @@ func TestEventsOfJobAreFound(t *testing.T) {
 	}
 }
 
-// The newest events of a namespace are read from the ends of all lanes, without a sort.
+// The newest events of a namespace are read with one index scan for each lane. PostgreSQL merges
+// the scans.
 func TestLanesOfEventsAreMerged(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)

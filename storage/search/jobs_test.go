@@ -203,7 +203,7 @@ func TestListJobs(t *testing.T) {
 	}
 }
 
-// A list by finished_time requires a final state, and returns newest first.
+// A list by finished_time desc returns the job that finished last first.
 func TestJobsByFinishedTime(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 100)
@@ -218,7 +218,8 @@ func TestJobsByFinishedTime(t *testing.T) {
 	}
 }
 
-// Unknown fields of a list of jobs are rejected with their name.
+// Invalid filters, orders and page tokens of a list of jobs are rejected with the name of the
+// field.
 func TestListJobsRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 1)
@@ -248,7 +249,7 @@ func TestListJobsRefuses(t *testing.T) {
 	}
 }
 
-// A list supports args of the maximum depth.
+// A list supports args that are nested 9,990 levels deep.
 func TestListJobsOfDeepArgs(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 8)
@@ -274,7 +275,7 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 }
 
 // Jobs are found with the intended indexes, regardless of the statistics. If all waiting tasks are
-// jobs, two indexes are equally good for them.
+// jobs, two indexes are equally good for jobs that are available.
 func TestJobPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 5000)

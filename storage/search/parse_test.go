@@ -63,7 +63,7 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-// Invalid filters are rejected with the position and the expected input.
+// Invalid filters are rejected with an explanation, such as the position or the expected input.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]string{

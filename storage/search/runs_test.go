@@ -19,8 +19,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// stockRuns inserts runs of every status with three steps each. Of 1,000, 940 have succeeded, 20
-// failed, 10 were cancelled, 10 expired, and 20 are open.
+// stockRuns inserts runs of every status with up to three steps each. Among 1,000 runs, 940 have
+// succeeded, 20 failed, 10 were cancelled, 10 expired, and 20 are open.
 func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	store, db := opened(t)

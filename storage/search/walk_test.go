@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A walk returns every matching process once, oldest first, for all step sizes. Changes to
-// processes that the walk has passed do not affect it.
+// A walk returns every matching process once, oldest first, for several limits. Changes to
+// processes that the walk has passed do not affect the rest of the walk.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)
@@ -123,7 +123,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// A walk reads neither states nor metadata.
+// A walk reads neither states nor metadata nor details.
 func TestWalkIsLean(t *testing.T) {
 	t.Parallel()
 	l := &list{lean: true}

@@ -52,7 +52,7 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB whose failures are counted instead of reported.
+// recorder is a testing.TB that records errors instead of reporting them.
 type recorder struct {
 	testing.TB
 	errors []string

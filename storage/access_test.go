@@ -33,9 +33,9 @@ func (b *bench) listed(id string) storage.ListedKey {
 	return list[0]
 }
 
-// A rotated key has a successor with the same name, grants and validity. The old key ends after the
-// overlap, but never later than before the rotation. It can be rotated only once. The audit records
-// all of this.
+// A rotated key has a successor with the same name, grants and lifetime. The old key ends after the
+// overlap, but never later than it would have ended without the rotation. A key can be rotated only
+// once. The audit records each rotation, and the key and grants of the successor.
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -83,8 +83,7 @@ func TestRotateKey(t *testing.T) {
 	}
 }
 
-// While the database is read-only, changes return UNAVAILABLE, and the use of a key is not
-// recorded.
+// While the database is read-only, RotateKey, RevokeKey and NoteKeyUse return ErrUnavailable.
 func TestAccessReadOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -148,8 +147,8 @@ func TestAccessPages(t *testing.T) {
 	}
 }
 
-// The use of a key is recorded at most once per minute, and ReadKey reports whether it was
-// recorded.
+// The use of a key is recorded at most once per minute, and ReadKey reports whether it was recorded
+// within the last minute.
 func TestKeyUse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -47,8 +47,8 @@ func withAdvance(
 	}
 }
 
-// The end of a job and the next result of its run are stored in one transaction. The rows are the
-// same as if two transactions had stored them.
+// The end of a job and the next result of its run are stored in one transaction. The result of the
+// run can start another job or complete the run.
 func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -84,8 +84,9 @@ func TestRunAdvancesWithTheEndOfItsJob(t *testing.T) {
 	equal(t, "waiting parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// A run does not advance if it has changed since its result was decided, or if it cannot run a task
-// now. The result of the run is not stored. The run is notified of the end of the job as usual.
+// The result of a run is not stored with the end of a job if the run has changed since the result
+// was decided, if the run cannot run a task now, or if the job is not a job of the run. A run is
+// notified of the end of its own job as usual.
 func TestChangedRunDoesNotAdvance(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -187,7 +188,7 @@ func TestFencedEndDoesNotAdvanceTheRun(t *testing.T) {
 }
 
 // Two jobs of a run end in one flush, each with a result of the run. Only one of these two results
-// is stored, because each was decided without the other.
+// is stored, because each was decided before the other was stored.
 func TestRunAdvancesOnceInAFlush(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)

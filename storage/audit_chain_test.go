@@ -46,10 +46,12 @@ func (b *bench) commands() {
 	}
 }
 
-// copyOf is the list of the columns of audit, without those that an attack sets itself.
+// copyOf is the list of the columns that an inserted entry copies from another entry. It omits
+// audit_id and time, which have defaults, and chain_position, which the attack sets.
 const copyOf = `actor, source, method, namespace, subject, details, subject_hash, details_hash, chain_hash`
 
-// Doctor detects each change of the audit, and names the first entry that does not match the chain.
+// VerifyAudit detects each of these changes of the audit and of its chain, and names the first
+// position that does not match.
 func TestAuditChainFindsChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -164,7 +166,8 @@ func TestAuditRetentionKeepsTheChain(t *testing.T) {
 	}
 }
 
-// Nodes add entries to the chain at the same time, while commands are executed.
+// Concurrent calls of SealAudit add each entry to the chain once, while commands add further
+// entries.
 func TestNodesSealTheAudit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// audited returns the details of the newest audit entry.
+// audited returns the method and the details of the newest audit entry.
 func (b *bench) audited() string {
 	return ask[string](b, `SELECT method || ' ' || coalesce(details::text, '') FROM audit
 		ORDER BY audit_id DESC LIMIT 1`)
@@ -90,8 +90,9 @@ func TestMigrationRevokesAuditRights(t *testing.T) {
 	}
 }
 
-// A later migration also revokes these rights from PUBLIC, and leaves INSERT only on the columns of
-// an entry.
+// A later migration also revokes the rights to change the audit from PUBLIC. Roles that may add
+// entries keep INSERT only on the columns of an entry, and may execute the functions that seal,
+// erase and delete entries.
 func TestMigrationRevokesChainRights(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -140,7 +141,8 @@ func TestMigrationRevokesChainRights(t *testing.T) {
 	}
 }
 
-// The audit contains a configuration before and after its change, without secrets.
+// The audit contains a configuration before and after its change, without secrets. A large
+// configuration is replaced by its size.
 func TestAuditHasTheChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

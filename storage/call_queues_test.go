@@ -211,7 +211,7 @@ func TestCallQueueOfAProcessThatBreaks(t *testing.T) {
 	}
 }
 
-// A fenced attempt delays no calls.
+// If an attempt is fenced, the calls in the queue of its process are stored.
 func TestCallQueueOfAFencedAttempt(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, waitLimit)
@@ -229,7 +229,7 @@ func TestCallQueueOfAFencedAttempt(t *testing.T) {
 	b.awaitIdleQueues()
 }
 
-// A store that is closed answers the queued calls.
+// A store that is closed answers the queued calls with ErrUnavailable.
 func TestStoreClosesWithQueuedCalls(t *testing.T) {
 	t.Parallel()
 	b, _ := withQueues(t, 50*time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cancelTask claims the CANCEL task of a process, which must wait for a slot.
+// cancelTask claims the CANCEL task of a process. The task must wait for a slot.
 func (b *bench) cancelTask(id string) *storage.Claim {
 	b.t.Helper()
 	claims := b.searchCalls(9)

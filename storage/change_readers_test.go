@@ -9,9 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A transaction wakes the functions of OnChanges and OnChangesForOthers for its namespace. A NOTIFY
-// of another node (WakeReaders) wakes only those of OnChanges. If notices may have been lost, it
-// wakes those of all namespaces.
+// A transaction wakes the functions of OnChanges and OnChangesForOthers for its namespace.
+// WakeReaders, which is called for the NOTIFY of another node, wakes only the functions of
+// OnChanges. If notices may have been lost, WakeReaders("") wakes the functions of all namespaces.
 func TestOnChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

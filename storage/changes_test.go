@@ -215,8 +215,8 @@ func TestNoTriggersWithoutRecording(t *testing.T) {
 	}
 }
 
-// If a namespace starts to record while another node drops the triggers, all triggers exist
-// afterwards. The test drops one of them to create the situation in between.
+// If a namespace starts to record while another node drops the triggers, the missing triggers are
+// created again. The test drops one trigger to create this situation.
 func TestRecordingStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -228,9 +228,9 @@ func TestRecordingStartsAgain(t *testing.T) {
 	equal(t, "changes", b.recorded(), "j enqueued")
 }
 
-// A long transaction that does not write to the engine's tables does not delay recording. If it has
-// locked a lane, other transactions use another lane. If it has locked a table whose triggers are
-// missing, PutNamespace waits for it.
+// A long transaction that does not write to the engine's tables does not delay recording. If a
+// transaction has locked a lane, other transactions use another lane. If a transaction has locked a
+// table whose triggers are missing, PutNamespace waits for the transaction.
 func TestChangesWithLongTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

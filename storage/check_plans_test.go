@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The checks of invariants do not search the tasks of each process with an index. With 10,000
-// processes, PostgreSQL expects them to cost less than jit_above_cost, with and without statistics.
+// With 10,000 processes, PostgreSQL expects each statement of the checks to cost less than 100,000
+// (jit_above_cost), with and without statistics. A plan that searches the tasks of each process
+// with an index would cost more.
 func TestPlansOfChecks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -46,7 +47,7 @@ func TestPlansOfChecks(t *testing.T) {
 	b.recount()
 }
 
-// PostgreSQL does not compile the statements of a check.
+// A check turns JIT compilation off in its transaction.
 func TestChecksAreNotCompiled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // checkedGroup creates a job for several workers with one member. A worker can take the member, and
-// the group waits for it.
+// the group waits for the member.
 func (b *bench) checkedGroup(id string) {
 	b.t.Helper()
 	b.group(id, 1)
@@ -24,8 +24,8 @@ func (b *bench) checkedGroup(id string) {
 	b.checkGroup(id, jobs.GroupStep{})
 }
 
-// checkGroup takes a group that needs a decision, and stores a step. It reports whether there was
-// one.
+// checkGroup checks the groups that need a decision, and stores step for the group with the ID. It
+// reports whether that group needed a decision.
 func (b *bench) checkGroup(id string, step jobs.GroupStep) bool {
 	b.t.Helper()
 	taken := false
@@ -160,8 +160,8 @@ func TestCountsOfAGroup(t *testing.T) {
 	t.Error("the job was not counted")
 }
 
-// The start time of a job for several workers can change only before its members are created, even
-// while the engine is about to check the group.
+// The start time of a job for several workers can change only before its members are created. Later
+// changes are rejected, even while the engine is about to check the group.
 func TestUpdatedGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

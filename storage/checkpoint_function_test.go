@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// salt is the salt of all leases of leasedTimer.
+// salt is the salt of all leases that bench.lease creates.
 const salt = "0123456789abcde\xff"
 
 // leaseToken returns the lease token of a claim.
@@ -167,8 +167,9 @@ func TestCheckpointFromSQLIsRefused(t *testing.T) {
 	b.is("q", "RUNNING e0: INIT FINISHED, TIMEOUT runs#1")
 }
 
-// While the transaction of the application is open, requests to other processes are stored, and the
-// result of an attempt that has timed out waits. The checkpoint comes first.
+// While the transaction of the application is open, calls to other processes are stored. A result
+// of the attempt is stored after the checkpoint of this transaction. Later checkpoints of the
+// attempt are rejected.
 func TestCheckpointFromSQLThatStaysOpen(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)
@@ -196,7 +197,8 @@ func TestCheckpointFromSQLThatStaysOpen(t *testing.T) {
 	}
 }
 
-// An attempt that ends while the application waits for its process cannot store a checkpoint.
+// An attempt that ends while the application waits for the lock of its process cannot store a
+// checkpoint.
 func TestCheckpointFromSQLWaitsForTheEngine(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)

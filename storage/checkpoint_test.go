@@ -65,7 +65,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT runs#2")
 	b.is("q", "RUNNING e1: INIT FINISHED, TIMEOUT runs#1")
 
-	// An attempt that does not know all events stores nothing.
+	// A checkpoint with a wrong last event stores nothing.
 	other.LastEventID = 5
 	if _, err := b.SaveCheckpoint(end(other, "", events("b"))); err == nil || errors.Is(err, process.ErrFenced) {
 		t.Errorf("a checkpoint after event 5: %v", err)
@@ -86,7 +86,7 @@ func TestCheckpointWhoseConnectionBreaks(t *testing.T) {
 		<-made
 		c.is(id, "RUNNING e1: INIT FINISHED, TIMEOUT runs#1")
 	}
-	equal(t, "adopted", len(c.taken), 2) // the engine finds that it runs them already
+	equal(t, "adopted", len(c.taken), 2) // the engine finds that it already runs these attempts
 }
 
 // A checkpoint is retried until the server stores it, like a result.
@@ -135,7 +135,7 @@ func TestRepeatedCheckpoints(t *testing.T) {
 	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", withoutSlot)) })
 	waits := b.waits(1)
 	var copies []func() (storage.Checkpointed, error)
-	for n := range 2 { // in one flush, because the lane is busy
+	for n := range 2 { // both wait, because the lane is busy
 		copies = append(copies, later(func() (storage.Checkpointed, error) {
 			return s.SaveCheckpoint(end(c, "", events("a")))
 		}))

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// child lets the process "parent" start a child that notifies it of its end. It returns the claim
-// of the child's INIT task.
+// child lets the process "parent" start a child that notifies the parent when it ends. It returns
+// the claim of the child's INIT task.
 func (b *bench) child(id string) *storage.Claim {
 	b.t.Helper()
 	b.namespace(ns)
@@ -96,7 +96,7 @@ func TestParentIsNotifiedOfTheEnd(t *testing.T) {
 		equal(t, "notifications after "+id, targets, "[parent]")
 		equal(t, id, b.ended(), fmt.Sprintf("[end of %s: shop/%s PROCESS_STATUS_%s]", id, id, test.want))
 	}
-	// Neither a repair nor an end after it notifies the parent.
+	// Neither a repair nor a second end notifies the parent.
 	b.save(end(b.repair("failed").Claim, storage.Failed, broken("worse")))
 	b.save(end(b.repair("failed").Claim, storage.Completed))
 	must(t, 0, b.RemoveProcess(t.Context(), key("completed")))

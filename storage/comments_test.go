@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The query returns the tables, views, types, sequences and columns without a comment.
+// uncommented returns the tables, views, sequences, columns and enum types without a comment.
 const uncommented = `
 SELECT c.relname::text FROM pg_class c
  WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND c.relname NOT LIKE 'goose%'

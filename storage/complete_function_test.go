@@ -36,7 +36,7 @@ func (b *bench) completed(app *pgx.Conn, q query) {
 	must(b.t, 0, tx.Commit(b.t.Context()))
 }
 
-// pending returns the results that nodes must store.
+// pending returns the results that nodes must store, except those with a known fencing token.
 func (b *bench) pending(known ...int64) []pull.PendingResult {
 	b.t.Helper()
 	results, err := pull.PendingResults(b.t.Context(), b.Store, known, 10)
@@ -53,7 +53,8 @@ func requireEnded(t testing.TB, what string, err error) {
 }
 
 // The end of an attempt from SQL is stored with the rows of the application or not at all. From
-// then on, only the node that stores the pending result can end the attempt, and only once.
+// then on, the tokens of the application can no longer end the attempt. A node that stores the
+// pending result ends the attempt, and only once.
 func TestCompleteFromSQL(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)
@@ -203,7 +204,8 @@ func TestCompleteFromSQLIsRefused(t *testing.T) {
 	b.is("q", "RUNNING e0: INIT FINISHED, TIMEOUT runs#1")
 }
 
-// The pending result is the result of the API. A timer counts from the call of the function.
+// The pending result has the format of a result of the API. A timer counts from the call of the
+// function. A process with the maximum number of timers can replace a timer, but cannot add one.
 func TestResultsFromSQL(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)
@@ -240,8 +242,8 @@ func TestResultsFromSQL(t *testing.T) {
 	b.completed(app, completeSQL(c, 0, "outcome => 'timer'", "timer_after => '1h'", "timer_name => '7'"))
 }
 
-// While the transaction of the application is open, the end of the attempt by the engine waits. It
-// is fenced after a commit, and takes effect after a rollback.
+// While the transaction of the application is open, a result from the engine waits. The result is
+// fenced after a commit, and takes effect after a rollback.
 func TestCompleteFromSQLMeetsTheEngine(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)
@@ -267,8 +269,9 @@ func TestCompleteFromSQLMeetsTheEngine(t *testing.T) {
 	b.is("false", "RUNNING e0: INIT FINISHED, TIMEOUT runs#2")
 }
 
-// A pending result is neither a zombie nor the lost lease of a running task, although its lease and
-// its timeout are over. If no node stores it, the doctor reports this.
+// An attempt with a pending result is neither a zombie nor a running task with a lost lease,
+// although its lease and its timeout have expired. If no node stores the result, CheckQuiescent
+// reports this.
 func TestPendingResultIsDescribed(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)
@@ -294,8 +297,8 @@ func TestPendingResultIsDescribed(t *testing.T) {
 	equal(t, "explained as ended", must(t, e, err).State.Running.Lease.Ended, true)
 }
 
-// A cancel whose grace period is over, and a removal, end the attempt. The next lease of a process
-// with the same ID does not have its result.
+// An attempt with a pending result ends if the grace period of a cancel is over or if the process
+// is removed. The next lease of a process with the same ID has no pending result.
 func TestPendingResultOfEndedProcess(t *testing.T) {
 	t.Parallel()
 	b, app := newBookings(t)

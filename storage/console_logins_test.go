@@ -24,7 +24,9 @@ func (b *bench) login(id, name string) {
 	must(b.t, 0, b.CreateLogin(b.t.Context(), l, process.Actor{Name: l.Principal, Source: "192.0.2.1:1"}))
 }
 
-// A login is read, used, expires, and is deleted. The audit records its beginning and its end.
+// A login is valid until it expires, is deleted, or has not been used for the idle time. A use is
+// recorded at most once per minute, and only with the right secret. The audit records the beginning
+// and the deletion of a login.
 func TestConsoleLogins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// counter returns the value of a counter.
+// counter returns the value of the counter metric with a name.
 func counter(t testing.TB, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -36,8 +36,8 @@ func contendedBench(t *testing.T) (*bench, *storage.Store, *prometheus.Registry)
 }
 
 // While another session has locked a process, other requests do not wait: no flush waits for a lock
-// or is split, and all other requests succeed before the lock is released. The result of the locked
-// process is stored afterwards, and the calls to the process keep their order.
+// or is split, and all other requests succeed before the lock is released. A call to the locked
+// process fails with ErrLocked. The result of the process is stored after the lock is released.
 func TestLockedProcessDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)
@@ -72,8 +72,9 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 	equal(t, "the next call", must(t, storage.Captured, second(s.PrepareCall(call("locked")))), storage.Captured)
 }
 
-// The same applies to a locked row of another table. Flushes with that item are split until the
-// item is found. This happens only once.
+// A locked row of another table does not delay other requests either. Flushes with the item that
+// needs the row are split until the item is found. The item is then put aside, so later flushes are
+// not split.
 func TestLockedTaskDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// namespaceTables returns all tables with a column namespace. DeleteRows must know each of them,
-// except those that it leaves to other steps.
+// namespaceTables returns the tables with a column namespace from which DeleteRows must delete: all
+// except audit, namespaces and processes.
 func namespaceTables(b *bench) (tables []string) {
 	b.t.Helper()
 	rows, err := b.db.Query(b.t.Context(), `
@@ -80,8 +80,8 @@ func fillTable(b *bench, table string, n int) {
 			ON CONFLICT DO NOTHING`), n)
 }
 
-// A namespace is deleted with its rows in every table, in batches. The rows of other namespaces
-// remain.
+// DeleteRows deletes the rows of a namespace in every table, in batches of at most 1,000 rows. The
+// rows of other namespaces remain.
 func TestDeleteRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
@@ -128,7 +128,7 @@ func TestDeleteRows(t *testing.T) {
 }
 
 // A batch begins after the last key of the previous batch, even within a lane. Rows that are
-// inserted behind it are deleted in the next round.
+// inserted before that key are deleted in the next round.
 func TestDeleteRowsContinuesAfterAKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())
@@ -156,7 +156,8 @@ func TestDeleteRowsContinuesAfterAKey(t *testing.T) {
 	equal(t, "events after each batch of the next round", fmt.Sprint(round(true)), "[10 0]")
 }
 
-// CountData counts up to its limit. It counts rows of tables without an index only with CountsAll.
+// CountData counts up to its limit. It counts rows of tables without an index on the namespace only
+// with CountsAll.
 func TestCountData(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -181,8 +182,8 @@ func TestCountData(t *testing.T) {
 }
 
 // countedBy has the tables that CountData does not count, with the kind of the objects to which the
-// rows belong. "" means that the rows are not data of users, but derived data or settings of a
-// kind.
+// rows belong. An empty kind means that the rows are derived data or settings, and not data of
+// users.
 var countedBy = map[string]string{
 	"leases": "running_tasks", "queue_backlogs": "", "parents": "processes", "failed_attempts": "ended_tasks",
 	"job_places": "jobs", "job_groups": "jobs", "jobs": "jobs", "constraint_holds": "", "constraint_reservations": "",

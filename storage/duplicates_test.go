@@ -7,7 +7,7 @@ import (
 )
 
 // Many repetitions of one request create one task, regardless of how they are distributed over
-// flushes. They create none if the process rejects the request.
+// flushes. All repetitions of a call to a missing process return NotFound.
 func TestConcurrentDuplicates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

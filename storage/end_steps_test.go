@@ -48,8 +48,8 @@ func endsIn(t *testing.T, c *storage.Claim) string {
 	return string(c.TaskType) + " of " + c.ProcessID + ": " + strings.Join(list, ", ")
 }
 
-// An idle run continues at once with the end of a step. While it runs, ends are collected. A fenced
-// attempt sends no notification.
+// An idle run continues at once with the end of a step. While the run is busy, further ends are
+// collected in one task. The end of a fenced attempt is rejected.
 func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,8 +80,8 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// The end of a step is sent as a message if the run has undelivered messages, if the run is not
-// RUNNING, or if another process waits for the end.
+// The end of a step is sent as a message if its run has undelivered messages, if the run is not
+// RUNNING, or if the completion names another run.
 func TestEndsOfStepsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -178,7 +178,8 @@ func TestEraseLeavesAnExistingProcess(t *testing.T) {
 	}
 }
 
-// A row that another transaction changes while it is erased stays, because it may have a new owner.
+// If another transaction changes a row during its erasure, the row stays, because it may have a new
+// owner.
 func TestEraseLeavesChangedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -218,7 +219,7 @@ func (b *bench) commitAwaited(tx pgx.Tx) {
 	must(b.t, 0, tx.Commit(b.t.Context()))
 }
 
-// Rows that move to another table during an erasure are also erased: messages that are not
+// Rows that move to another table during an erasure are also erased: messages that cannot be
 // delivered, and changes that a sink has read and that its target rejects.
 func TestEraseFollowsMoves(t *testing.T) {
 	t.Parallel()
@@ -308,7 +309,8 @@ func TestConcurrentErasuresKeepTheChain(t *testing.T) {
 		AND subject IN (erased_id('shop', $1), erased_id('shop', 'late'))`, erasedPerson), 2)
 }
 
-// Changes keep their numbers, and the audit keeps its chain.
+// An erasure replaces the IDs in audit entries by hashes, and the chain remains valid. Entries are
+// not erased unless the audit has an EraseProcess entry for the IDs.
 func TestErasedAuditKeepsTheChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -407,7 +409,8 @@ func TestEraseAuditErasesOnlyTheIDs(t *testing.T) {
 			`~job/~/~job/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+/[^/]+|~job/~/é-1/[^/]+)$`)
 }
 
-// A job and a run with the same ID keep the events and changes of each other.
+// If a job and a run have the same ID, the erasure of one of them keeps the events and changes of
+// the other.
 func TestEraseDistinguishesJobsFromRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

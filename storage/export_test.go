@@ -21,8 +21,8 @@ func GeneralConfig(dsn string) (*pgx.ConnConfig, error) {
 	return connConfig(dsn, generalSettings, "progressor test")
 }
 
-// WithGeneralStatements turns the fast path of an unused store off, so that the first transaction
-// holds its locks until it is stored.
+// WithGeneralStatements turns the fast path of an unused store off, so that a transaction that gets
+// its locks first also stores its items first.
 func (s *Store) WithGeneralStatements() *Store {
 	s.generalOnly = true
 	return s
@@ -86,7 +86,8 @@ func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 	return errs
 }
 
-// SaveAndCancel stores a result and ends or requests a cancel of its process in one transaction.
+// SaveAndCancel stores a result in one transaction with a cancel request for its process, or with
+// the end of an overdue cancel if overdue is true.
 func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {
@@ -101,7 +102,7 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 }
 
 // SaveTogether stores results in one transaction. Results to which the fast path does not apply
-// follow in the next one.
+// follow in the next transaction.
 func (s *Store) SaveTogether(completions ...*Completion) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {
@@ -152,7 +153,7 @@ func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 // the past.
 func (s *Store) ForgetFromStart() { s.forgotten.began = time.Time{} }
 
-// Share selects a kind of work with its share of a pool.
+// Share returns the share of a pool that a kind of work uses.
 type Share func(*Store) *share
 
 // The shares of the pools.

@@ -18,8 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A busy process costs a second flush only once, and not for each of its calls and results. It is
-// forgotten when no task waits in it.
+// A busy process costs a second flush only once, and not for each of its calls and results. The
+// lane forgets that the process is busy when no task of the process waits.
 func TestFastPathFallbacks(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -67,7 +67,7 @@ func TestFastPathIsOff(t *testing.T) {
 	b.is("p", "COMPLETED e0: INIT FINISHED, CALL FINISHED, CALL FINISHED")
 }
 
-// The core works with the fast path off.
+// These tests also pass with the fast path off.
 func TestWithoutFastPath(t *testing.T) {
 	t.Parallel()
 	storagetest.RunWithoutFastPath(t, map[string]func(*testing.T){
@@ -92,7 +92,7 @@ func fallbacks(t *testing.T, registry *prometheus.Registry) float64 {
 }
 
 // A process that another node creates after a flush has taken its locks is not locked. The fast
-// path leaves it to the next flush.
+// path leaves a call to this process to the next flush.
 func TestFastPathSkipsUnlocked(t *testing.T) {
 	t.Parallel()
 	storagetest.NeedsFastPath(t)
@@ -312,7 +312,8 @@ func TestFastPathStoresTheSame(t *testing.T) {
 	}
 }
 
-// rows returns all rows of a process.
+// rows returns the rows of a process and the messages that it has sent, without the values that
+// numbers matches.
 func (b *bench) rows(id string) string {
 	b.t.Helper()
 	text := ask[string](b, `SELECT coalesce(string_agg(x.name || ' ' || x.line::text, E'\n' ORDER BY x.n, x.id), '')

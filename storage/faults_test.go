@@ -37,7 +37,7 @@ func (b *bench) blocked(n int) {
 // the code that it waits for.
 func pause() { <-time.After(time.Millisecond) }
 
-// later runs f and returns a function that waits for its result.
+// later runs f in a goroutine, and returns a function that waits for the result of f.
 func later[T any](f func() (T, error)) func() (T, error) {
 	type outcome struct {
 		value T
@@ -62,7 +62,7 @@ func TestResultAndCallOfTwoNodes(t *testing.T) {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.WithGeneralStatements().WaitForLocks() // the first transaction holds the lock until it is stored
+			b.WithGeneralStatements().WaitForLocks() // the first transaction holds the lock until its item is stored
 			other := open(t, b.dsn, storage.Config{}).WithGeneralStatements().WaitForLocks()
 			for _, promote := range []bool{true, false} {
 				for try := 0; !resultAndCall(t, b, other, first, fmt.Sprint(promote, try), promote); try++ {
@@ -122,7 +122,8 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 	return true
 }
 
-// The status in the locked row decides, and not the status that a client has read.
+// A call is checked against the status in the locked row, and not against the status from before
+// the lock.
 func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -130,7 +131,7 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	b.process("p")
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a pool does not close before
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // otherwise the pool does not close
 	_, err = tx.Exec(t.Context(), `UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING',
 		status_changed_time = now(), attention = 'SUSPENDED', attention_time = now()`)
 	must(t, tx, err)
@@ -145,8 +146,8 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	b.recount()
 }
 
-// A foreign session that has locked a process affects only requests to that process. A result for
-// it is retried automatically.
+// A foreign session that has locked a process affects only requests to that process. Results of the
+// process are retried until the lock is released.
 func TestProcessHeldByForeignSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -235,9 +236,9 @@ func TestInvalidDataFailsAlone(t *testing.T) {
 	b.save(end(c, storage.Failed, broken("plain")))
 }
 
-// A process that another node inserts after a flush has taken its locks is not locked. The flush
-// does not see it. Otherwise, a call that waits for the INIT of the process would wait forever if
-// the INIT ended before the flush.
+// A process that another node inserts after a flush has taken its locks is not locked, and the
+// flush does not see the process. Otherwise, a call that waits for the INIT of the process would
+// wait forever if the INIT ended before the flush.
 func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -354,8 +355,8 @@ func TestDuplicatesOnTwoNodes(t *testing.T) {
 		"SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
 }
 
-// A start is repeated while the transaction of the first one is open, so that no snapshot shows its
-// rows.
+// A start is repeated while the transaction of the first start is open, so that no snapshot shows
+// the rows of the first start. The repetition waits for that transaction and returns its task.
 func TestDuplicateOfUncommittedStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -383,7 +384,7 @@ func TestDuplicateOfUncommittedStart(t *testing.T) {
 	b.recount()
 }
 
-// Times are correct in every time zone of the session, and timers work at both ends of the
+// Times are correct if the session has another time zone than UTC. Timers work at both ends of the
 // supported range.
 func TestTimesInOtherZones(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,8 @@ func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 0)
 }
 
-// A pass without rows to delete reads a few pages, regardless of table size and reused space.
+// If no request is old enough, the query for old requests reads at most 20 pages, regardless of
+// table size and reused space.
 func TestForgetReadsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

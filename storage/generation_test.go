@@ -68,7 +68,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A write outside the lanes is also not acknowledged until the standby has it.
+// A write outside the lanes whose wait for the standby is cancelled fails with ErrUnavailable.
 func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b, r := newReplicatedBench(t)
@@ -128,8 +128,8 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	b.save(end(next.Claim, storage.Finished))
 }
 
-// A role without write access to the engine's tables can neither move its sequences nor merge its
-// index.
+// A role without write access to the engine's tables can neither move the engine's sequences nor
+// merge the index of metadata.
 func TestFunctionsForEngines(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

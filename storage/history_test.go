@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// A read is retried after every error that is not due to the history itself. A read that PostgreSQL
-// has cancelled is reported as slow.
+// historyError returns ErrUnavailable, so that the read is retried, unless the error is due to the
+// history itself. If PostgreSQL has cancelled the read, historyError returns ErrSlowHistory.
 func TestHistoryErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err               error

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/pull"
 )
 
-// member creates a job that is a member of a group, which needs two workers.
+// member creates a job that is a member of a group that needs two workers.
 func (b *bench) member(id string) {
 	b.t.Helper()
 	b.group("g-"+id, 2)
@@ -98,9 +98,8 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	}.run(t)
 }
 
-// A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker
-// may take the slot, unless it is for a particular worker. The transaction requests a check of the
-// group. Until that check, the group counts as begun.
+// A slot stays with a worker that fails. If the worker is lost, any worker may take the slot,
+// unless the slot is for a particular worker. The group still counts as begun.
 func TestPlacesOfMembers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -148,8 +147,8 @@ func TestPlacesOfMembers(t *testing.T) {
 	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
 }
 
-// If one worker sends many concurrent polls to two nodes, one of them gets a slot of a group, even
-// if the group runs. If many workers poll, as many of them get a slot as there are slots.
+// If one worker sends many concurrent polls to two nodes, exactly one of the polls gets a slot of a
+// group, even if the group runs. If many workers poll, each slot is taken by another worker.
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -189,7 +188,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 			all.Wait()
 			return had
 		}
-		for _, w := range []string{"v", "w"} { // the group is running after the first one
+		for _, w := range []string{"v", "w"} { // the group runs when w polls
 			if had := got(w, w, w, w, w, w); len(had) != 1 {
 				t.Fatalf("round %d: worker %s has %d places", round, w, len(had))
 			}
@@ -215,8 +214,8 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 	}
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
-	// The poll reads the row of the group last. It skips a locked row and sees the changes of a
-	// committed one.
+	// The poll reads the row of the group last. The poll skips the row if it is locked, and
+	// otherwise sees the committed changes.
 	if _, err := tx.Exec(t.Context(), "UPDATE job_groups SET takers = '{w}'"); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +237,7 @@ func TestPollReadsTheCurrentGroup(t *testing.T) {
 	b.exec("UPDATE job_places SET worker_id = 'w' WHERE worker_id IS NULL")
 }
 
-// A poll skips the member of a group that does not run yet if the process of the group is changing,
+// If a group does not run yet and its process is locked, a poll skips the members of the group,
 // because a cancel may be about to commit.
 func TestGroupStartsOrIsCancelled(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	}
 }
 
-// loseWorker returns the end of an attempt whose worker was lost.
+// loseWorker changes a completion to the end of an attempt whose worker was lost.
 var loseWorker = of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true},
 	jobs.EndIfCancelled{})
 
@@ -145,8 +145,8 @@ func TestEveryTwoFastPathTransactionsOfAJob(t *testing.T) {
 	}.run(t)
 }
 
-// A poll skips a job that is locked. A leased job is consistent: it runs under one lease, and the
-// transaction that locked it first takes precedence.
+// A poll skips a job that is locked. After another transaction, a poll leases the job if the job
+// can still run. A leased job has exactly one running attempt.
 func TestPollMeetsTransactions(t *testing.T) {
 	t.Parallel()
 	for _, tr := range jobTransactions {
@@ -217,7 +217,8 @@ func TestManyWorkersOneJob(t *testing.T) {
 	}
 }
 
-// If a claim precedes a cancel, its worker is notified. Otherwise no worker gets the job.
+// If a lease precedes a cancel, the next heartbeat of its worker reports the cancel. Otherwise no
+// worker gets the job.
 func TestCancelMeetsClaims(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,8 +279,8 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 	}
 }
 
-// A job whose process another session has created in the meantime, and that is not visible to the
-// snapshot of the statement, is reported as existing.
+// If another session has created the process of a job, and the snapshot of the statement does not
+// show that process, the job is reported as existing.
 func TestEnqueueMeetsProcess(t *testing.T) {
 	t.Parallel()
 	for name, enqueue := range map[string]func(*storage.Store, *jobs.NewJob) (jobs.EnqueueOutcome, error){
@@ -345,8 +346,8 @@ func TestRetryMeetsEnqueue(t *testing.T) {
 	}
 }
 
-// A job that failed, was cancelled or succeeded runs again as a new task. A second retry is
-// rejected.
+// A job that has failed runs again as a new task. A job that has succeeded runs again only with
+// clearSuccesses. A second retry is rejected while the job waits.
 func TestRetryJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

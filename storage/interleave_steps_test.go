@@ -32,7 +32,7 @@ func ofItsRun(mayContinue bool) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Run, c.MayContinue = key(runOf(c.Key.ProcessID)), mayContinue }
 }
 
-// aheadOfItsRun stores the next result of a job's run together with the end of the job.
+// aheadOfItsRun adds the next result of a job's run to the completion of the job.
 func aheadOfItsRun(c *storage.Completion) {
 	ofItsRun(true)(c)
 	notify := &storage.Claim{
@@ -85,8 +85,8 @@ var stepSituations = []situation{
 	}},
 }
 
-// stepState returns the stored state of a job and its run. The run was notified or will be, by the
-// row in parents, but never both.
+// stepState returns the stored state of a job and its run. The run was notified, or a row in
+// parents shows that it will be notified, but never both.
 func (b *bench) stepState(id string) string {
 	b.t.Helper()
 	notified := ask[string](b, `SELECT coalesce(string_agg(x.how, ', '), 'never') FROM (

@@ -21,7 +21,8 @@ type transaction struct {
 	run    func(s *storage.Store, id string, claim *storage.Claim) (string, error)
 }
 
-// ends returns a result of the running attempt. Other transactions come from outside.
+// ends returns a transaction that stores a result of the running attempt. All other transactions
+// come from outside.
 func ends(name string, outcome storage.Outcome, change ...func(*storage.Completion)) transaction {
 	return transaction{name, true, func(s *storage.Store, id string, claim *storage.Claim) (string, error) {
 		saved, err := s.SaveResult(end(claim, outcome, change...))
@@ -174,9 +175,9 @@ type matrix struct {
 	after      func(b *bench)                   // runs at the end of a situation, or nil
 }
 
-// run runs the transactions concurrently on two nodes, and compares the results with those of
-// running them one after the other. Both wait for the lock of another session, so that both have
-// begun when the first one continues.
+// run runs each pair of transactions concurrently on two nodes, and compares the result with that
+// of running them one after the other. Both transactions wait for the lock of another session, so
+// that both have begun when the first one continues.
 func (m matrix) run(t *testing.T) {
 	for _, situation := range m.situations {
 		t.Run(situation.name, func(t *testing.T) {
@@ -263,7 +264,7 @@ func (b *bench) expect(got string, first, second transaction, want ...string) {
 }
 
 // serial runs two transactions one after the other, in order or reversed. It returns the result,
-// and whether the situation supports them.
+// and reports whether the situation supports the transactions.
 func (b *bench) serial(
 	other *storage.Store, situation makeSituation, id string, first, second transaction, reverse bool,
 ) (string, bool) {

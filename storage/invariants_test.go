@@ -310,7 +310,7 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	equal(t, "at first", stuckWork(), "[]")
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'placed'")
 	b.due("timers")
-	b.due("retries") // it has a running task
+	b.due("retries") // not reported, because the process has a running task
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'inline'")
 	b.exec(`INSERT INTO constraint_holds (namespace, process_id, line, held_time) VALUES
 		('shop', 'idle', 'c=', now() - interval '1 minute')`)
@@ -357,7 +357,7 @@ func TestInvariantsHoldUnderLoad(t *testing.T) {
 	})
 }
 
-// work runs calls, timers, failures and repairs of a process.
+// work runs calls, failures and repairs of a process that sets timers.
 func (b *bench) work(k process.Key, steps int) {
 	in := newInit(k.ProcessID)
 	p, err := b.PrepareInit(in)

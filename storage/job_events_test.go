@@ -68,8 +68,8 @@ func TestJobEventsOfResults(t *testing.T) {
 	written("events in mode NONE", "p status_changed running succeeded 0")
 }
 
-// An attempt would be retried after a cancel request, and a cancel ends its job in the same
-// transaction. The events of the job are consistent.
+// One transaction stores a result that would retry an attempt, and a cancel that ends the job of
+// the attempt. The events of the job are consistent.
 func TestEventsOfCancelWithRetry(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -46,7 +46,8 @@ var forApplications = []string{
 	"EXECUTE ON FUNCTION progressor.start, progressor.notify, progressor.cancel, progressor.enqueue",
 }
 
-// The role of an application can send messages in its transactions, and can do nothing else.
+// The role of an application can send messages in its transactions. It cannot use the tables,
+// sequences and internal functions of the engine.
 func TestFunctionsSend(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -142,8 +143,8 @@ func TestFunctionsRefuse(t *testing.T) {
 	equal(t, "stored", b.undelivered(), 0)
 }
 
-// JSON from SQL is checked by the same rules as in requests. Otherwise reads would fail or lose
-// digits.
+// Metadata and args from SQL must not have numbers beyond 2^53 or more than 100 levels, as in
+// requests. Otherwise reads would fail or lose digits.
 func TestFunctionsCheckJSON(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

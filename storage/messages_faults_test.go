@@ -78,8 +78,8 @@ func TestNodesRaceToDeliver(t *testing.T) {
 	equal(t, "left", b.undelivered(), 0)
 }
 
-// Another start of the process is in progress on another node, so a start does nothing. The
-// messages after it find that process.
+// Another start of the process is in progress on another node, so the start message does nothing.
+// The messages after it are delivered to the process of the other start.
 func TestStartMeetsAStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -152,7 +152,8 @@ func TestStartInDeletedNamespace(t *testing.T) {
 }
 
 // A NOTIFY task waits behind the other tasks of a process. If the process is idle, the task waits
-// only for a slot. max_waiting does not limit it.
+// only for a slot. max_waiting does not limit NOTIFY tasks. A message to an ended process becomes a
+// dead letter for a day.
 func TestNotifyTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

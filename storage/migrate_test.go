@@ -70,7 +70,7 @@ func TestMigrateDownAndUp(t *testing.T) {
 }
 
 // A database that the replaced migrations have created is at the base if all of them were applied.
-// Otherwise nothing is changed, and the error names the next step.
+// Otherwise Migrate returns an error that names the versions.
 func TestMigrateBeforeBase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -182,7 +182,8 @@ func TestOpenOnNoServer(t *testing.T) {
 }
 
 // A migration lets the sessions that wait behind it continue, reports which session holds the
-// table, and continues when that session ends. Otherwise it returns an error.
+// table, and continues when the transaction of that session ends. If the wait is longer than
+// LockWait, the migration returns an error.
 func TestMigrationDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

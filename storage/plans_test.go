@@ -295,7 +295,7 @@ func buffersOf(t *testing.T, conn *pgx.Conn, sql string, args ...any) int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// explain returns the generic plan of a statement on the hot connections.
+// explain returns the plan of a prepared statement. On hot connections, this is the generic plan.
 func explain(t *testing.T, conn *pgx.Conn, sql string) planNode {
 	t.Helper()
 	arguments := 0
@@ -328,8 +328,9 @@ func atoi(t *testing.T, s string) int {
 	return must(t, n, err)
 }
 
-// TestHotPlans checks the plans with empty tables, which is when an engine prepares them, and with
-// 100,000 rows in schedule, before and after ANALYZE.
+// TestHotPlans checks the plans with empty tables (the state in which an engine prepares the
+// statements), with 100,000 rows in schedule before and after ANALYZE, and after most rows are
+// deleted.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,7 +12,8 @@ import (
 )
 
 // A portable database has neither NOTIFY nor advisory locks. Calls and results use the general
-// statements, no session listens, and keys are locked with rows.
+// statements, and no session listens. Notices, merges of the index and the SQL functions return no
+// error.
 func TestPortable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.Portable())
@@ -87,7 +88,8 @@ func TestLockKey(t *testing.T) {
 	}
 }
 
-// Migrations of a portable database lock a row. The setting must be a boolean.
+// Concurrent migrations of a portable database lock a row. The setting progressor.portable must be
+// on or off.
 func TestMigratePortable(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.Portable())

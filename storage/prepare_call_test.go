@@ -128,8 +128,8 @@ func TestCallIsOverloaded(t *testing.T) {
 	equal(t, "running calls", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
 }
 
-// A bound below 1 is rejected, because the statement would see no waiting tasks, and a call would
-// overtake them.
+// A bound below 1 is rejected. With such a bound, the statement would see no waiting tasks, and a
+// call would overtake them.
 func TestCallWithoutLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -109,7 +109,7 @@ func TestInitWithDerivedID(t *testing.T) {
 	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{
 		storage.Captured, storage.Replayed, first.TaskID,
 	})
-	// A rejected INIT deletes its key, for every scope of the key.
+	// The rejection of an INIT task also deletes a key that does not name the process.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	third := b.tryInit(id, derived)
@@ -142,15 +142,15 @@ func TestManyInitsAtOnce(t *testing.T) {
 	equal(t, "processes", ask[int](b, "SELECT count(*) FROM processes JOIN running USING (namespace, process_id)"), 26)
 }
 
-// A process that another session has created in the meantime, and that is not visible to the
-// snapshot of the flush, is reported as existing.
+// If another session has created the process of a Start, and the snapshot of the flush does not show
+// that process, the process is reported as existing.
 func TestInitMeetsInit(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Exists, nil)
 }
 
-// If the same request has created it, the result is the task of that request. Both rows are
-// committed together, so a transaction that sees the process also sees the request.
+// If the same request has created the process, the result is the task of that request. Both rows
+// are committed together, so a transaction that sees the process also sees the request.
 func TestInitMeetsDuplicate(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {

@@ -61,8 +61,8 @@ func (p *proxy) made() {
 	}
 }
 
-// serve forwards one connection. The first message of a client contains its name. Only connections
-// of lanes are cut.
+// serve forwards one connection. The first message of a client contains its application name. Only
+// connections of lanes are cut.
 func (p *proxy) serve(client, server net.Conn) {
 	first := make([]byte, 4096)
 	n, err := client.Read(first)
@@ -90,9 +90,9 @@ func (p *proxy) serve(client, server net.Conn) {
 // transaction.
 var ready = []byte{'Z', 0, 0, 0, 5, 'I'}
 
-// passStatements copies the messages of a client until an end is closed or the connection is cut.
-// An exchange that begins with Bind runs statements. One that begins with Parse only prepares them
-// and is not cut.
+// passStatements copies the messages of a client until one end is closed or the connection is cut.
+// An exchange that begins with Bind runs statements. An exchange that begins with Parse only
+// prepares statements and is not cut.
 func (p *proxy) passStatements(server io.Writer, client io.Reader, executes *atomic.Bool) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -111,8 +111,8 @@ func (p *proxy) passStatements(server io.Writer, client io.Reader, executes *ato
 	}
 }
 
-// passAnswers copies the messages of a server until an end is closed or the connection is cut.
-// Messages after the cut are lost.
+// passAnswers copies the messages of a server until one end is closed or the connection is cut. The
+// messages of the exchange that is cut are lost.
 func (p *proxy) passAnswers(client io.Writer, server io.Reader, executes *atomic.Bool) {
 	buffer := make([]byte, 64<<10)
 	swallowed := false

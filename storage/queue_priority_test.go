@@ -17,7 +17,7 @@ func (b *bench) waitsWith(id string) string {
 		WHERE process_id = $1 AND waits_for = 'place'`, id)
 }
 
-// An urgent call behind one that can wait moves its process to the front. The first call keeps its
+// An urgent call behind a less urgent one moves its process to the front. The first call keeps its
 // own priority.
 func TestUrgentCallBehindAnother(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// readOnly makes every new session of the test database read-only, and terminates the sessions of
-// the store. Existing read-only sessions stay read-only when it is turned off.
+// readOnly makes every new session of the test database read-only or writable. If on is true, it
+// also terminates the sessions of the store. If on is false, existing sessions stay read-only.
 func (b *bench) readOnly(on bool) {
 	b.t.Helper()
 	value := map[bool]string{true: "on", false: "off"}[on]
@@ -74,8 +74,8 @@ func TestServerReadOnly(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
 }
 
-// If the first connection of a lane leads to a read-only server, the lane does not keep it. It
-// reports that it cannot write, and works as soon as the server is writable.
+// If the first connection of a lane leads to a read-only server, the lane closes the connection.
+// The lane reports that it cannot write, and works as soon as the server is writable.
 func TestFirstConnectionReadOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -147,7 +147,8 @@ func TestReadOnlySessionsAreClosed(t *testing.T) {
 	}
 }
 
-// With several hosts in the DSN, every connection is to a writable server.
+// With several hosts in the DSN, a store opens only if one of the servers is writable, unless the
+// DSN sets target_session_attrs.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -172,7 +173,7 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// Writes wait until they are durable, regardless of the settings of the server and the database.
+// Writes wait until they are durable, even if synchronous_commit is off in the database.
 func TestWritesAreDurable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -92,7 +92,7 @@ func TestReadAnswers(t *testing.T) {
 	equal(t, "the status of the process for a failed and a finished task", status, "map[0:ERROR 1:]")
 }
 
-// TraceTasks, GetTask and the view task_list show tasks in every status.
+// TraceTasks, GetTask and the view task_list show finished, blocked, running and waiting tasks.
 func TestGetTaskAndTrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -236,8 +236,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// If PostgreSQL rejects a read, ReadHistory fails only for its reader, and not for other readers
-// whose reads were in the same statement.
+// If PostgreSQL rejects a read, only the reader of that read gets an error. Other readers whose
+// reads are in the same statement get their events.
 func TestReadHistoryFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -254,8 +254,8 @@ func TestReadHistoryFailsAlone(t *testing.T) {
 	})
 }
 
-// The connections that are kept for heartbeats and answers do not run other statements, which could
-// occupy them for long.
+// The connections that are kept for heartbeats and answers do not run statements such as
+// QueueDepths and ReadRequests, which could occupy them for long.
 func TestKeptConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

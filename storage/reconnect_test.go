@@ -18,7 +18,7 @@ import (
 )
 
 // While the server accepts no connections, a store makes few attempts to connect, no matter how
-// many requests need a connection. The first request after that succeeds.
+// many requests need a connection. When the server accepts connections again, requests succeed.
 func TestFewAttemptsToConnect(t *testing.T) {
 	t.Parallel()
 	const requests, each = 10, 4

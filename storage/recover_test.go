@@ -83,7 +83,8 @@ func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	equal(t, "adopted", len(c.taken), 0)
 }
 
-// An operator's command whose response was lost is repeated and finds its own result.
+// If the connection breaks before or after the commit of an operator's command, the command is
+// repeated and finds its own result.
 func TestCommandsWhoseResponsesAreLost(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)

@@ -21,7 +21,8 @@ func (b *bench) remove(id string) {
 }
 
 // After a process is removed, clients of its running and waiting tasks get CANCELLED. The responses
-// of tasks with an idempotency key are kept. Those of other tasks are deleted after a minute.
+// of tasks with an idempotency key are kept. The responses of other tasks that ended more than a
+// minute before the removal are deleted.
 func TestRemoveAnswersAllClients(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -57,7 +58,8 @@ func TestRemoveAnswersAllClients(t *testing.T) {
 	equal(t, "the token of the new process is higher", b.start("p").FencingToken > running.FencingToken, true)
 }
 
-// RemoveProcess removes a process in any status, and all its rows.
+// RemoveProcess removes processes in INIT, ERROR and COMPLETED, with their waiting and running
+// tasks.
 func TestRemoveInEveryStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -181,8 +183,8 @@ func TestConcurrentRemovals(t *testing.T) {
 }
 
 // While an old snapshot is open, vacuum cannot remove the dead rows that deletions leave behind.
-// Even then, each batch of RemoveProcess and TrimHistories reads only the rows that it deletes, and
-// not the dead rows of earlier batches.
+// Even then, the batches of RemoveProcess and TrimHistories do not read the dead rows of earlier
+// batches. In total, they read at most five index entries for each task.
 func TestRemoveDuringOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -71,7 +71,8 @@ func TestRepairWithKeyWithoutSlot(t *testing.T) {
 	equal(t, "afterwards", b.repair("p", keyed("k", "x")).TaskID, first.TaskID)
 }
 
-// breakByTimer creates a process in ERROR because of its default timer, with timers a and b.
+// breakByTimer creates a process with the timers a and b. The failure of its default timer sets the
+// process to ERROR.
 func (b *bench) breakByTimer(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id, timer(time.Hour), named(2*time.Hour, "a", "b"))

@@ -17,8 +17,8 @@ func replying(taskID int64, response string) func(*storage.Completion) {
 	}
 }
 
-// If the response to the commit of a deferred call or of its reply is lost, the results are
-// applied and not sent again.
+// If the response to the commit of a deferred call or of its reply is lost, each result is stored
+// once.
 func TestConnectionBreaksAfterReplies(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
@@ -65,7 +65,7 @@ func TestFencedReplies(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for reply#1, CALL waits for place#1")
 }
 
-// A failure is stored instead of a result that defers or replies.
+// A failed attempt neither defers its response nor replies to another call.
 func TestFailedReplies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -88,8 +88,8 @@ func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A repair still finds the task that set the process to ERROR, and the timers that the error
-// cancelled.
+// After the history of a process in ERROR is restarted, a repair still restores the timers that the
+// error cancelled.
 func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -120,7 +120,7 @@ func TestRestartHistoryOfAPredecessor(t *testing.T) {
 }
 
 // A long history is removed in batches, and a watcher that has read part of it continues with the
-// new one.
+// new history.
 func TestRestartLongHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -30,8 +30,8 @@ func (b *bench) faults() {
 	}
 }
 
-// A result is retried until the server stores it, after any fault of the server. Only an error
-// in its data is returned.
+// A result is retried until the server stores it, after any of these faults of the server. Only an
+// error in the data of the result is returned.
 func TestResultSurvivesFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -140,7 +140,7 @@ func TestBlockedTimerRunsNext(t *testing.T) {
 	equal(t, "dropped", b.save(end(unset, storage.Finished, func(c *storage.Completion) {
 		c.UnsetTimers = true
 	})).Next == nil, true)
-	// Of two due timers, the one that has been due longest runs first.
+	// If two timers are due, the timer that has been due longest runs first.
 	next := b.save(end(other, storage.Finished, named(0, "n"))).Next
 	equal(t, "the longest due", next.TimerName, "")
 	equal(t, "then the other", b.save(end(next, storage.Finished)).Next.TimerName, "n")
@@ -162,7 +162,8 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 		"TIMEOUT n waits for time#1")
 }
 
-// A timer that already waits for a slot, like a call, does not run if an earlier result cancels it.
+// A timer that waits for the process or for a slot, like a call, does not run if a result replaces
+// or unsets it.
 func TestTimerThatWaitsForASlotIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

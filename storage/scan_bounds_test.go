@@ -44,7 +44,8 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	b.recount()
 }
 
-// The queries return only namespaces with waiting tasks.
+// NamespacesWaiting returns the namespaces with tasks that wait for a slot. NextTimers returns the
+// namespaces whose next timer is due within an interval.
 func TestNamespacesDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -33,7 +33,8 @@ func contractNames(enum protoreflect.EnumDescriptor, prefix string) []string {
 	return names
 }
 
-// The values of each enum are the same in SQL, in Go and in the API. Their order does not matter.
+// The values of each enum are the same in SQL, in Go and, except for waits_for, in the API. Their
+// order does not matter.
 func TestEnumsAgree(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,7 +81,7 @@ func TestIndexesOmitStatus(t *testing.T) {
 			}
 		}
 	}
-	// Therefore a start, calls and their results leave one row version in one page.
+	// All updates of a process by its start, its calls and their results are HOT updates.
 	b.process("p", events("a"))
 	for range 5 {
 		b.save(end(b.claim("p"), storage.Finished))

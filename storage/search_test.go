@@ -85,7 +85,7 @@ func TestSearchTimersLongestDueFirst(t *testing.T) {
 	equal(t, "nothing", []any{len(must(t, claims, err)), len(next)}, "[0 0]")
 }
 
-// If two timers of one process are due in one scan, one runs and the other waits for it.
+// If several timers of one process are due in one scan, one runs and the others wait for it.
 func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -101,8 +101,8 @@ func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	equal(t, "the last", b.save(end(next, storage.Finished)).Next.TimerName, "z")
 }
 
-// If two tasks of one process wait for a slot, a claim takes one and leaves the other. This happens
-// after a timer that was due before a call.
+// If two tasks of one process wait for a slot, a claim takes one and leaves the other. Two tasks
+// can wait for a slot after a timer was due before a call.
 func TestClaimsTakeOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -187,8 +187,8 @@ func TestSearchTimersSkips(t *testing.T) {
 	equal(t, "then its timer", b.save(end(&c[0], storage.Finished)).Next.TimerName, "")
 }
 
-// foreign runs a statement in a transaction of another session, which stays open until the test
-// ends or release is called.
+// foreign runs a statement in a transaction of another session. The transaction stays open until
+// the test ends or release is called, and is then rolled back.
 func (b *bench) foreign(sql string, args ...any) (release func()) {
 	b.t.Helper()
 	tx, err := b.db.BeginTx(b.t.Context(), pgx.TxOptions{})

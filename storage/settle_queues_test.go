@@ -77,7 +77,7 @@ func (b *bench) count(table, condition string) int {
 	return ask[int](b, "SELECT count(*) FROM "+table+" WHERE "+condition)
 }
 
-// queued returns the number of tasks of a process that wait for something.
+// queued returns the number of tasks of a process that wait for waitsFor.
 func (b *bench) queued(id, waitsFor string) int {
 	return ask[int](b, `SELECT count(*) FROM schedule WHERE process_id = $1 AND waits_for::text = $2`, id, waitsFor)
 }
@@ -145,8 +145,8 @@ func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	equal(t, "the task that is claimed first", b.searchCalls(9)[0].TaskID, first)
 }
 
-// A resume reads each waiting task at most three times, even while an old snapshot keeps the dead
-// rows.
+// A resume reads at most three rows or index entries for each waiting task, even while an old
+// snapshot keeps the dead rows.
 func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -47,7 +47,8 @@ func TestDeletedSinkLeavesNoDeadLetters(t *testing.T) {
 	equal(t, "dead letters", ask[int](b, "SELECT count(*) FROM sink_dead_letters"), 0)
 }
 
-// Old changes are kept for a sink that has not delivered them, unless it is BROKEN or DISABLED.
+// Old changes are kept for a sink that has not delivered them, even if it is paused, unless it is
+// DISABLED.
 func TestSinksKeepChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -104,7 +105,7 @@ func TestDeadLettersAreBounded(t *testing.T) {
 	must(t, 0, err)
 	equal(t, "counted", []any{row.Delivered, row.DeadLetters, row.LastError}, "[7 1 HTTP 422]")
 	// A dead letter that waits to be delivered again is kept. Another rejection of the same change
-	// counts.
+	// increases its number of attempts.
 	found, err := changes.RetryDeadLetters(t.Context(), b.Store, k, changes.Selection{ChangeIDs: []int64{2}})
 	equal(t, "retried", len(must(t, found, err)), 1)
 	again := []changes.Rejection{rejected[0], {Change: &changes.Change{ChangeID: 5001, Kind: "event"}, Reason: "x"}}
@@ -145,8 +146,8 @@ func TestRetryNeedsTheLease(t *testing.T) {
 }
 
 // A lease does not survive its sink: a sink that was deleted and created again has different
-// tokens. A lease belongs only to the node whose ID is in its row, even if another node has the
-// same token. Two nodes can have the same token after a failover that lost a claim.
+// tokens. A lease belongs only to the node whose ID is in the row of the sink, even if another node
+// has the same token. Two nodes can have the same token after a failover that lost a claim.
 func TestLeaseOfASinkIsUnique(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -24,8 +24,8 @@ func (*insertion) Stages(s *Store, _ []Insertion) []func(context.Context, DB) er
 	}}
 }
 
-// Every transaction that moves a task starts by locking its processes, or takes rows with SKIP
-// LOCKED. For flushes this is checked for every combination of operations, because all their
+// A flush starts by locking its processes. The statements that claim or release tasks take rows
+// with SKIP LOCKED. Flushes are checked for every combination of operations, because all their
 // statements are built in one place.
 func TestFirstStatementLocks(t *testing.T) {
 	s := &Store{q: dbsqlc.New()}

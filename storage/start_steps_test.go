@@ -46,7 +46,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 
 	call := b.claim("run")
-	b.call("run") // it waits behind the first
+	b.call("run") // this call waits behind the running one
 	saved = b.save(end(call, storage.Finished, withMessages(plainJob("c")), startsOn))
 	equal(t, "the next claim", saved.Next.ProcessID, "run")
 	b.save(end(saved.Next, storage.Finished))
@@ -56,8 +56,8 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "jobs", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) FROM jobs"), "a b c")
 }
 
-// If the ID of a job is in use, or its namespace has constraints, the result does not start the
-// job, but sends a message. The delivery of the message reports the outcome.
+// If the ID of a job is in use, or the namespace of the job has constraints, the result does not
+// start the job, but sends a message. The delivery of the message reports the outcome.
 func TestJobsStartedByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -239,7 +239,7 @@ func ask[T any](b *bench, sql string, args ...any) T {
 }
 
 // state returns a process and its tasks in a line, in the order of their IDs. Running and waiting
-// tasks have the number of their attempts, ended ones their status.
+// tasks have the number of their attempts, and ended tasks have their status.
 func (b *bench) state(id string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce((SELECT p.status || ' e' || p.last_event_id FROM processes p

@@ -185,7 +185,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Other requests to a suspended or cancelled process are rejected because of its status.
+// Other requests to a suspended or ended process are rejected because of its status. Calls to a
+// process with a cancel request wait.
 func TestRequestsAfterCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -335,8 +336,8 @@ func TestSuspendedTimersRunOnResume(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT runs#1")
 }
 
-// After commands in one flush, and after concurrent commands, the process has the status that one
-// of them has set.
+// Concurrent commands and calls, some of them in one flush, succeed. After a last resume, the
+// waiting calls are claimed one at a time.
 func TestConcurrentCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A flush that takes too long is split until the slow item is found. That item is reported, and all
-// others are stored. The slow item is not sent again together with the others.
+// A flush that takes too long is split until the slow item is found. That item fails with
+// ErrUnavailable, and all others are stored. The slow item is not sent again together with the
+// others.
 func TestFlushThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]string{

@@ -98,7 +98,8 @@ func TestWatchPassesLongTransactions(t *testing.T) {
 	equal(t, "the cursor for new events", must(t, now, err).String(), w.at.String())
 }
 
-// An event that has waited for its lane comes after events that were committed in the meantime.
+// An event that has waited before it takes a lane comes after events that were committed in the
+// meantime.
 func TestJobEventIsNumberedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -166,8 +167,8 @@ func TestLaneOfASavepoint(t *testing.T) {
 	equal(t, "after the second commit", w.types(), "second")
 }
 
-// The events of a job are returned in order if they are in several lanes, even if there are more
-// than one read returns.
+// The events of a job are returned in order, even if they are in several lanes and one read does
+// not return all of them.
 func TestWatchKeepsTheOrderOfAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -249,8 +250,8 @@ func TestWatchUnderLoad(t *testing.T) {
 
 var errUndo = errors.New("roll back")
 
-// A watch that is behind the retention gets an error that shows where it can continue. Numbers of
-// deleted events are not reused.
+// A watch that is behind the retention, or whose database was restored, gets an error that shows
+// where it can continue. Numbers of deleted events are not reused.
 func TestWatchBehindTheRetention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

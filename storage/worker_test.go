@@ -40,7 +40,7 @@ func newWorker(t testing.TB, s *storage.Store) *worker {
 	return w
 }
 
-// begin reports whether an attempt is new here.
+// begin records an attempt, and reports whether it is new to the worker.
 func (w *worker) begin(token int64) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -84,7 +84,7 @@ func (w *worker) run(c *storage.Claim) {
 	}
 }
 
-// sweep acts like the pollers until no task waits or runs here.
+// sweep acts like the pollers until no task of the database waits or runs.
 func (w *worker) sweep(db *pgxpool.Pool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

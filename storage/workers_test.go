@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The statements that need the leases of workers do not read all leases for each worker, and do not
-// read the attempts of other workers.
+// Statements that list or delete workers read a limited number of pages, although there are many
+// workers and leases. Workers with running attempts are not deleted.
 func TestWorkersWithManyLeases(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -7,8 +7,9 @@ VALUES (@key_id, @name, @secret_hash,
         coalesce(NULLIF(@created_by::text, ''), session_user))
 RETURNING *;
 
--- ReadKey returns the name and the hash of a key, whether it is still valid, whether it was used
--- recently, and its grants: the roles, and in the same order the patterns of their namespaces.
+-- ReadKey returns the name, the hash and the grants of a key, and reports whether the key is
+-- revoked, has expired, or was used within the last minute. The roles and the namespace patterns of
+-- the grants have the same order.
 -- name: ReadKey :one
 SELECT k.name, k.secret_hash,
        (k.revoked_time IS NOT NULL)::bool AS revoked,
@@ -25,7 +26,8 @@ SELECT k.name, k.secret_hash,
   FROM api_keys k
  WHERE k.key_id = @key_id;
 
--- NoteKeyUse stores the time at which a key was used, unless the stored time is recent enough.
+-- NoteKeyUse stores the time at which a key was used, unless the stored time is less than a minute
+-- old.
 -- name: NoteKeyUse :exec
 UPDATE api_keys
    SET used_time = statement_timestamp()
@@ -76,8 +78,8 @@ SELECT * FROM api_keys k
    AND (k.expire_time IS NULL OR k.expire_time > statement_timestamp())
    FOR UPDATE;
 
--- ReplaceKey stores which key replaces a key. The old key ends after an overlap. Without an
--- overlap, ReplaceKey revokes it.
+-- ReplaceKey stores which key replaces a key. The old key expires after an overlap, or earlier if
+-- its own expiry is earlier. Without an overlap, ReplaceKey revokes the old key.
 -- name: ReplaceKey :one
 UPDATE api_keys
    SET replaced_by = @replaced_by,

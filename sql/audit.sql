@@ -68,12 +68,12 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
 -- name: SealAudit :one
 SELECT seal_audit(@lim::int)::bigint AS sealed;
 
--- ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, its
--- function runs with the rights of the owner of the table.
+-- ForgetAudit deletes the oldest commands after their retention, lim at a time. The function
+-- forget_audit, like seal_audit, runs with the rights of the owner of the table.
 -- name: ForgetAudit :one
 SELECT forget_audit(@lim::int)::bigint AS deleted;
 
--- ReadAuditChain returns the start and the end of the hash chain.
+-- ReadAuditChain returns the key, the start and the end of the hash chain.
 -- name: ReadAuditChain :one
 SELECT c.hash_key, c.last_position, c.last_hash, c.removed_position, c.removed_hash
   FROM audit_chain c;
@@ -89,7 +89,7 @@ SELECT a.audit_id, a."time", a.actor, a.source, a.method, a.namespace, a.subject
  ORDER BY a.chain_position, a.audit_id LIMIT @lim::int;
 
 -- CountUnsealedAudit counts the rows that are not yet in the hash chain, up to lim, and returns the
--- age of the oldest one in seconds.
+-- age of the oldest of these rows in seconds.
 -- name: CountUnsealedAudit :one
 SELECT count(*) AS rows,
        coalesce(extract(epoch FROM statement_timestamp() - min(oldest."time")), 0)::float8 AS age

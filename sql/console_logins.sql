@@ -1,5 +1,6 @@
--- CreateLogin stores a login to the console. It deletes the former login of the browser, and the
--- oldest logins of the user, so that at most keep others remain. It returns the deleted logins.
+-- CreateLogin stores a login to the console. It deletes the former login of the browser if
+-- former_hash is the hash of its secret, and the oldest logins of the user, so that at most keep
+-- others remain. It returns the deleted logins.
 -- name: CreateLogin :many
 WITH former AS (
   SELECT x.login_id
@@ -31,8 +32,8 @@ SELECT deleted.login_id
  ORDER BY deleted.created_time, deleted.login_id;
 
 -- ReadLogin returns a login and how long it is still valid, which is 0 or less if it has ended. If
--- secret_hash is correct, it stores the time at which the login was used, unless the stored time is
--- recent enough.
+-- secret_hash is correct and the login is valid, ReadLogin stores the time at which the login was
+-- used, unless the age of the stored time is less than a minute and less than a tenth of idle_us.
 -- name: ReadLogin :one
 WITH used AS (
   UPDATE console_logins l

@@ -1,6 +1,7 @@
 -- CountConstraints returns, for each constraint in the order of ReadConstraints, the number of
 -- running jobs with a key, of jobs with a key that are not claimed yet, and of jobs that wait for a
--- key. It also returns when the next waiting job may start.
+-- key. next_free_time is when the rate of a key of the constraint allows the next start, and the
+-- epoch if no key waits for its rate.
 -- name: CountConstraints :many
 SELECT counts.running::bigint AS running, counts.held::bigint AS held,
        (
@@ -33,7 +34,8 @@ SELECT counts.running::bigint AS running, counts.held::bigint AS held,
 
 -- PositionInKeyQueue returns the number of jobs ahead of a job in its key queue, counted up to lim.
 -- It also returns the number of jobs that have the key, the first three of them, how many of them
--- are not claimed yet, when the next job may start, and the job that has reserved the key.
+-- are not claimed yet, when the rate of the key allows the next start, and the job that has
+-- reserved the key.
 -- name: PositionInKeyQueue :one
 SELECT (
   SELECT count(*) FROM (

@@ -79,8 +79,8 @@ SELECT job_task.process_id::text AS process_id, job_task.stale::bool AS stale
        AND s.process_id > @after::text
      ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) job_task;
 
--- StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
--- LockProcesses.
+-- StaleJobs returns waiting jobs that were evaluated under another version of the constraints. It
+-- runs after LockProcesses.
 -- name: StaleJobs :many
 SELECT s.process_id, s.task_id, s.waits_for, s.priority, job.name, s.args, process.metadata,
        job.tags

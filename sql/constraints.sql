@@ -177,9 +177,10 @@ SELECT item.line::text AS line,
      LIMIT 1) bucket ON true;
 
 -- TakeLines takes the first jobs of key queues by priority, then round, then age, and at most as
--- many of each queue as rooms allows. It skips locked rows. It does not read processes: the lock of
--- the row in schedule is sufficient, because every change of a job's status also changes or deletes
--- this row. Args, tags and metadata are read only for jobs that must be evaluated again.
+-- many of each queue as rooms allows. It skips locked rows. It does not lock processes or check
+-- their status: the lock of the row in schedule is sufficient, because every change of a job's
+-- status also changes or deletes this row. Args, tags and metadata are read only for jobs that must
+-- be evaluated again.
 --
 -- keys contains, for each queue, the constraint_keys of a job that needs only the key of this
 -- queue. It is empty for the queue "", whose jobs must be evaluated. If each taken job needs only
@@ -318,8 +319,9 @@ DELETE FROM constraint_reservations r
         AND s.job_name <> ALL (@paused_names::text[])
         AND s.waits_for::text = 'constraint');
 
--- WriteBuckets stores buckets. full_us is the time until a bucket is full. next_us is the time
--- until it allows a start, and 0 if it allows one now.
+-- WriteBuckets stores buckets. full_us is the time from refilled_time until a bucket is full.
+-- next_us is the time from refilled_time until the bucket allows a start, and 0 if the bucket
+-- allows one at refilled_time.
 -- name: WriteBuckets :exec
 INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time,
                                 next_time)
@@ -337,8 +339,8 @@ ON CONFLICT (namespace, line) DO UPDATE SET
        refilled_time = excluded.refilled_time, full_time = excluded.full_time,
        next_time = excluded.next_time;
 
--- ForgetBuckets deletes buckets that are full. It also deletes buckets whose constraint no longer
--- has a rate, because DueBuckets would return them forever.
+-- ForgetBuckets deletes buckets that are full and have no unstarted jobs. It also deletes buckets
+-- whose constraint no longer has a rate, because DueBuckets would return them forever.
 -- name: ForgetBuckets :exec
 DELETE FROM constraint_buckets b
  WHERE b.namespace = @namespace

@@ -1,5 +1,5 @@
--- CountInvariantRows returns the number of rows that each invariant of FindViolations checks. An
--- invariant without rows has checked nothing.
+-- CountInvariantRows returns the number of rows that invariants of FindViolations,
+-- FindKindViolations and FindChangeViolations check. An invariant without rows has checked nothing.
 -- name: CountInvariantRows :many
 WITH waiting AS MATERIALIZED (
   SELECT task_type, waits_for, attempt, timer_name, start_deadline FROM schedule),

@@ -117,7 +117,8 @@ SELECT f.fire_time FROM cron_fires f
    AND f.fire_time < @to_time::timestamptz
  ORDER BY f.fire_time;
 
--- DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
+-- DeleteFires deletes the rows of the ledger of a cron that were decided before a time, lim at a
+-- time.
 -- name: DeleteFires :execrows
 DELETE FROM cron_fires d
  USING (
@@ -131,8 +132,8 @@ DELETE FROM cron_fires d
    AND d.cron_id = decided.cron_id
    AND d.fire_time = decided.fire_time;
 
--- ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
--- runs are kept.
+-- ForgetFires deletes rows of the ledger after their retention, lim at a time. It keeps the rows of
+-- runs that wait or run.
 -- name: ForgetFires :execrows
 DELETE FROM cron_fires d
  USING (
@@ -146,7 +147,7 @@ DELETE FROM cron_fires d
    AND d.cron_id = decided.cron_id
    AND d.fire_time = decided.fire_time;
 
--- ForgetCronTasks deletes the tasks of crons that ended before a time, oldest first, at most lim of
+-- ForgetCronTasks deletes the tasks of crons after their retention, oldest first, at most lim of
 -- each cron. Without it, the tasks of a cron would accumulate, because each fire adds some. It
 -- returns the number of deleted tasks.
 -- name: ForgetCronTasks :execrows

@@ -1,6 +1,6 @@
 -- EndBackoff lets a job that waits for its next attempt run now. The job keeps its attempts and
--- failures. A job that needs keys of constraints is evaluated again. It returns 0 if the job does
--- not wait for an attempt. It runs after LockProcesses.
+-- failures. A job that needs keys of constraints is evaluated again. EndBackoff returns 0 if the
+-- job does not wait for an attempt. It runs after LockProcesses.
 -- name: EndBackoff :execrows
 WITH waiting AS MATERIALIZED (
   SELECT s.namespace, s.process_id, s.task_id, s.job_name

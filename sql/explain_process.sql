@@ -52,7 +52,8 @@ SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.de
    AND r.process_id = @process_id;
 
 -- ExplainNodes returns the time, the cancel deadline of the process, the number of running tasks of
--- its namespace (counted up to lim), and the number of nodes that can run them.
+-- its namespace (counted up to lim), the number of live nodes (nodes), and the number of live nodes
+-- that claim tasks (takers).
 -- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
        coalesce((

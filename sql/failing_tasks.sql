@@ -1,7 +1,7 @@
--- ListFailingTasks returns tasks of runs, crons and bulk operations that have failed repeatedly for
--- longer than min_age_us, up to lim of them. It omits paused namespaces and suspended processes,
--- whose tasks wait for an operator. (The condition on attempt and process_id is that of the index
--- schedule_internal_retries.)
+-- ListFailingTasks returns tasks of runs, crons and bulk operations whose oldest recorded failure
+-- is more than min_age_us old, up to lim of them. It omits paused namespaces, and tasks that wait
+-- for an operator because their process is suspended. (The condition on attempt and process_id is
+-- that of the index schedule_internal_retries.)
 -- name: ListFailingTasks :many
 SELECT task.namespace::text AS namespace, task.process_id::text AS process_id,
        task.task_id::bigint AS task_id, task.task_type::text AS task_type, newest.attempt,

@@ -37,8 +37,8 @@ SELECT item.ord::int AS ord
         AND a.process_id = item.process_id
         AND a.task_id = item.task_id);
 
--- CancelledAttempts returns at most 1,000 attempts on this node whose job has a cancel request.
--- Usually few jobs have one, and an index finds them.
+-- CancelledAttempts returns at most 1,000 attempts of this node that have no lease and whose job
+-- has a cancel request. Usually few jobs have such a request, and an index finds them.
 -- name: CancelledAttempts :many
 SELECT r.namespace, r.process_id, r.fencing_token
   FROM processes p

@@ -203,12 +203,11 @@ UPDATE schedule s
    AND s.process_id = input.process_id
    AND s.task_id = input.task_id;
 
--- EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is
--- true, the job keeps the results of its members for ttl_us, as an object with a field for each
--- worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
--- also the response of its task, which its run receives. The job keeps the newest 19 failures of
--- workers. If failure is not the failure of a worker, it is added to them. EndGroups runs after
--- TakeGroups.
+-- EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is true, the job keeps
+-- the results of its members for ttl_us, as an object with a field for each worker. Results beyond
+-- 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are also the response of
+-- its task, which its run receives. The job keeps the newest 19 failures of workers. If failure is
+-- not the failure of a worker, EndGroups adds failure to these. EndGroups runs after TakeGroups.
 -- name: EndGroups :many
 WITH input AS MATERIALIZED (
   SELECT item.*, waiting.task_id, waiting.priority, waiting.scheduled_time, waiting.idempotency_key,

@@ -1,5 +1,6 @@
 -- ReadLease returns a leased task with the columns of Poll, if fencing_token and salt are those of
--- its lease. A node that did not create the lease needs these columns to end it. progress is NULL.
+-- its lease. A node that did not create the lease needs these columns to end the attempt. progress
+-- is NULL.
 -- name: ReadLease :one
 SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type, attempt.attempt,
        attempt.priority, attempt.fencing_token, attempt.scheduled_time, attempt.running_time,
@@ -230,7 +231,7 @@ DELETE FROM leases l
         AND r.fencing_token = l.fencing_token);
 
 -- ListPendingResults returns the results that workers have stored with the function complete,
--- oldest first. Nodes end the attempts with these results.
+-- oldest first, except those with known_tokens. Nodes end the attempts with these results.
 -- name: ListPendingResults :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt, l.pending_result,
        coalesce(l.worker_token, 0)::bigint AS worker_token

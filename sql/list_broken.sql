@@ -33,7 +33,7 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
  ORDER BY broken.attention_time DESC;
 
 -- ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
--- that are steps of other runs. It reads only the newest lim runs of each namespace that are
+-- that are steps of other runs. In each namespace, it reads only the newest lim runs that are
 -- FAILED, CANCELLED or EXPIRED.
 -- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,

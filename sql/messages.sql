@@ -184,10 +184,11 @@ SELECT DISTINCT item.namespace, message.unique_key
 ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_id;
 
 -- SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
--- given process_id. It returns messages of SQL functions at once. It returns messages of processes
--- only if they are so old that their node should have delivered them, or from the future, after the
--- clock was set back. It reads one row per target, regardless of the number of waiting messages. It
--- skips targets whose first message is being delivered.
+-- given process_id. due reports whether the first message of a target should be delivered now: a
+-- message of a SQL function always, and a message of a process only if the message is so old that
+-- the node of its sender should have delivered it, or if the message is from the future, because
+-- the clock was set back. due is false while another session delivers the first message.
+-- SearchMessages reads one row per target, regardless of the number of waiting messages.
 -- name: SearchMessages :many
 WITH RECURSIVE spaces AS (
   (SELECT m.namespace FROM messages m WHERE NOT m.held ORDER BY m.namespace LIMIT 1)
@@ -238,7 +239,8 @@ SELECT t.namespace::text AS namespace, t.process_id::text AS process_id,
                      AND statement_timestamp() + (@age_us::bigint) * interval '1 microsecond')
        FOR UPDATE SKIP LOCKED) first_message ON true;
 
--- ForgetDeadLetters deletes messages that could not be delivered, lim at a time.
+-- ForgetDeadLetters deletes dead letters whose retention has passed, lim at a time. A dead letter
+-- is a message that could not be delivered.
 -- name: ForgetDeadLetters :execrows
 DELETE FROM dead_letters
  WHERE message_id = ANY (ARRAY(

@@ -88,8 +88,8 @@ SELECT DISTINCT m.process_id
 -- name: GetNamespace :one
 SELECT * FROM namespaces WHERE namespace = @namespace;
 
--- ListNamespaces lists at most lim namespaces after a name whose names match a pattern of LIKE,
--- until their settings exceed max_bytes, including the one that exceeds it.
+-- ListNamespaces lists at most lim namespaces whose names follow a given name and match one of the
+-- LIKE patterns. It stops after the namespace with which the settings exceed max_bytes.
 -- name: ListNamespaces :many
 SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
        bounded.updated_time, bounded.deletion_requested_time, bounded.deletes_data
@@ -106,14 +106,15 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
  ORDER BY bounded.namespace;
 
 -- ReadNamespaceStates returns the state that every node reads once per second: the settings of all
--- namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
--- so that an idle engine sends few statements.
+-- namespaces, and which of them have certain kinds of work. It is a single statement, so that an
+-- idle engine sends few statements.
 --
 -- constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
 -- several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
--- members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
--- past its start deadline. paused_names contains the paused job names, sorted. (The subqueries use
--- LIMIT 1, because PostgreSQL may plan EXISTS as a hash of all such rows.)
+-- members. overdue is true if a cancel of any namespace is past its grace period, and late is true
+-- if a job of any namespace is past its start deadline. Both are equal in all rows. paused_names
+-- contains the paused job names, sorted. (The subqueries use LIMIT 1, because PostgreSQL may plan
+-- EXISTS as a hash of all such rows.)
 -- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
        coalesce(c.version, 0)::bigint AS constraints_version,

@@ -3,7 +3,7 @@ INSERT INTO nodes (address, version, max_connections, requests_only)
 VALUES (@address, @version, @max_connections::int, @requests_only)
 RETURNING node_id;
 
--- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
+-- Beat stores the heartbeat of a node and reports whether an operator asked it to drain. It returns
 -- no row if another node has declared this one dead or deleted its row. The node must then register
 -- again. lateness_us is -1 if the node has claimed no timer.
 -- name: Beat :one
@@ -37,7 +37,8 @@ UPDATE nodes
 DELETE FROM nodes
  WHERE node_id = @node_id;
 
--- DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
+-- DeleteDeadNodes deletes nodes that were declared dead, sent their last heartbeat more than an
+-- hour ago, and run no tasks.
 -- name: DeleteDeadNodes :exec
 DELETE FROM nodes n
  WHERE n.dead_beat_time = n.beat_time

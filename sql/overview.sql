@@ -60,7 +60,8 @@ SELECT item.namespace::text AS namespace, waits.n::bigint AS n
           AND f.token IS NOT NULL
         LIMIT @lim::int) waiting) waits;
 
--- NodesLoad returns the load of the live nodes in the last minute.
+-- NodesLoad returns the tasks per second of all live nodes together, and the largest of their timer
+-- latenesses, both for the last minute.
 -- name: NodesLoad :one
 SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,
        coalesce(max(n.timer_lateness_p99), interval '0')::interval AS timer_lateness_p99

@@ -1,4 +1,4 @@
--- Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
+-- Poll leases to a worker tasks that wait for a slot: at most lim in all, by priority, then round
 -- (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
 -- tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
 -- paused names if pauses is true. (A poll for a paused name is not executed.) PostgreSQL evaluates
@@ -164,8 +164,9 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.progress::jsonb AS progress
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
--- namespace and job name. An empty name means any job.
+-- CountPollable returns the number of tasks that wait for a Poll, at most lim, for each pair of
+-- namespace and job name. An empty name means any task, or any job if jobs_only is true.
+-- CountPollable does not check the status of processes.
 -- name: CountPollable :many
 SELECT target.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),

@@ -7,8 +7,8 @@
 --
 -- The first member that a worker takes starts the group. Therefore a poll locks the groups of its
 -- members. Polls share the lock of a group that runs, and RestGroups waits for them. A poll that
--- starts a group also locks its process, which prevents a cancel or an end. No poll waits for a
--- lock: members of locked groups are left to the next poll.
+-- starts a group also locks the process of the group, which prevents a cancel or an end. No poll
+-- waits for a lock: members of locked groups are left to the next poll.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,

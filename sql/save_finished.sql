@@ -1,8 +1,8 @@
 -- SaveFinished replaces SaveResult for the most frequent result: the attempt has finished and sets
--- no timer, and no task waits for its process. It omits all other items from its result, and items
--- whose token has changed. SaveResult handles them. SaveResult, SaveEnded and SaveCompleted repeat
--- most of this statement: SQL text cannot be shared, and a common statement would be as large as
--- SaveResult.
+-- no timer, and no task of its process waits for a slot, waits for the process, or is due. Its
+-- result omits all other items, and items whose token has changed. SaveResult handles them.
+-- SaveResult, SaveEnded and SaveCompleted repeat most of this statement: SQL text cannot be shared,
+-- and a common statement would be as large as SaveResult.
 -- name: SaveFinished :many
 WITH results AS MATERIALIZED (
   SELECT item.*, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,

@@ -59,9 +59,9 @@ SELECT s.namespace, s.sink_id, s.config, s.secrets, s.state, s.lanes, s.seqs, s.
  ORDER BY s.namespace, s.sink_id LIMIT @lim::int;
 
 -- ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: the
--- node that has the lease, the number of live nodes that could deliver, the time at which the lag
--- becomes too large, whether the namespace records changes, and whether changes were deleted before
--- they were delivered.
+-- node that has the lease, the number of live nodes that could deliver, and the time at which the
+-- lag becomes too large. It also reports whether the namespace records changes, and whether changes
+-- were deleted before they were delivered.
 -- name: ExplainSink :one
 SELECT statement_timestamp()::timestamptz AS now,
        coalesce(s.node_id, 0)::bigint AS node_id,
@@ -391,8 +391,9 @@ ON CONFLICT (namespace, sink_id, change_id) DO UPDATE
   SET error = excluded.error, "time" = excluded."time", attempts = d.attempts + 1,
       lane = excluded.lane, seq = excluded.seq;
 
--- BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than its
--- limit. Only then may its changes be deleted.
+-- BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than max_lag
+-- of the sink, counted at the earliest from the time at which the sink was resumed. Only then may
+-- the changes of the sink be deleted.
 -- name: BreakLaggingSinks :many
 UPDATE sinks s
    SET state = 'BROKEN', next_attempt_time = NULL, last_error_time = statement_timestamp(),

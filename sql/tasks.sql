@@ -1,4 +1,5 @@
--- GetTask returns a task in any state. A timer that waits while its process is busy is BLOCKED.
+-- GetTask returns a task in any state. A timer is BLOCKED if it waits for its time while a task of
+-- its process runs, waits for a slot, or waits for the process.
 -- name: GetTask :one
 SELECT task.namespace, task.process_id, task.task_id, task.task_type, task.status, task.attempt,
        task.priority, task.scheduled_time, task.running_time,

@@ -1,8 +1,8 @@
 -- UpdateJob changes options and args of a job that has not ended. The changes apply to its waiting
--- task at once. If data that constraints use has changed, the job is evaluated again. If it waits
--- for a slot, it is evaluated when it is claimed. It runs after LockProcesses. Nothing changes if
--- run_time or args are set for a running job or for a group with members, because no waiting task
--- would use them. open is true if the job has not ended.
+-- task at once. If data that constraints use has changed, the job is evaluated again. If the job
+-- waits for a slot, it is evaluated when it is claimed. UpdateJob runs after LockProcesses. Nothing
+-- changes if run_time or args are set for a running job or for a group with members, because no
+-- waiting task would use them. open is true if the job has not ended.
 -- name: UpdateJob :one
 WITH input AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, changes.*

@@ -1,9 +1,10 @@
 -- RecordWorkers stores for each worker when a node last saw it, which client uses its ID, and the
 -- address and User-Agent of its last request. The owner '' means that the client is not known. If
--- another client uses the ID, the worker is skipped as long as the worker of that client has
--- leases, or was seen within a period and is not stopped. It returns the workers that it stored. A
--- command to a worker ends when another client takes its ID. Rows are written in the order of their
--- keys, so that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+-- another client uses the ID, RecordWorkers skips the worker as long as the worker of that client
+-- has leases, or was seen within owned_us and is not lost. RecordWorkers returns the workers that
+-- it stored. A command to a worker ends when another client takes the ID of the worker. Rows are
+-- written in the order of their keys, so that two nodes do not deadlock. RecordWorkers skips
+-- namespaces that are deleted or being deleted.
 -- name: RecordWorkers :many
 INSERT INTO workers AS w (namespace, worker_id, last_seen_time, owner, address, user_agent)
 SELECT item.namespace, item.worker_id, statement_timestamp(), NULLIF(item.owner, ''),

@@ -1,7 +1,8 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- GetTimers finds the timers of a process without reading its other waiting tasks. Statements of
--- the hot path do not use the index, because their conditions do not imply its predicate.
+-- With this index, GetTimers finds the timers of a process without reading its other waiting tasks.
+-- Statements of the hot path do not use the index, because their conditions do not imply its
+-- predicate.
 DROP INDEX CONCURRENTLY IF EXISTS schedule_timers;
 SET lock_timeout = 0;
 CREATE INDEX CONCURRENTLY schedule_timers

@@ -167,8 +167,8 @@ COMMENT ON FUNCTION forget_audit IS
   'chain, and keeps the last hash as the new start. It has the rights of the owner, so that the '
   'role of an engine needs no DELETE on audit.';
 
--- A cancel by an application is a command of its role. Before this migration, it was not in the
--- audit.
+-- A cancel by an application is a command of the role of the application. Before this migration,
+-- such a cancel was not in the audit.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION cancel(namespace text, process_id text, reason text DEFAULT NULL)
 RETURNS bigint
@@ -184,8 +184,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Roles that already have rights on all tables, also by default privileges, lose those by which
--- they could change the audit.
+-- Roles that already have rights on all tables, also by default privileges, lose all rights to
+-- change the audit and the chain, except INSERT on audit.
 -- +goose StatementBegin
 DO $$
 DECLARE

@@ -1,5 +1,5 @@
 -- +goose Up
--- Changes of runs and steps have the ID of the process of the run. Those of runs are of the kind
+-- Changes of runs and steps have the ID of the process of the run. Changes of runs are of the kind
 -- run. Older engines write no of_run: their changes of runs are of the kind job.
 ALTER TABLE job_events ADD COLUMN of_run boolean;
 COMMENT ON COLUMN job_events.of_run IS

@@ -1,5 +1,6 @@
 -- +goose Up
--- Users of issuers and their groups can have grants. Older engines may run: they do not read these.
+-- Users of issuers and their groups can have grants. Older engines may run: they do not read the
+-- grants of users and groups.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 32::bigint';
 ALTER TABLE grants

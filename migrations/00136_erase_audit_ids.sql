@@ -1,8 +1,8 @@
 -- +goose Up
--- erase_audit computes the pattern of parts itself. Callers could pass one that matches all
--- entries. It erases only entries about processes, jobs and runs, and two erasures of an ID at the
--- same time store the same hash. A role that adds entries can no longer choose their place in the
--- hash chain, and other roles cannot execute the functions of the audit.
+-- erase_audit computes the pattern of parts itself, because callers could pass a pattern that
+-- matches all entries. It erases only entries about processes, jobs and runs, and two erasures of
+-- an ID at the same time store the same hash. A role that adds entries can no longer choose the
+-- place of an entry in the hash chain, and other roles cannot execute the functions of the audit.
 
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION erased_parts(ids text[]) RETURNS text

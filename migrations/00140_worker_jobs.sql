@@ -1,6 +1,6 @@
 -- +goose Up
--- A worker can be limited to some jobs. Older engines may run: they do not know the role, so it
--- gives no permissions there.
+-- A worker can be limited to some jobs. Older engines may run: they do not know the role worker:…,
+-- so this role gives no permissions there.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 32::bigint';
 ALTER TABLE grants

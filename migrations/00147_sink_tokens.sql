@@ -1,8 +1,8 @@
 -- +goose Up
 -- The tokens of a sink begin at a number of this sequence. Before, they began at 0, so a node whose
--- sink was deleted and created again could have the token of the new sink. Each claim increments
--- the token by 1, so the numbers of the sequence are far apart. Older engines that are still
--- running create sinks with the token 0.
+-- sink was deleted and created again could have the token of the new sink. Each claim and each
+-- rewind increments the token by 1, so the numbers of the sequence are far apart. Older engines
+-- that are still running create sinks with the token 0.
 CREATE SEQUENCE sink_tokens INCREMENT BY 1000000 START WITH 1000000;
 COMMENT ON SEQUENCE sink_tokens IS
   'First tokens of the leases of sinks, so that a sink that is created again has other tokens.';

@@ -1,8 +1,9 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 -- The indexes of lists, in ascending order. New keys are then at the right end of an index, where
--- PostgreSQL fills its pages and splits one of 90 processes instead of one of 50. Lists in
--- descending order read them backwards. Their collation is explained in 00108_processes.sql.
+-- PostgreSQL fills the pages: it splits a page once per 90 processes instead of once per 50. Lists
+-- in descending order read the indexes backwards. The collation of the indexes is explained in
+-- 00108_processes.sql.
 DROP INDEX CONCURRENTLY IF EXISTS processes_by_created;
 DROP INDEX CONCURRENTLY IF EXISTS processes_by_status;
 DROP INDEX CONCURRENTLY IF EXISTS processes_by_status_created;

@@ -2,8 +2,9 @@
 -- Watches of job events read lanes, not transaction IDs. Older engines may run: their statements
 -- write no lane, and the trigger adds it. They read by transaction IDs, which are still written.
 
--- A lane is used by one transaction at a time: it locks the row of the lane until its end. The rows
--- are never updated, so that long transactions of others leave no dead versions behind.
+-- A lane is used by one transaction at a time, which locks the row of the lane until the
+-- transaction ends. The rows are never updated, so that no dead versions accumulate during long
+-- transactions of others.
 CREATE TABLE job_event_lanes (
   lane         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   created_time timestamptz NOT NULL DEFAULT statement_timestamp()
@@ -31,8 +32,9 @@ COMMENT ON COLUMN job_event_drops.event_id IS 'Number of the last deleted event 
 
 -- The lane of a transaction is stored in a setting, which the default of the column reads. The
 -- setting ends with the lock, even if ROLLBACK TO SAVEPOINT releases the lock. The event gets a new
--- number after the lock, so that each number in the lane is larger than all that were committed
--- before it. Numbers of the following rows are assigned under the lock.
+-- number after the transaction has taken the lock, so that each number in the lane is larger than
+-- all numbers of the lane that were committed before. The numbers of the following rows are
+-- assigned while the transaction holds the lock.
 -- +goose StatementBegin
 CREATE FUNCTION take_job_event_lane() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = progressor, pg_temp AS $$

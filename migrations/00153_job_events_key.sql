@@ -1,7 +1,8 @@
 -- +goose Up
 -- The key of job events is their number in a lane, which watches, retention and erasure read. The
 -- key by transaction IDs was one more index to write for each event. Engines before schema version
--- 151 use it for watches, which read all events of the namespace without it.
+-- 151 need the key by transaction IDs for watches, which would otherwise read all events of the
+-- namespace.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 151::bigint';
 ALTER TABLE job_events

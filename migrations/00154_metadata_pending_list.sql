@@ -4,10 +4,10 @@
 -- for each row. A step of a graph wrote 2,460 bytes of WAL for the index, and now writes 450.
 --
 -- If the list exceeds its limit, the transaction that adds an entry moves all entries, which delays
--- requests: with 1,000,000 processes, 0.2 s for 10,000 rows. So the limit is more than engines
--- usually store in a second: 35,000 rows with three attributes. Searches also read the list, which
--- takes 3 ms if it is full. If only older engines run, such transactions and vacuums move the
--- entries.
+-- requests: with 1,000,000 processes, 0.2 s for 10,000 rows. So the limit (2 MiB, or 35,000 rows
+-- with three attributes) is more than engines usually store in a second. Searches also read the
+-- list, which takes 3 ms if it is full. If only older engines run, transactions that exceed the
+-- limit and vacuums move the entries.
 
 -- +goose StatementBegin
 DO $$

@@ -4,9 +4,9 @@
 
 -- The process is locked before running is read, with a newer snapshot. An attempt that has ended
 -- under that lock is therefore not found. Events are inserted before the process is updated,
--- because the trigger on processes reads them. The lease token must be that of the lease, because
--- the fencing token alone is not secret. Attempts that a node runs itself have no lease: the node
--- would not learn of the checkpoint.
+-- because the trigger on processes reads them. The salt of the lease token must be that of the
+-- lease, because the fencing token alone is not secret. Attempts that a node runs itself have no
+-- lease and are not found, because the node would not learn of the checkpoint.
 -- +goose StatementBegin
 CREATE FUNCTION checkpoint(
   lease_token text, last_event_id bigint, events bytea[], aux_state bytea DEFAULT NULL,

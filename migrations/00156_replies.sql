@@ -1,6 +1,7 @@
 -- +goose Up
--- A call can be answered by a later task of its process. Until then, its task stays in schedule and
--- waits for the reply. Engines before this version would run it again after a suspension.
+-- A call can be answered by a later task of its process. Until then, the task of the call stays in
+-- schedule and waits for the reply. Engines before this version would run the task again after a
+-- suspension.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 156::bigint';
 ALTER TYPE waits_for ADD VALUE IF NOT EXISTS 'reply';

@@ -1,5 +1,6 @@
 -- +goose Up
--- A task whose response was deferred keeps the ID of the worker that ran it until it ends.
+-- Until a task whose response was deferred ends, its row in schedule keeps the ID of the worker
+-- that deferred the response.
 ALTER TABLE schedule ADD COLUMN worker_id text;
 COMMENT ON COLUMN schedule.worker_id IS
   'ID of the worker that deferred the response of the task. NULL if it was a processor of the '

@@ -1,7 +1,7 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Comments of columns that are easier to understand. COMMENT waits for a vacuum of the table, but
--- does not block engines, so it may wait for a long time.
+-- Clearer comments of columns. COMMENT waits for a vacuum of the table, but does not block engines,
+-- so it may wait for a long time.
 SET lock_timeout = 0;
 COMMENT ON COLUMN processes.last_event_id IS
   'Number of the last event. Events are numbered 1, 2, 3, … without gaps, even after a restart of '

@@ -2,7 +2,7 @@
 -- An application ends the running attempt of its worker in the transaction that changes its rows.
 -- The function complete stores the events, state and metadata, and leaves the result of the attempt
 -- in the lease. A node then ends the attempt with this result, as if the worker had sent it.
--- Engines before this version would end the lease by its expiry instead.
+-- Engines before this version would ignore the result, and end the attempt when its lease expires.
 CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT 159::bigint';
 
@@ -17,9 +17,9 @@ COMMENT ON COLUMN leases.worker_token IS
 
 -- The process is locked before running is read, with a newer snapshot. An attempt that has ended
 -- under that lock is therefore not found. Events are inserted before the process is updated,
--- because the trigger on processes reads them. The lease token must be that of the lease, because
--- the fencing token alone is not secret. Attempts that a node runs itself have no lease: the node
--- would not learn of the events.
+-- because the trigger on processes reads them. The salt of the lease token must be that of the
+-- lease, because the fencing token alone is not secret. Attempts that a node runs itself have no
+-- lease and are not found, because the node would not learn of the events.
 -- +goose StatementBegin
 CREATE FUNCTION store_for_lease(
   lease_token text, last_event_id bigint, events bytea[], aux_state bytea, metadata jsonb,
@@ -144,8 +144,8 @@ $$;
 -- +goose StatementEnd
 
 -- The attempt gets a new fencing token. Everything that was sent under the old token is rejected,
--- like after the end of an attempt: a result, a heartbeat or another complete. A named timer is
--- counted here, because the node could not store it later.
+-- as after the end of an attempt: a result, a heartbeat or another complete. The named timers of
+-- the process are counted here, because the node could not store one timer too many.
 -- +goose StatementBegin
 CREATE FUNCTION complete(
   lease_token text, last_event_id bigint, events bytea[] DEFAULT '{}',

@@ -1,7 +1,7 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Comments of columns that are easier to understand. COMMENT waits for a vacuum of the table, but
--- does not block engines, so it may wait for a long time.
+-- Clearer comments of columns. COMMENT waits for a vacuum of the table, but does not block engines,
+-- so it may wait for a long time.
 SET lock_timeout = 0;
 COMMENT ON COLUMN schedule.running_time IS
   'Start of the attempt that deferred the response of the task. Such a task does not run again. '

@@ -1,6 +1,6 @@
 -- +goose Up
--- The function complete replaces the salt of the lease, too. A worker could guess the new fencing
--- token and send another result for the attempt that it has ended.
+-- The function complete replaces the salt of the lease, too. Otherwise a worker could guess the new
+-- fencing token and send another result for the attempt that it has ended.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION complete(
   lease_token text, last_event_id bigint, events bytea[] DEFAULT '{}',

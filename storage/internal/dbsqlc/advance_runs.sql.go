@@ -137,20 +137,20 @@ type AdvanceRunsRow struct {
 	Now time.Time
 }
 
-// AdvanceRuns stores results of runs together with the ends of the jobs that they wait for. The
+// AdvanceRuns stores results of runs together with the ends of the jobs that the runs wait for. The
 // node has decided such a result before the end of the job was stored, from the state that the run
 // had when it started the job. Without AdvanceRuns, EndSteps adds a NOTIFY task to the run, and
-// another transaction stores its result.
+// another transaction stores the result of the run.
 //
 // AdvanceRuns writes the row of tasks that this NOTIFY task would get, under the task ID and the
-// token that StartSteps has reserved. The effects and messages of the result find this row. It
-// deletes the rows of parents, so that EndSteps ignores the jobs.
+// token that StartSteps has reserved. The effects and messages of the result find this row.
+// AdvanceRuns also deletes the rows of parents, so that EndSteps ignores the jobs.
 //
-// It runs after SaveResult and ignores an item if this transaction has not written the end of the
-// job. It also ignores an item, so that EndSteps notifies the run, if the result was decided from
-// another state of the run (old_state), if the run is not locked, is not RUNNING, or has an
+// AdvanceRuns runs after SaveResult and ignores an item if this transaction has not written the end
+// of the job. It also ignores an item, so that EndSteps notifies the run, if the result was decided
+// from another state of the run (old_state), if the run is not locked, is not RUNNING, or has an
 // attempt, a task that can run, a cancel request or messages. A run that completes must have no
-// timer, and no parent that awaits its end.
+// waiting task, not even a timer, and no parent that awaits the end of the run.
 func (q *Queries) AdvanceRuns(ctx context.Context, db DBTX, arg AdvanceRunsParams) ([]AdvanceRunsRow, error) {
 	rows, err := db.Query(ctx, advanceRuns,
 		arg.Ords,

@@ -177,7 +177,8 @@ UPDATE api_keys
    AND (used_time IS NULL OR used_time <= statement_timestamp() - interval '1 minute')
 `
 
-// NoteKeyUse stores the time at which a key was used, unless the stored time is recent enough.
+// NoteKeyUse stores the time at which a key was used, unless the stored time is less than a minute
+// old.
 func (q *Queries) NoteKeyUse(ctx context.Context, db DBTX, keyID string) error {
 	_, err := db.Exec(ctx, noteKeyUse, keyID)
 	return err
@@ -210,8 +211,9 @@ type ReadKeyRow struct {
 	Patterns   []string
 }
 
-// ReadKey returns the name and the hash of a key, whether it is still valid, whether it was used
-// recently, and its grants: the roles, and in the same order the patterns of their namespaces.
+// ReadKey returns the name, the hash and the grants of a key, and reports whether the key is
+// revoked, has expired, or was used within the last minute. The roles and the namespace patterns of
+// the grants have the same order.
 func (q *Queries) ReadKey(ctx context.Context, db DBTX, keyID string) (ReadKeyRow, error) {
 	row := db.QueryRow(ctx, readKey, keyID)
 	var i ReadKeyRow
@@ -246,8 +248,8 @@ type ReplaceKeyParams struct {
 	KeyID      string
 }
 
-// ReplaceKey stores which key replaces a key. The old key ends after an overlap. Without an
-// overlap, ReplaceKey revokes it.
+// ReplaceKey stores which key replaces a key. The old key expires after an overlap, or earlier if
+// its own expiry is earlier. Without an overlap, ReplaceKey revokes the old key.
 func (q *Queries) ReplaceKey(ctx context.Context, db DBTX, arg ReplaceKeyParams) (ApiKey, error) {
 	row := db.QueryRow(ctx, replaceKey, arg.ReplacedBy, arg.OverlapUs, arg.KeyID)
 	var i ApiKey

@@ -25,7 +25,7 @@ type CountUnsealedAuditRow struct {
 }
 
 // CountUnsealedAudit counts the rows that are not yet in the hash chain, up to lim, and returns the
-// age of the oldest one in seconds.
+// age of the oldest of these rows in seconds.
 func (q *Queries) CountUnsealedAudit(ctx context.Context, db DBTX, lim int32) (CountUnsealedAuditRow, error) {
 	row := db.QueryRow(ctx, countUnsealedAudit, lim)
 	var i CountUnsealedAuditRow
@@ -37,8 +37,8 @@ const forgetAudit = `-- name: ForgetAudit :one
 SELECT forget_audit($1::int)::bigint AS deleted
 `
 
-// ForgetAudit deletes the oldest commands after their retention, lim at a time. Like SealAudit, its
-// function runs with the rights of the owner of the table.
+// ForgetAudit deletes the oldest commands after their retention, lim at a time. The function
+// forget_audit, like seal_audit, runs with the rights of the owner of the table.
 func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	row := db.QueryRow(ctx, forgetAudit, lim)
 	var deleted int64
@@ -194,7 +194,7 @@ type ReadAuditChainRow struct {
 	RemovedHash     []byte
 }
 
-// ReadAuditChain returns the start and the end of the hash chain.
+// ReadAuditChain returns the key, the start and the end of the hash chain.
 func (q *Queries) ReadAuditChain(ctx context.Context, db DBTX) (ReadAuditChainRow, error) {
 	row := db.QueryRow(ctx, readAuditChain)
 	var i ReadAuditChainRow

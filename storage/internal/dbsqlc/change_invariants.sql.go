@@ -28,7 +28,8 @@ WITH found AS (
           OR lane.last_seq - lane.first_seq + 1 <> lane.n)
      AND n.deletes_data IS NOT TRUE
   UNION ALL
-  -- changes_in_order: within a lane, the numbers and times of changes increase with seq.
+  -- changes_in_order: within a lane, the numbers of changes increase with seq, and the times do not
+  -- decrease.
   SELECT 'changes_in_order', c.namespace, c.process_id,
          format('change %s at %s in lane %s follows change %s at %s', c.change_id, c."time", c.lane,
                 c.before_id, c.before_time)

@@ -105,10 +105,11 @@ type CheckpointRow struct {
 // Checkpoint stores events, state and metadata of attempts that continue, each under its fencing
 // token. If the token has changed, the item is not stored, and the result omits it. If the process
 // does not have the events that the attempt expects, the item is also not stored. The caller
-// detects this by comparing last_event_id. This makes an item that is sent again a no-op, because
-// only the attempt itself adds events. Checkpoint runs after TryLockProcesses, so it reads the
-// current rows. yield reports that the process is not RUNNING, that it is being cancelled, or that
-// another of its tasks waits for it or is due.
+// detects this by comparing stored_event_id with last_event_id. An item that is sent again is
+// therefore a no-op, because only the attempt itself adds events. Checkpoint runs after
+// TryLockProcesses, so it reads the current rows. yield reports that the process is not RUNNING or
+// is being cancelled, or that another task of the process is due, waits for a slot, or waits for
+// the process.
 func (q *Queries) Checkpoint(ctx context.Context, db DBTX, arg CheckpointParams) ([]CheckpointRow, error) {
 	rows, err := db.Query(ctx, checkpoint,
 		arg.Ords,

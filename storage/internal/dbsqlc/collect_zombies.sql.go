@@ -391,10 +391,11 @@ type ListSuspectsRow struct {
 // ListSuspects returns the running rows that may be zombies. The collector decides which of them
 // are zombies, because the clock of the database may have been changed. node_dead is true if the
 // node that claimed the task was declared dead. A lease is listed from 1.5 heartbeat intervals
-// (renewal_us) before its expiry, so that the collector can measure for how long it was not
-// renewed. overdue is true if the deadline of the attempt has passed. While the node that claimed
-// the task is alive, only that node decides about an overdue attempt, because it knows how long the
-// attempt has run.
+// (renewal_us) before its expiry, so that the collector can measure for how long the lease was not
+// renewed. overdue is true if the deadline of the attempt has passed, by more than margin_us if the
+// attempt has no lease. While the node that claimed the task is alive, only that node decides about
+// an overdue attempt, because it knows how long the attempt has run. ListSuspects omits attempts
+// whose result is in their lease (pending_result).
 func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsParams) ([]ListSuspectsRow, error) {
 	rows, err := db.Query(ctx, listSuspects, arg.MarginUs, arg.NodeID, arg.Lim)
 	if err != nil {

@@ -52,8 +52,9 @@ type CreateLoginParams struct {
 	LifetimeUs int64
 }
 
-// CreateLogin stores a login to the console. It deletes the former login of the browser, and the
-// oldest logins of the user, so that at most keep others remain. It returns the deleted logins.
+// CreateLogin stores a login to the console. It deletes the former login of the browser if
+// former_hash is the hash of its secret, and the oldest logins of the user, so that at most keep
+// others remain. It returns the deleted logins.
 func (q *Queries) CreateLogin(ctx context.Context, db DBTX, arg CreateLoginParams) ([]string, error) {
 	rows, err := db.Query(ctx, createLogin,
 		arg.FormerID,
@@ -237,8 +238,8 @@ type ReadLoginRow struct {
 }
 
 // ReadLogin returns a login and how long it is still valid, which is 0 or less if it has ended. If
-// secret_hash is correct, it stores the time at which the login was used, unless the stored time is
-// recent enough.
+// secret_hash is correct and the login is valid, ReadLogin stores the time at which the login was
+// used, unless the age of the stored time is less than a minute and less than a tenth of idle_us.
 func (q *Queries) ReadLogin(ctx context.Context, db DBTX, arg ReadLoginParams) (ReadLoginRow, error) {
 	row := db.QueryRow(ctx, readLogin, arg.IdleUs, arg.LoginID, arg.SecretHash)
 	var i ReadLoginRow

@@ -50,7 +50,8 @@ type CountConstraintsRow struct {
 
 // CountConstraints returns, for each constraint in the order of ReadConstraints, the number of
 // running jobs with a key, of jobs with a key that are not claimed yet, and of jobs that wait for a
-// key. It also returns when the next waiting job may start.
+// key. next_free_time is when the rate of a key of the constraint allows the next start, and the
+// epoch if no key waits for its rate.
 func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
 	rows, err := db.Query(ctx, countConstraints, namespace)
 	if err != nil {
@@ -141,7 +142,8 @@ type PositionInKeyQueueRow struct {
 
 // PositionInKeyQueue returns the number of jobs ahead of a job in its key queue, counted up to lim.
 // It also returns the number of jobs that have the key, the first three of them, how many of them
-// are not claimed yet, when the next job may start, and the job that has reserved the key.
+// are not claimed yet, when the rate of the key allows the next start, and the job that has
+// reserved the key.
 func (q *Queries) PositionInKeyQueue(ctx context.Context, db DBTX, arg PositionInKeyQueueParams) (PositionInKeyQueueRow, error) {
 	row := db.QueryRow(ctx, positionInKeyQueue,
 		arg.Namespace,

@@ -276,8 +276,8 @@ type StaleJobsRow struct {
 	Tags      json.RawMessage
 }
 
-// StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
-// LockProcesses.
+// StaleJobs returns waiting jobs that were evaluated under another version of the constraints. It
+// runs after LockProcesses.
 func (q *Queries) StaleJobs(ctx context.Context, db DBTX, arg StaleJobsParams) ([]StaleJobsRow, error) {
 	rows, err := db.Query(ctx, staleJobs, arg.Namespaces, arg.ProcessIds, arg.Version)
 	if err != nil {

@@ -195,8 +195,8 @@ DELETE FROM constraint_buckets b
              AND c.rate_count IS NOT NULL))
 `
 
-// ForgetBuckets deletes buckets that are full. It also deletes buckets whose constraint no longer
-// has a rate, because DueBuckets would return them forever.
+// ForgetBuckets deletes buckets that are full and have no unstarted jobs. It also deletes buckets
+// whose constraint no longer has a rate, because DueBuckets would return them forever.
 func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, forgetBuckets, namespace)
 	return err
@@ -849,9 +849,10 @@ type TakeLinesRow struct {
 }
 
 // TakeLines takes the first jobs of key queues by priority, then round, then age, and at most as
-// many of each queue as rooms allows. It skips locked rows. It does not read processes: the lock of
-// the row in schedule is sufficient, because every change of a job's status also changes or deletes
-// this row. Args, tags and metadata are read only for jobs that must be evaluated again.
+// many of each queue as rooms allows. It skips locked rows. It does not lock processes or check
+// their status: the lock of the row in schedule is sufficient, because every change of a job's
+// status also changes or deletes this row. Args, tags and metadata are read only for jobs that must
+// be evaluated again.
 //
 // keys contains, for each queue, the constraint_keys of a job that needs only the key of this
 // queue. It is empty for the queue "", whose jobs must be evaluated. If each taken job needs only
@@ -927,8 +928,9 @@ type WriteBucketsParams struct {
 	NextsUs       []int64
 }
 
-// WriteBuckets stores buckets. full_us is the time until a bucket is full. next_us is the time
-// until it allows a start, and 0 if it allows one now.
+// WriteBuckets stores buckets. full_us is the time from refilled_time until a bucket is full.
+// next_us is the time from refilled_time until the bucket allows a start, and 0 if the bucket
+// allows one at refilled_time.
 func (q *Queries) WriteBuckets(ctx context.Context, db DBTX, arg WriteBucketsParams) error {
 	_, err := db.Exec(ctx, writeBuckets,
 		arg.Namespace,

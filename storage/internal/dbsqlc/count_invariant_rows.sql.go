@@ -176,8 +176,8 @@ type CountInvariantRowsRow struct {
 	N         int64
 }
 
-// CountInvariantRows returns the number of rows that each invariant of FindViolations checks. An
-// invariant without rows has checked nothing.
+// CountInvariantRows returns the number of rows that invariants of FindViolations,
+// FindKindViolations and FindChangeViolations check. An invariant without rows has checked nothing.
 func (q *Queries) CountInvariantRows(ctx context.Context, db DBTX) ([]CountInvariantRowsRow, error) {
 	rows, err := db.Query(ctx, countInvariantRows)
 	if err != nil {

@@ -31,7 +31,8 @@ type DeleteFiresParams struct {
 	Lim       int32
 }
 
-// DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
+// DeleteFires deletes the rows of the ledger of a cron that were decided before a time, lim at a
+// time.
 func (q *Queries) DeleteFires(ctx context.Context, db DBTX, arg DeleteFiresParams) (int64, error) {
 	result, err := db.Exec(ctx, deleteFires,
 		arg.Namespace,
@@ -77,7 +78,7 @@ type ForgetCronTasksParams struct {
 	RetentionUs int64
 }
 
-// ForgetCronTasks deletes the tasks of crons that ended before a time, oldest first, at most lim of
+// ForgetCronTasks deletes the tasks of crons after their retention, oldest first, at most lim of
 // each cron. Without it, the tasks of a cron would accumulate, because each fire adds some. It
 // returns the number of deleted tasks.
 func (q *Queries) ForgetCronTasks(ctx context.Context, db DBTX, arg ForgetCronTasksParams) (int64, error) {
@@ -107,8 +108,8 @@ type ForgetFiresParams struct {
 	Lim         int32
 }
 
-// ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
-// runs are kept.
+// ForgetFires deletes rows of the ledger after their retention, lim at a time. It keeps the rows of
+// runs that wait or run.
 func (q *Queries) ForgetFires(ctx context.Context, db DBTX, arg ForgetFiresParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetFires, arg.RetentionUs, arg.Lim)
 	if err != nil {

@@ -56,8 +56,8 @@ type EndBackoffParams struct {
 }
 
 // EndBackoff lets a job that waits for its next attempt run now. The job keeps its attempts and
-// failures. A job that needs keys of constraints is evaluated again. It returns 0 if the job does
-// not wait for an attempt. It runs after LockProcesses.
+// failures. A job that needs keys of constraints is evaluated again. EndBackoff returns 0 if the
+// job does not wait for an attempt. It runs after LockProcesses.
 func (q *Queries) EndBackoff(ctx context.Context, db DBTX, arg EndBackoffParams) (int64, error) {
 	result, err := db.Exec(ctx, endBackoff,
 		arg.Namespace,

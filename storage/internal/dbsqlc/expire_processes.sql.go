@@ -190,14 +190,14 @@ type ExpireProcessesRow struct {
 }
 
 // ExpireProcesses marks processes as removed when their retention has passed, oldest end first, at
-// most lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no
-// task runs or waits in an ended process, and its status never changes. Locked rows are left to the
-// next call.
+// most lim per namespace and status. PurgeHistory deletes their data. ExpireProcesses needs no
+// lane, because no task runs or waits in an ended process, and the status of such a process never
+// changes. Locked rows are left to the next call.
 //
 // A FAILED job has ended (a retry locks its row). Any other process in ERROR has not ended. The
 // jobs of a run are removed with the run. A job whose unique key has a TTL keeps the key. Each
-// namespace has one item for each status. failed_us, if longer, is the retention of runs that did
-// not succeed. Their processes are COMPLETED.
+// namespace has one item for each status. failed_us, if longer, is the retention of runs that
+// failed or expired. The processes of such runs are COMPLETED.
 // The jobs of a removed run, lim at a time. The run is removed after them.
 // The unique keys that jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {

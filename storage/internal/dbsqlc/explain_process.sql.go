@@ -167,7 +167,8 @@ type ExplainNodesRow struct {
 }
 
 // ExplainNodes returns the time, the cancel deadline of the process, the number of running tasks of
-// its namespace (counted up to lim), and the number of nodes that can run them.
+// its namespace (counted up to lim), the number of live nodes (nodes), and the number of live nodes
+// that claim tasks (takers).
 func (q *Queries) ExplainNodes(ctx context.Context, db DBTX, arg ExplainNodesParams) (ExplainNodesRow, error) {
 	row := db.QueryRow(ctx, explainNodes,
 		arg.Namespace,

@@ -63,10 +63,10 @@ type ListFailingTasksRow struct {
 	FailingSeconds float64
 }
 
-// ListFailingTasks returns tasks of runs, crons and bulk operations that have failed repeatedly for
-// longer than min_age_us, up to lim of them. It omits paused namespaces and suspended processes,
-// whose tasks wait for an operator. (The condition on attempt and process_id is that of the index
-// schedule_internal_retries.)
+// ListFailingTasks returns tasks of runs, crons and bulk operations whose oldest recorded failure
+// is more than min_age_us old, up to lim of them. It omits paused namespaces, and tasks that wait
+// for an operator because their process is suspended. (The condition on attempt and process_id is
+// that of the index schedule_internal_retries.)
 func (q *Queries) ListFailingTasks(ctx context.Context, db DBTX, arg ListFailingTasksParams) ([]ListFailingTasksRow, error) {
 	rows, err := db.Query(ctx, listFailingTasks, arg.MinAgeUs, arg.Lim)
 	if err != nil {

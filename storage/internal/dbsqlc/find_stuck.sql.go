@@ -196,7 +196,8 @@ found AS (
     FROM schedule s
    WHERE s.start_deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
   UNION ALL
-  -- key_is_given: no job waits for a key that is free and not reserved.
+  -- key_is_given: no job waits for a key that is free and not reserved. Keys with a rate are not
+  -- checked.
   SELECT 'key_is_given', s.namespace, s.process_id,
          format('task %s has waited in line %L since %s', s.task_id, s.line, s.scheduled_time)
     FROM schedule s

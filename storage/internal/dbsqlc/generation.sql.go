@@ -35,8 +35,8 @@ type CancelledAttemptsRow struct {
 	FencingToken int64
 }
 
-// CancelledAttempts returns at most 1,000 attempts on this node whose job has a cancel request.
-// Usually few jobs have one, and an index finds them.
+// CancelledAttempts returns at most 1,000 attempts of this node that have no lease and whose job
+// has a cancel request. Usually few jobs have such a request, and an index finds them.
 func (q *Queries) CancelledAttempts(ctx context.Context, db DBTX, nodeID int64) ([]CancelledAttemptsRow, error) {
 	rows, err := db.Query(ctx, cancelledAttempts, nodeID)
 	if err != nil {

@@ -220,12 +220,11 @@ type EndGroupsRow struct {
 	TaskID    int64
 }
 
-// EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is
-// true, the job keeps the results of its members for ttl_us, as an object with a field for each
-// worker. Results beyond 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are
-// also the response of its task, which its run receives. The job keeps the newest 19 failures of
-// workers. If failure is not the failure of a worker, it is added to them. EndGroups runs after
-// TakeGroups.
+// EndGroups ends groups. outcome is succeeded, failed or cancelled. If kept is true, the job keeps
+// the results of its members for ttl_us, as an object with a field for each worker. Results beyond
+// 8 MiB (process.MaxGroupResultBytes) are omitted. The results of a step are also the response of
+// its task, which its run receives. The job keeps the newest 19 failures of workers. If failure is
+// not the failure of a worker, EndGroups adds failure to these. EndGroups runs after TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,

@@ -89,7 +89,7 @@ found AS (
            ELSE false
          END
   UNION ALL
-  -- numbers_are_new: no task or attempt has a number that its sequence will issue again.
+  -- numbers_are_new: no running task has a task ID or a token that its sequence will issue again.
   SELECT 'numbers_are_new', r.namespace, r.process_id,
          format('task %s runs under token %s; the sequences are at %s and %s',
                 r.task_id, r.fencing_token, s.task_id, s.fencing_token)
@@ -206,8 +206,8 @@ found AS (
                OR t.checkpoints AND e.attempt <= t.attempt + (NOT t.ended)::int) IS NOT TRUE)
       OR (e.task_id = 0 AND e.attempt <> 0)
   UNION ALL
-  -- failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10
-  -- per task.
+  -- failed_attempt_has_task: recorded failed attempts belong to a task that has made at least as
+  -- many attempts. At most 10 are recorded per task.
   SELECT 'failed_attempt_has_task', f.namespace, f.process_id,
          format('task %s has %s recorded attempts up to %s, and made %s', f.task_id, f.n, f.newest,
                 t.attempt)
@@ -334,8 +334,8 @@ found AS (
      AND x.task_type NOT IN ('INIT', 'CANCEL')
      AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
   UNION ALL
-  -- init_has_task: a process in INIT has one INIT task that runs or waits. Other processes have no
-  -- INIT task.
+  -- init_has_task: a process in INIT, or suspended in INIT, has one INIT task that runs or waits.
+  -- Other processes have no INIT task.
   SELECT 'init_has_task', p.namespace, p.process_id,
          format('%s INIT tasks in a process in %s', coalesce(x.inits, 0), p.status)
     FROM processes p
@@ -397,11 +397,12 @@ found AS (
      AND fencing_token IS NOT NULL
    GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
   UNION ALL
-  -- task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and
-  -- one that failed or was rejected has no response. A CANCEL task that has not run also ends in
-  -- ERROR after its grace period, and a job after its start deadline. A repair without the
-  -- processor is FINISHED without an attempt. running_time may be after finished_time, because the
-  -- clock may have been set back in between.
+  -- task_is_sound: a task that was not CANCELLED has a token, a start time and an attempt. The
+  -- exceptions are a CANCEL task that ended in ERROR after its grace period, an INIT task that
+  -- ended in ERROR after its start deadline, and a repair without the processor, which is FINISHED.
+  -- A FINISHED task has no failure, and a CANCELLED task has no response. Only a FINISHED task has
+  -- a rejection, and only a CANCELLED task has cancelled_by. running_time may be after
+  -- finished_time, because the clock may have been set back in between.
   SELECT 'task_is_sound', namespace, process_id,
          format('task %s: %s, attempt %s', task_id, status, attempt)
     FROM tasks
@@ -508,9 +509,9 @@ type FindViolationsRow struct {
 }
 
 // FindViolations returns rows that violate the invariants of processes and tasks. The invariants
-// hold at any time, even while engines work. CheckInvariants runs FindViolations and
-// FindKindViolations on one snapshot. Every part has the name of its invariant. CountInvariantRows
-// returns how many rows each invariant checks.
+// hold at any time, even while engines work. CheckInvariants runs FindViolations,
+// FindKindViolations and FindChangeViolations on one snapshot. Every part has the name of its
+// invariant. CountInvariantRows returns how many rows invariants check.
 // All tasks, with the table that contains each of them.
 // Waiting tasks that continue without an operator when their process is idle.
 // For each process with open tasks: its CANCEL tasks, its INIT tasks, whether a task runs, and

@@ -207,7 +207,7 @@ WITH found AS (
      AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
   UNION ALL
   -- members_have_one_worker: a worker that runs or has ended a member of a group gets no other
-  -- member.
+  -- member, unless the former member was cancelled.
   SELECT 'members_have_one_worker', l.namespace, l.job_id,
          format('worker %s has member %s and may take another one', l.worker_id, l.process_id)
     FROM job_places l
@@ -239,8 +239,7 @@ WITH found AS (
      AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
   UNION ALL
   -- pending_result_fits: the function complete stores results only in the leases of TIMEOUT and
-  -- CANCEL tasks of processes that are not jobs, and a later lease of the process does not have the
-  -- result.
+  -- CANCEL tasks of processes without a kind. A lease of another task does not have a result.
   SELECT 'pending_result_fits', l.namespace, l.process_id,
          format('task %s, a %s of a process of kind "%s", has a result in its lease', r.task_id,
                 r.task_type, p.kind)

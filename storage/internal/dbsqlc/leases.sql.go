@@ -329,7 +329,7 @@ type ListPendingResultsRow struct {
 }
 
 // ListPendingResults returns the results that workers have stored with the function complete,
-// oldest first. Nodes end the attempts with these results.
+// oldest first, except those with known_tokens. Nodes end the attempts with these results.
 func (q *Queries) ListPendingResults(ctx context.Context, db DBTX, arg ListPendingResultsParams) ([]ListPendingResultsRow, error) {
 	rows, err := db.Query(ctx, listPendingResults, arg.KnownTokens, arg.Lim)
 	if err != nil {
@@ -566,7 +566,8 @@ type ReadLeaseRow struct {
 }
 
 // ReadLease returns a leased task with the columns of Poll, if fencing_token and salt are those of
-// its lease. A node that did not create the lease needs these columns to end it. progress is NULL.
+// its lease. A node that did not create the lease needs these columns to end the attempt. progress
+// is NULL.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,

@@ -126,7 +126,7 @@ type ListFailedRunsRow struct {
 }
 
 // ListFailedRuns lists FAILED and EXPIRED runs with the beginning of their failure. It omits runs
-// that are steps of other runs. It reads only the newest lim runs of each namespace that are
+// that are steps of other runs. In each namespace, it reads only the newest lim runs that are
 // FAILED, CANCELLED or EXPIRED.
 func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
 	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)

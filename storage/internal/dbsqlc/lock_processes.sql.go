@@ -49,10 +49,10 @@ type LockProcessesParams struct {
 // A process that was inserted after this statement began is not locked, but visible to the
 // following statements. LockProcesses therefore stores the keys that it does not find in the
 // setting progressor.missing of this transaction, which is nearly always empty. The statements that
-// act on a process of the arrays check is_locked, and treat those keys as missing. (CaptureCall and
-// EndSteps check the row itself.) Keys with created are not stored, because only statements that
-// insert them follow. If again is true, an earlier lock did not find these processes. Those that
-// exist now are no longer missing.
+// act on a process of the arrays check is_locked, and treat those keys as missing. (CaptureCall
+// checks the row itself.) Keys with created are not stored, because only statements that insert
+// them follow. If again is true, an earlier lock did not find these processes. Those that exist now
+// are no longer missing.
 //
 // The statements of starts, of results and of the fast path read a table by a lateral subquery with
 // LIMIT 1 for each item. The planner then always searches by the primary key, regardless of its

@@ -24,7 +24,8 @@ type ForgetDeadLettersParams struct {
 	Lim         int32
 }
 
-// ForgetDeadLetters deletes messages that could not be delivered, lim at a time.
+// ForgetDeadLetters deletes dead letters whose retention has passed, lim at a time. A dead letter
+// is a message that could not be delivered.
 func (q *Queries) ForgetDeadLetters(ctx context.Context, db DBTX, arg ForgetDeadLettersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetDeadLetters, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -317,10 +318,11 @@ type SearchMessagesRow struct {
 }
 
 // SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
-// given process_id. It returns messages of SQL functions at once. It returns messages of processes
-// only if they are so old that their node should have delivered them, or from the future, after the
-// clock was set back. It reads one row per target, regardless of the number of waiting messages. It
-// skips targets whose first message is being delivered.
+// given process_id. due reports whether the first message of a target should be delivered now: a
+// message of a SQL function always, and a message of a process only if the message is so old that
+// the node of its sender should have delivered it, or if the message is from the future, because
+// the clock was set back. due is false while another session delivers the first message.
+// SearchMessages reads one row per target, regardless of the number of waiting messages.
 func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessagesParams) ([]SearchMessagesRow, error) {
 	rows, err := db.Query(ctx, searchMessages,
 		arg.AgeUs,

@@ -124,8 +124,8 @@ type ListNamespacesParams struct {
 	MaxBytes int64
 }
 
-// ListNamespaces lists at most lim namespaces after a name whose names match a pattern of LIKE,
-// until their settings exceed max_bytes, including the one that exceeds it.
+// ListNamespaces lists at most lim namespaces whose names follow a given name and match one of the
+// LIKE patterns. It stops after the namespace with which the settings exceed max_bytes.
 func (q *Queries) ListNamespaces(ctx context.Context, db DBTX, arg ListNamespacesParams) ([]Namespace, error) {
 	rows, err := db.Query(ctx, listNamespaces,
 		arg.After,
@@ -335,14 +335,15 @@ type ReadNamespaceStatesRow struct {
 }
 
 // ReadNamespaceStates returns the state that every node reads once per second: the settings of all
-// namespaces, and whether other nodes have changed them or added tasks. It is a single statement,
-// so that an idle engine sends few statements.
+// namespaces, and which of them have certain kinds of work. It is a single statement, so that an
+// idle engine sends few statements.
 //
 // constraints_version is 0 if there have never been constraints. groups_due is true if jobs of
 // several workers need a decision (see TakeGroups), and grouped is true if such jobs wait for their
-// members. overdue and late are equal in all rows: a cancel is past its grace period, and a job is
-// past its start deadline. paused_names contains the paused job names, sorted. (The subqueries use
-// LIMIT 1, because PostgreSQL may plan EXISTS as a hash of all such rows.)
+// members. overdue is true if a cancel of any namespace is past its grace period, and late is true
+// if a job of any namespace is past its start deadline. Both are equal in all rows. paused_names
+// contains the paused job names, sorted. (The subqueries use LIMIT 1, because PostgreSQL may plan
+// EXISTS as a hash of all such rows.)
 func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNamespaceStatesRow, error) {
 	rows, err := db.Query(ctx, readNamespaceStates)
 	if err != nil {

@@ -31,7 +31,7 @@ type BeatParams struct {
 	NodeID         int64
 }
 
-// Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
+// Beat stores the heartbeat of a node and reports whether an operator asked it to drain. It returns
 // no row if another node has declared this one dead or deleted its row. The node must then register
 // again. lateness_us is -1 if the node has claimed no timer.
 func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
@@ -75,7 +75,8 @@ DELETE FROM nodes n
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
 `
 
-// DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
+// DeleteDeadNodes deletes nodes that were declared dead, sent their last heartbeat more than an
+// hour ago, and run no tasks.
 func (q *Queries) DeleteDeadNodes(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, deleteDeadNodes)
 	return err

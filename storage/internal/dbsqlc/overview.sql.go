@@ -117,7 +117,8 @@ type NodesLoadRow struct {
 	TimerLatenessP99 time.Duration
 }
 
-// NodesLoad returns the load of the live nodes in the last minute.
+// NodesLoad returns the tasks per second of all live nodes together, and the largest of their timer
+// latenesses, both for the last minute.
 func (q *Queries) NodesLoad(ctx context.Context, db DBTX, zombieAfterUs int64) (NodesLoadRow, error) {
 	row := db.QueryRow(ctx, nodesLoad, zombieAfterUs)
 	var i NodesLoadRow

@@ -61,8 +61,9 @@ type CountPollableRow struct {
 	N   int32
 }
 
-// CountPollable returns the number of tasks that a Poll would find, at most lim, for each pair of
-// namespace and job name. An empty name means any job.
+// CountPollable returns the number of tasks that wait for a Poll, at most lim, for each pair of
+// namespace and job name. An empty name means any task, or any job if jobs_only is true.
+// CountPollable does not check the status of processes.
 func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableParams) ([]CountPollableRow, error) {
 	rows, err := db.Query(ctx, countPollable,
 		arg.Ords,
@@ -306,7 +307,7 @@ type PollRow struct {
 	Progress          json.RawMessage
 }
 
-// Poll leases tasks that wait for a slot to a worker: at most lim in all, by priority, then round
+// Poll leases to a worker tasks that wait for a slot: at most lim in all, by priority, then round
 // (see next_round), then age. It takes jobs of the given names. If job_name is empty, it takes all
 // tasks that the engine does not run itself, or only jobs if jobs_only is true. It skips jobs of
 // paused names if pauses is true. (A poll for a paused name is not executed.) PostgreSQL evaluates

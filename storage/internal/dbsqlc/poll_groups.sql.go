@@ -380,8 +380,8 @@ type PollGroupsRow struct {
 //
 // The first member that a worker takes starts the group. Therefore a poll locks the groups of its
 // members. Polls share the lock of a group that runs, and RestGroups waits for them. A poll that
-// starts a group also locks its process, which prevents a cancel or an end. No poll waits for a
-// lock: members of locked groups are left to the next poll.
+// starts a group also locks the process of the group, which prevents a cancel or an end. No poll
+// waits for a lock: members of locked groups are left to the next poll.
 // A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 func (q *Queries) PollGroups(ctx context.Context, db DBTX, arg PollGroupsParams) ([]PollGroupsRow, error) {
 	rows, err := db.Query(ctx, pollGroups,

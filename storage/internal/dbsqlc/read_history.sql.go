@@ -165,7 +165,7 @@ type ReadShortHistoriesRow struct {
 
 // ReadShortHistories returns short histories. It returns events of more than max_bytes without
 // payload and metadata. If these are needed, the caller uses ReadHistories, which also computes a
-// running total. That takes a fifth of its time.
+// running total. The running total takes a fifth of the time of ReadHistories.
 func (q *Queries) ReadShortHistories(ctx context.Context, db DBTX, arg ReadShortHistoriesParams) ([]ReadShortHistoriesRow, error) {
 	rows, err := db.Query(ctx, readShortHistories,
 		arg.Ords,

@@ -123,10 +123,10 @@ type SaveFinishedRow struct {
 }
 
 // SaveFinished replaces SaveResult for the most frequent result: the attempt has finished and sets
-// no timer, and no task waits for its process. It omits all other items from its result, and items
-// whose token has changed. SaveResult handles them. SaveResult, SaveEnded and SaveCompleted repeat
-// most of this statement: SQL text cannot be shared, and a common statement would be as large as
-// SaveResult.
+// no timer, and no task of its process waits for a slot, waits for the process, or is due. Its
+// result omits all other items, and items whose token has changed. SaveResult handles them.
+// SaveResult, SaveEnded and SaveCompleted repeat most of this statement: SQL text cannot be shared,
+// and a common statement would be as large as SaveResult.
 func (q *Queries) SaveFinished(ctx context.Context, db DBTX, arg SaveFinishedParams) ([]SaveFinishedRow, error) {
 	rows, err := db.Query(ctx, saveFinished,
 		arg.Ords,

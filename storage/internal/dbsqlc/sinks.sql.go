@@ -187,8 +187,9 @@ type BreakLaggingSinksRow struct {
 	SinkID    string
 }
 
-// BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than its
-// limit. Only then may its changes be deleted.
+// BreakLaggingSinks sets a sink to BROKEN if its oldest change has waited for longer than max_lag
+// of the sink, counted at the earliest from the time at which the sink was resumed. Only then may
+// the changes of the sink be deleted.
 func (q *Queries) BreakLaggingSinks(ctx context.Context, db DBTX) ([]BreakLaggingSinksRow, error) {
 	rows, err := db.Query(ctx, breakLaggingSinks)
 	if err != nil {
@@ -428,9 +429,9 @@ type ExplainSinkRow struct {
 }
 
 // ExplainSink returns the data for the explanation of a sink, in addition to the sink itself: the
-// node that has the lease, the number of live nodes that could deliver, the time at which the lag
-// becomes too large, whether the namespace records changes, and whether changes were deleted before
-// they were delivered.
+// node that has the lease, the number of live nodes that could deliver, and the time at which the
+// lag becomes too large. It also reports whether the namespace records changes, and whether changes
+// were deleted before they were delivered.
 func (q *Queries) ExplainSink(ctx context.Context, db DBTX, arg ExplainSinkParams) (ExplainSinkRow, error) {
 	row := db.QueryRow(ctx, explainSink, arg.ZombieAfterUs, arg.Namespace, arg.SinkID)
 	var i ExplainSinkRow

@@ -186,8 +186,8 @@ type StartStepsRow struct {
 // continues. If a process with the ID exists or is being removed, or if the namespace has
 // constraints, a message replaces the start, and its delivery reports the outcome. If another
 // session creates the same process at the same time, there is a unique violation, and the flush is
-// repeated. The outcome is captured, place or message. For a captured job, it reserves the numbers
-// of the task that reports its end, see AdvanceRuns.
+// repeated. The outcome is captured, place or message. For a captured job, StartSteps reserves the
+// task ID and the token of the task that reports the end of the job, see AdvanceRuns.
 func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams) ([]StartStepsRow, error) {
 	rows, err := db.Query(ctx, startSteps,
 		arg.Ords,

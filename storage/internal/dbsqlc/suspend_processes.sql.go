@@ -197,11 +197,11 @@ type ResumeProcessesRow struct {
 
 // ResumeProcesses returns suspended processes to their previous status. Timers, retries and delayed
 // starts wait for their time again. The oldest of the other tasks waits for a slot, unless an
-// attempt runs. The others wait behind it. It runs after LockProcesses. A process with at least lim
-// rows to change stays SUSPENDED: ResumeTasks changes them first. After that, ResumeProcesses reads
-// only the tasks that were added later, and the task that was running in the meantime, because its
-// retry has the same task_id. outcome is changed, same (not suspended), unsettled, not_found or
-// status.
+// attempt runs. The others wait behind it. ResumeProcesses runs after LockProcesses. A process with
+// at least lim rows to change stays SUSPENDED: ResumeTasks changes them first. After that,
+// ResumeProcesses reads only the tasks that were added later, and the task that was running in the
+// meantime, because its retry has the same task_id. outcome is changed, same (the process is
+// RUNNING), unsettled, not_found or status.
 func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProcessesParams) ([]ResumeProcessesRow, error) {
 	rows, err := db.Query(ctx, resumeProcesses,
 		arg.Ords,

@@ -96,7 +96,8 @@ type GetTaskRow struct {
 	Rejection      json.RawMessage
 }
 
-// GetTask returns a task in any state. A timer that waits while its process is busy is BLOCKED.
+// GetTask returns a task in any state. A timer is BLOCKED if it waits for its time while a task of
+// its process runs, waits for a slot, or waits for the process.
 func (q *Queries) GetTask(ctx context.Context, db DBTX, arg GetTaskParams) (GetTaskRow, error) {
 	row := db.QueryRow(ctx, getTask, arg.Namespace, arg.ProcessID, arg.TaskID)
 	var i GetTaskRow

@@ -201,10 +201,10 @@ type UpdateJobRow struct {
 }
 
 // UpdateJob changes options and args of a job that has not ended. The changes apply to its waiting
-// task at once. If data that constraints use has changed, the job is evaluated again. If it waits
-// for a slot, it is evaluated when it is claimed. It runs after LockProcesses. Nothing changes if
-// run_time or args are set for a running job or for a group with members, because no waiting task
-// would use them. open is true if the job has not ended.
+// task at once. If data that constraints use has changed, the job is evaluated again. If the job
+// waits for a slot, it is evaluated when it is claimed. UpdateJob runs after LockProcesses. Nothing
+// changes if run_time or args are set for a running job or for a group with members, because no
+// waiting task would use them. open is true if the job has not ended.
 // A job with a fairness key gets another round if it begins to wait for a slot, or waits for one
 // with another priority. A job that waits to be evaluated gets its round after the evaluation.
 // The change also applies to the open members of a group.

@@ -482,10 +482,11 @@ type RecordWorkersRow struct {
 
 // RecordWorkers stores for each worker when a node last saw it, which client uses its ID, and the
 // address and User-Agent of its last request. The owner ” means that the client is not known. If
-// another client uses the ID, the worker is skipped as long as the worker of that client has
-// leases, or was seen within a period and is not stopped. It returns the workers that it stored. A
-// command to a worker ends when another client takes its ID. Rows are written in the order of their
-// keys, so that two nodes do not deadlock. It skips namespaces that are deleted or being deleted.
+// another client uses the ID, RecordWorkers skips the worker as long as the worker of that client
+// has leases, or was seen within owned_us and is not lost. RecordWorkers returns the workers that
+// it stored. A command to a worker ends when another client takes the ID of the worker. Rows are
+// written in the order of their keys, so that two nodes do not deadlock. RecordWorkers skips
+// namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) ([]RecordWorkersRow, error) {
 	rows, err := db.Query(ctx, recordWorkers,
 		arg.Namespaces,

@@ -178,8 +178,7 @@ func TestEraseLeavesAnExistingProcess(t *testing.T) {
 	}
 }
 
-// If another transaction changes a row during its erasure, the row stays, because it may have a new
-// owner.
+// A row that another transaction changes during its erasure stays: it may have a new owner.
 func TestEraseLeavesChangedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -309,8 +308,8 @@ func TestConcurrentErasuresKeepTheChain(t *testing.T) {
 		AND subject IN (erased_id('shop', $1), erased_id('shop', 'late'))`, erasedPerson), 2)
 }
 
-// An erasure replaces the IDs in audit entries by hashes, and the chain remains valid. Entries are
-// not erased unless the audit has an EraseProcess entry for the IDs.
+// The chain of the audit remains valid when IDs are erased from its entries. IDs without an
+// EraseProcess entry are not erased.
 func TestErasedAuditKeepsTheChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -409,8 +408,7 @@ func TestEraseAuditErasesOnlyTheIDs(t *testing.T) {
 			`~job/~/~job/\[\(a\|b\)\]\.\*\+\?\^\$\\\{1\}/[^/]+/[^/]+|~job/~/é-1/[^/]+)$`)
 }
 
-// If a job and a run have the same ID, the erasure of one of them keeps the events and changes of
-// the other.
+// The erasure of a job keeps the events and changes of a run with the same ID, and vice versa.
 func TestEraseDistinguishesJobsFromRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, storagetest.WithoutInvariants())

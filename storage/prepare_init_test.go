@@ -142,8 +142,8 @@ func TestManyInitsAtOnce(t *testing.T) {
 	equal(t, "processes", ask[int](b, "SELECT count(*) FROM processes JOIN running USING (namespace, process_id)"), 26)
 }
 
-// If another session has created the process of a Start, and the snapshot of the flush does not show
-// that process, the process is reported as existing.
+// If another session has created the process of a Start, and the snapshot of the flush does not
+// show that process, the process is reported as existing.
 func TestInitMeetsInit(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Exists, nil)

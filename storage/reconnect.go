@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// connectPause is the pause between attempts to connect to a server that accepts no connections.
+	// connectPause is the pause between attempts to connect to a server that accepts no
+	// connections.
 	connectPause = 100 * time.Millisecond
 	// connectTurn is how long an attempt may take until another one may begin.
 	connectTurn = time.Second

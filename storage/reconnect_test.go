@@ -47,8 +47,8 @@ func TestFewAttemptsToConnect(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// Attempts that began before the first error are not limited. An attempt may connect twice, with
-	// and without TLS.
+	// Attempts that began before the first error are not limited. An attempt may connect twice,
+	// with and without TLS.
 	limit := 2 * (requests + time.Since(began).Milliseconds()/100)
 	if n := refused.Load(); n > limit {
 		t.Errorf("%d attempts in %s for %d requests, want at most %d", n, time.Since(began), requests*each, limit)

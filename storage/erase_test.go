@@ -308,8 +308,7 @@ func TestConcurrentErasuresKeepTheChain(t *testing.T) {
 		AND subject IN (erased_id('shop', $1), erased_id('shop', 'late'))`, erasedPerson), 2)
 }
 
-// The chain of the audit remains valid when IDs are erased from its entries. IDs without an
-// EraseProcess entry are not erased.
+// The chain remains valid when the IDs of an EraseProcess entry are erased from the audit.
 func TestErasedAuditKeepsTheChain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

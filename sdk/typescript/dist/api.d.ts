@@ -282,12 +282,13 @@ export declare class FlowService {
     /** ListSteps lists the steps of a run, including each item of for_each. */
     listSteps(request: ListStepsRequest, options?: CallOptions): Promise<ListStepsResponse>;
     /**
-     * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-     * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-     * request with their next heartbeat, and other steps finish first. After the grace period, the
-     * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-     * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-     * fails with FAILED_PRECONDITION.
+     * CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+     * is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+     * of cancelable steps receive the request with their next heartbeat. After the grace period, the
+     * engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+     * CANCEL_REQUESTED until its other running steps have ended. If the run is already
+     * CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+     * cancelling, CancelRun fails with FAILED_PRECONDITION.
      */
     cancelRun(request: CancelRunRequest, options?: CallOptions): Promise<CancelRunResponse>;
     /**
@@ -2570,8 +2571,8 @@ export interface SetTimer {
     name?: string;
     at?: Timestamp;
     /**
-     * A timer with a past time, or with a zero or negative duration, fires at once, as the next
-     * task.
+     * A timer with a past time, or with a zero or negative duration, is due at once. Tasks that
+     * already wait run first.
      */
     after?: Duration;
     remove?: boolean;
@@ -2926,8 +2927,8 @@ export interface Job {
     progress?: Progress;
     result?: Json;
     /**
-     * Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
-     * that no worker runs a job for several workers now.
+     * Why a job does not run: the name of a constraint, its time, a processor that is not reached, a
+     * suspension, a paused job name, or that no worker runs a job for several workers now.
      */
     blockedOn?: string;
     workerId?: string;
@@ -3018,7 +3019,7 @@ export interface CancelPolicy {
     /** default: true */
     supported?: boolean;
     mode?: CancelPolicyMode;
-    /** Default: 30 s. The time while a step that is not cancelable runs does not count. */
+    /** How long cancelable steps may still run. Default: 30 s. */
     grace?: Duration;
 }
 /**
@@ -3625,7 +3626,7 @@ export interface CronPolicy {
     pauseAfterFailures?: number;
     /** With SKIP, a fire that is at most this late still runs. Default: 5 s. */
     misfireThreshold?: Duration;
-    /** With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit. */
+    /** With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means 3,000. */
     maxOverlap?: number;
 }
 export interface CronTarget {

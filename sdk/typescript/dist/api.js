@@ -409,12 +409,13 @@ export class FlowService {
         return this.send({ path: "FlowService/ListSteps", request: "ListStepsRequest", response: "ListStepsResponse", repeat: "always" }, request, options);
     }
     /**
-     * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-     * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-     * request with their next heartbeat, and other steps finish first. After the grace period, the
-     * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-     * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-     * fails with FAILED_PRECONDITION.
+     * CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+     * is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+     * of cancelable steps receive the request with their next heartbeat. After the grace period, the
+     * engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+     * CANCEL_REQUESTED until its other running steps have ended. If the run is already
+     * CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+     * cancelling, CancelRun fails with FAILED_PRECONDITION.
      */
     cancelRun(request, options) {
         return this.send({ path: "FlowService/CancelRun", request: "CancelRunRequest", response: "CancelRunResponse", repeat: "once" }, request, options);

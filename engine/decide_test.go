@@ -195,7 +195,7 @@ func TestDecideRetries(t *testing.T) {
 		claim: claimOf(process.TaskNotify, 3), response: failure("odd", false), retry: long, random: middle,
 	})
 	if d.completion.RetryAfter != 3*time.Second {
-		t.Errorf("the wait exceeds its maximum: %s", d.completion.RetryAfter)
+		t.Errorf("retried after %s, want the maximum of 3s", d.completion.RetryAfter)
 	}
 }
 

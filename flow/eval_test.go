@@ -37,7 +37,8 @@ func scope(t testing.TB) *flow.Scope {
 	}
 }
 
-// evaluated returns the input of the last step of a template. Its expressions may use all names.
+// evaluated evaluates input as the input of the last of four steps. The expressions in input may
+// use every variable, including the item and the other steps.
 func evaluated(t testing.TB, input string) (*structpb.Value, error) {
 	t.Helper()
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
@@ -318,7 +319,7 @@ func TestItemsAreBounded(t *testing.T) {
 }
 
 // TestDefaultInputs checks that a step without an input gets the payload, or its item under
-// for_each, and that a run that a step starts without a payload gets the input of the step.
+// for_each. If a step starts a run and names no payload, the run gets the input of the step.
 func TestDefaultInputs(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`),
 		`{"stepId": "c", "input": {"x": "${scope}"}, "run": {"type": "other"}}`,

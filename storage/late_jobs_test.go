@@ -99,8 +99,8 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	equal(t, "late jobs", fmt.Sprint(b.late()), "[due late]")
 }
 
-// A late job ends like a failed job: with the task, the failure, the counts, and the message to the
-// process that waits for it. Only late jobs end, and each only once.
+// A late job ends like a failed job: its task ends, its failure is stored, the counts change, and a
+// process that waits for the job gets a message. Only late jobs end, and each only once.
 func TestEndLateJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -24,7 +24,7 @@ func StatusOf(s progressorv1.ProcessStatus) process.Status {
 	return process.Status(strings.TrimPrefix(s.String(), "PROCESS_STATUS_"))
 }
 
-// taskTypes is a map for speed, because every attempt needs it.
+// taskTypes replaces a search by name, because every attempt converts a task type.
 var taskTypes = map[process.TaskType]progressorv1.TaskType{
 	process.TaskInit: progressorv1.TaskType_TASK_TYPE_INIT, process.TaskCall: progressorv1.TaskType_TASK_TYPE_CALL,
 	process.TaskNotify:  progressorv1.TaskType_TASK_TYPE_NOTIFY,

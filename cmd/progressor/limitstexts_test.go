@@ -20,7 +20,7 @@ import (
 // longestZone is the time zone with the longest name. No name reaches the limit of 128 bytes.
 const longestZone = "America/Argentina/ComodRivadavia"
 
-// commandRequests returns the commands for crons and runs, and the lists.
+// commandRequests returns requests with commands for crons and runs, and the requests of lists.
 func (l *limits) commandRequests() []request {
 	const reason, filter = 4096, 16 << 10
 	unique := func(n int) string { return xs(l.id(), n) }
@@ -125,8 +125,8 @@ func (l *limits) storedCron() string {
 	return r.GetCron().GetCronId()
 }
 
-// runningFire triggers a new cron, and returns its ID and its fire, whose process waits for a
-// worker.
+// runningFire triggers a new cron, and returns the ID of the cron and the time of the fire. The
+// process of the fire waits for a worker.
 func (l *limits) runningFire() (string, *timestamppb.Timestamp) {
 	l.t.Helper()
 	id := l.storedCron()
@@ -188,8 +188,8 @@ func fillExclusions(m proto.Message, n int) {
 	}
 }
 
-// fillDependencies makes a template of 1,000 steps. The last step has n dependencies. A step cannot
-// depend on itself, so the accepted 1,000 dependencies name only 999 different steps.
+// fillDependencies makes a template of 1,000 steps. A step cannot depend on itself, so the last step
+// has at most 999 dependencies. If n is more than 1,000, repeated ones fill the list up to n.
 func fillDependencies(m proto.Message, n int) {
 	t := m.(*progressorv1.PutTemplateRequest).GetTemplate()
 	fillSteps(m, 1000)

@@ -131,7 +131,8 @@ func New(keys Keys, root string, registerer prometheus.Registerer) *Authenticato
 }
 
 // Authenticate returns the principal of a request with these Authorization headers from an address.
-// It returns one of the errors above, or process.ErrUnavailable if the database cannot be read.
+// It returns one of the errors above, ErrTooLong or ErrRejected for a JSON Web Token, or
+// process.ErrUnavailable if the database cannot be read.
 // An address may fail at most 10 times per second. Within this limit, each rejection is delayed by
 // the same time, so that the time does not reveal the reason. Beyond the limit, Authenticate
 // returns ErrLimited for rejected tokens, but still ErrMissing for requests without a token.
@@ -264,8 +265,8 @@ func (a *Authenticator) lookUp(ctx context.Context, identity, address string) (*
 
 // limitReads limits the reads of keys that are not cached, because clients can send random IDs. It
 // returns an error if the node has reached its limit, or if the address has too many failures and
-// has reached its own limit. Other failures, such as requests without a token, do not count against
-// this limit.
+// has reached its own limit. Only reads count: a failure that needs no read, such as a request
+// without a token, does not.
 func (a *Authenticator) limitReads(address string) error {
 	switch {
 	case !a.failed.left(address) && !a.lookups.take(address):

@@ -184,9 +184,9 @@ func (v *Vault) MAC(ctx context.Context, message string) ([]byte, error) {
 	return k.sum(message), nil
 }
 
-// IsMAC reports whether mac is the MAC of a message with any key in the file. The key of the
-// database counts only if there is no file, because everyone who reads the database knows it. So a
-// MAC becomes invalid when a file is set up.
+// IsMAC reports whether mac is the MAC of a message with any master key. The key in the database
+// counts only if there are no master keys, because everyone who can read the database knows it. A
+// MAC of that key therefore becomes invalid when master keys are configured.
 func (v *Vault) IsMAC(ctx context.Context, message string, mac []byte) (bool, error) {
 	keys := v.file
 	if len(keys) == 0 {

@@ -18,8 +18,7 @@ import (
 var errNoDSN = errors.New("--db.dsn: is required: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the " +
 	"configuration file")
 
-// configFlag is the path of the configuration file. The type settings of package cli reads the
-// file.
+// configFlag is the path of the configuration file, which package cli reads.
 type configFlag struct {
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
 }
@@ -199,8 +198,8 @@ func (e engineFlags) check() error {
 // high enough.
 const defaultConnections = 20_000
 
-// maxConnections returns the maximum number of connections of clients. The default leaves files for
-// the connections to processors.
+// maxConnections returns the maximum number of connections of clients. The default leaves file
+// descriptors for the connections to processors.
 func (e engineFlags) maxConnections() int {
 	if e.MaxConnections > 0 {
 		return e.MaxConnections

@@ -176,7 +176,7 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 	cfg.MaxConns = int32(p.size)
 	cfg.BeforeConnect = s.setPassword
 	if p.limited {
-		cfg.BeforeConnect = s.beforeLimitedConnect
+		cfg.BeforeConnect, cfg.ConnConfig.Tracer = s.beforeLimitedConnect, &s.reconnects
 	}
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		began := time.Now()
@@ -211,12 +211,11 @@ func (s *Store) beforeLimitedConnect(ctx context.Context, cfg *pgx.ConnConfig) e
 		return err
 	}
 	began := time.Now()
-	if err := s.setPassword(ctx, cfg); err != nil {
+	err := s.setPassword(ctx, cfg)
+	if err != nil {
 		s.reconnects.end(ctx, began, err)
-		return err
 	}
-	cfg.Tracer = &s.reconnects
-	return nil
+	return err
 }
 
 // redact removes passwords from errors. It keeps only the message of a pgconn.ParseConfigError,

@@ -96,17 +96,24 @@ func isTemporary(err error) bool {
 	}
 }
 
+// unconnected reports whether a statement was not sent, because no connection could be opened. Such
+// an error may wrap context.DeadlineExceeded, or an error of the server that concerns the
+// connection.
+func unconnected(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok
+}
+
 // mapped converts the error of a statement to an error of the domain. It returns pgx.ErrNoRows, and
 // an InvalidError from the surrounding code, unchanged.
 func mapped(op string, err error) error {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return err
 	}
-	_, unconnected := errors.AsType[*pgconn.ConnectError](err) // it may wrap context.DeadlineExceeded
 	switch {
 	case err == nil:
 		return nil
-	case unconnected:
+	case unconnected(err):
 		return unavailable(op, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", op, err)

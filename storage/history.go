@@ -274,6 +274,8 @@ func historyError(key process.Key, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case unconnected(err):
+		return unavailable(op, err)
 	case SQLState(err) == stateQueryCanceled:
 		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -20,21 +21,31 @@ const (
 // example while it recovers after a crash. The server starts a process for each attempt. Without a
 // limit, each request would make an attempt, and the attempts would slow the recovery down.
 //
-// It is the tracer of the connections, because pgx reports an error of an attempt only to a tracer.
+// It is the tracer of the pools, because pgx reports an error of an attempt only to a tracer.
 type reconnects struct {
 	mu        sync.Mutex
 	err       error         // error of the last attempt, nil if it succeeded
+	failed    time.Time     // time of the last error
 	succeeded time.Time     // time of the last success
 	next      time.Time     // earliest time of the next attempt after an error
 	ended     chan struct{} // closed when an attempt ends
 }
 
 // begin is called before an attempt. After an error, it lets one caller at a time try, with a pause
-// in between. The others wait, and get the result of an attempt that ends after their call.
+// in between. The others wait for a result of an attempt. If an attempt has failed since the request
+// asked for a connection, begin returns its error, so that requests do not wait one after the other.
 func (r *reconnects) begin(ctx context.Context) error {
+	asked, ok := ctx.Value(askedKey{}).(time.Time)
+	if !ok {
+		asked = time.Now()
+	}
 	for {
 		r.mu.Lock()
 		now := time.Now()
+		if r.err != nil && asked.Before(r.failed) {
+			defer r.mu.Unlock()
+			return &noConnectionError{r.err}
+		}
 		if r.err == nil || !now.Before(r.next) {
 			r.next = now.Add(connectTurn)
 			r.mu.Unlock()
@@ -47,24 +58,13 @@ func (r *reconnects) begin(ctx context.Context) error {
 		r.mu.Unlock()
 		select {
 		case <-ended:
-			turn.Stop()
-			return r.result()
 		case <-turn.C:
 		case <-ctx.Done():
 			turn.Stop()
-			return ctx.Err()
+			return &noConnectionError{ctx.Err()}
 		}
+		turn.Stop()
 	}
-}
-
-// result returns the result of the last attempt.
-func (r *reconnects) result() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		return nil
-	}
-	return &noConnectionError{r.err}
 }
 
 // end records the result of an attempt that began at a time. It ignores an error if another attempt
@@ -79,7 +79,7 @@ func (r *reconnects) end(ctx context.Context, began time.Time, err error) {
 	case ctx.Err() != nil:
 		r.next = now
 	case !began.Before(r.succeeded):
-		r.err, r.next = err, now.Add(connectPause)
+		r.err, r.failed, r.next = err, now, now.Add(connectPause)
 	}
 	if r.ended != nil {
 		close(r.ended)
@@ -87,14 +87,35 @@ func (r *reconnects) end(ctx context.Context, began time.Time, err error) {
 	}
 }
 
-// noConnectionError reports that an attempt of another caller to connect has failed. It does not
-// wrap the cause, because callers would take it for an error of their own statement or context.
+// noConnectionError reports that a request got no connection. It does not wrap the cause, because
+// callers would take the cause for an error of their own statement or context.
 type noConnectionError struct{ cause error }
 
 func (e *noConnectionError) Error() string { return "cannot connect: " + e.cause.Error() }
 
-// attemptKey is the key of the start time of an attempt in a context.
-type attemptKey struct{}
+// The keys of times in contexts.
+type (
+	askedKey   struct{} // when a request asked for a connection
+	attemptKey struct{} // when an attempt to connect began
+)
+
+// asking returns a context with the current time as the time when a request asked for a connection.
+func asking(ctx context.Context) context.Context {
+	if ctx.Value(askedKey{}) != nil {
+		return ctx // it waited for its share of a pool
+	}
+	return context.WithValue(ctx, askedKey{}, time.Now())
+}
+
+// TraceAcquireStart implements pgxpool.AcquireTracer.
+func (*reconnects) TraceAcquireStart(
+	ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData,
+) context.Context {
+	return asking(ctx)
+}
+
+// TraceAcquireEnd does nothing. It is part of pgxpool.AcquireTracer.
+func (*reconnects) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
 
 // TraceConnectStart implements pgx.ConnectTracer.
 func (*reconnects) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {

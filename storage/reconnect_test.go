@@ -21,7 +21,7 @@ import (
 // many requests need a connection. When the server accepts connections again, requests succeed.
 func TestFewAttemptsToConnect(t *testing.T) {
 	t.Parallel()
-	const requests, each = 10, 4
+	const requests, each = 200, 2
 	var down atomic.Bool
 	var refused atomic.Int64
 	p := storagetest.NewProxy(t, storagetest.DSN(t), func(client, server net.Conn) {
@@ -47,9 +47,13 @@ func TestFewAttemptsToConnect(t *testing.T) {
 		})
 	}
 	group.Wait()
+	// Requests do not wait one after the other.
+	if took := time.Since(began); took > waitLimit/2 {
+		t.Errorf("%d requests failed only after %s", requests*each, took)
+	}
 	// Attempts that began before the first error are not limited. An attempt may connect twice,
 	// with and without TLS.
-	limit := 2 * (requests + time.Since(began).Milliseconds()/100)
+	limit := 20 + 2*time.Since(began).Milliseconds()/100
 	if n := refused.Load(); n > limit {
 		t.Errorf("%d attempts in %s for %d requests, want at most %d", n, time.Since(began), requests*each, limit)
 	}

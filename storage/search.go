@@ -177,7 +177,7 @@ func ScanIsTruncated(claims []Claim) bool {
 
 // TimedOut reports whether a statement was cancelled because it took too long.
 func TimedOut(err error) bool {
-	return SQLState(err) == stateQueryCanceled || errors.Is(err, context.DeadlineExceeded)
+	return !unconnected(err) && (SQLState(err) == stateQueryCanceled || errors.Is(err, context.DeadlineExceeded))
 }
 
 // claimsOf converts rows with the columns of SearchCalls to claims.

@@ -40,6 +40,7 @@ func (c *shareConn) Release() { c.release() }
 
 // Acquire waits for a connection.
 func (s *share) Acquire(ctx context.Context) (*shareConn, error) {
+	ctx = asking(ctx)
 	select {
 	case s.slots <- struct{}{}:
 	default:

@@ -227,12 +227,8 @@ func (e unsentError) Unwrap() error { return e.error }
 
 // retry applies the verb to a process that was found earlier, if the process still matches. In the
 // meantime, the namespace may have been paused, or an operator may have repaired a process that the
-// bulk would remove. If an earlier try may have taken effect and the verb has an idempotency key,
-// the process need not match: the repetition returns the result of the earlier try.
+// bulk would remove.
 func (w *work) retry(ctx context.Context, a postponed) error {
-	if a.Unknown && w.definition().Keyed {
-		return w.verb(ctx, a)
-	}
 	matches, err := w.bulks.matches(ctx, w.Key.Namespace, w.command, w.created, a.Cursor)
 	switch {
 	case err != nil:
@@ -292,22 +288,21 @@ func (w *work) forEach(list []postponed, do func(postponed) error) (did int) {
 // account records the result for one process.
 func (w *work) account(a postponed, err error) {
 	var status *process.WrongStatusError
-	applied := a.Task == 0 // otherwise, the task of an earlier repair was read
-	if applied {
+	if a.Task == 0 {
 		w.acted++
 	}
 	end, ok := errors.AsType[*engine.TaskError](err)
 	goesOn := ok && (end.WaitTimeout || end.Draining)
 	switch {
 	case goesOn:
-		a.Task, a.Unknown = end.TaskID, false
+		a.Task = end.TaskID
 	case ok && end.LostByFailover:
-		a.Task, a.Unknown = 0, false
+		a.Task = 0
 	}
 	skip := errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrJobNotFound) ||
 		errors.Is(err, process.ErrRunNotFound) || errors.Is(err, errNoMatch) || errors.As(err, &status)
 	switch {
-	case err == nil, skip && a.Unknown && !w.definition().Keyed: // an earlier try probably took effect
+	case err == nil, skip && a.Unknown: // an earlier try probably took effect
 		w.progress.Done++
 	case skip:
 		w.progress.Skipped++
@@ -316,7 +311,7 @@ func (w *work) account(a postponed, err error) {
 		w.progress.Again = append(w.progress.Again, a)
 	case (goesOn || ok && end.LostByFailover || isTemporary(err)) && a.Tries+1 < w.maxTries(a):
 		a.Tries++
-		a.Unknown = a.Unknown || applied && !a.Barred && isTemporary(err) && !storedNothing(err)
+		a.Unknown = a.Unknown || w.mayHaveTakenEffect(a, err)
 		w.progress.Again = append(w.progress.Again, a)
 	default:
 		w.progress.Failed++
@@ -339,10 +334,14 @@ func isTemporary(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// storedNothing reports whether it is certain that a try with a temporary error has stored nothing.
-func storedNothing(err error) bool {
+// mayHaveTakenEffect reports whether a try with a temporary error may have changed the process.
+// The repetition of a verb with an idempotency key finds out what the try did.
+func (w *work) mayHaveTakenEffect(a postponed, err error) bool {
+	if a.Barred || w.definition().Keyed {
+		return false
+	}
 	_, unsent := errors.AsType[unsentError](err)
-	return unsent || errors.Is(err, process.ErrLocked) || errors.Is(err, process.ErrOverloaded)
+	return !unsent && !errors.Is(err, process.ErrLocked) && !errors.Is(err, process.ErrOverloaded)
 }
 
 // record adds an event for a failure, up to the limit.

@@ -358,28 +358,33 @@ func ofThings() *progressorv1.StartBulkRequest {
 }
 
 // An item that is in the wrong state is skipped, also after a try that stored nothing, and if the
-// state never allowed the verb. If it is unknown whether an earlier try took effect, the item
-// counts as done.
+// state never allowed the verb. If it is unknown whether an earlier try took effect, the item counts
+// as done, unless the verb has an idempotency key.
 func TestEffectOfEarlierTry(t *testing.T) {
 	t.Parallel()
-	first := map[string]error{
-		"t-00001": process.ErrUnavailable, "t-00002": context.DeadlineExceeded,
-		"t-00003": process.ErrLocked, "t-00004": process.ErrOverloaded, "t-00005": process.ErrUnavailable,
-	}
-	ended := map[string]string{"t-00005": "ENDED"}
-	var mu sync.Mutex
-	n := startWith(t, storagetest.DSN(t), []bulk.Target{things(len(first), ended, func(id string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := first[id]; err != nil {
-			delete(first, id)
-			return err
+	for keyed, done := range map[bool]int64{false: 2, true: 0} {
+		first := map[string]error{
+			"t-00001": process.ErrUnavailable, "t-00002": context.DeadlineExceeded,
+			"t-00003": process.ErrLocked, "t-00004": process.ErrOverloaded, "t-00005": process.ErrUnavailable,
 		}
-		return &process.WrongStatusError{Key: key(id), Status: process.StatusCancelled}
-	})}, (*bulks).FailSoon)
-	b := n.ended(t, n.begun(t, ofThings()))
-	if b.GetMatched() != 5 || b.GetDone() != 2 || b.GetSkipped() != 3 {
-		t.Errorf("%v", b)
+		var mu sync.Mutex
+		target := things(len(first), map[string]string{"t-00005": "ENDED"}, func(id string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if err := first[id]; err != nil {
+				delete(first, id)
+				return err
+			}
+			return &process.WrongStatusError{Key: key(id), Status: process.StatusCancelled}
+		})
+		verb := target.Verbs[cancel]
+		verb.Keyed = keyed
+		target.Verbs[cancel] = verb
+		n := startWith(t, storagetest.DSN(t), []bulk.Target{target}, (*bulks).FailSoon)
+		b := n.ended(t, n.begun(t, ofThings()))
+		if b.GetMatched() != 5 || b.GetDone() != done || b.GetSkipped() != 5-done {
+			t.Errorf("keyed %t: %v", keyed, b)
+		}
 	}
 }
 

@@ -22,13 +22,13 @@ var bulkMutants = []mutant{
 	{
 		name:   "bulk-skips-what-it-did",
 		breaks: "a bulk counts a process as done if an earlier try, whose result is unknown, took effect",
-		file:   "engine/bulk/run.go", old: "skip && a.Unknown && !", planted: "false && !",
+		file:   "engine/bulk/run.go", old: "case err == nil, skip && a.Unknown:", planted: "case err == nil:",
 		packages: "./engine/bulk", run: "TestEffectOfEarlierTry",
 	},
 	{
 		name:   "bulk-does-what-it-did-not",
-		breaks: "a bulk does not count a process as done if the earlier try has certainly stored nothing",
-		file:   "engine/bulk/run.go", old: "isTemporary(err) && !storedNothing(err)", planted: "isTemporary(err)",
+		breaks: "a bulk does not count a process as done if the earlier try cannot have changed it",
+		file:   "engine/bulk/run.go", old: "if a.Barred || w.definition().Keyed {", planted: "if false {",
 		packages: "./engine/bulk", run: "TestEffectOfEarlierTry",
 	},
 	{

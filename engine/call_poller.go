@@ -100,20 +100,24 @@ func (p *callPoller) Run(ctx context.Context) error {
 	}
 }
 
-// hasSkipped reports whether a scan has skipped tasks although slots are free, because a flush held
-// the lock of their process. This is common for a process with many requests. A scan may never find
+// hasSkipped reports whether a scan may have skipped tasks although slots are free, because a flush
+// held the lock of their process. If no slot is free, the next free slot wakes the poller: a request
+// may have got the slot that the scan did not need. This is common for a process with many requests. A scan may never find
 // such a process unlocked, so if it was skipped for a long time, the next scan waits for its lock.
 func (p *callPoller) hasSkipped(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit
 	for _, name := range p.names {
-		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.hasFree() {
+		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.hasFree(stored) {
 			limits = append(limits, storage.ClaimLimit{Namespace: name, Pauses: e.hasPausedNames(name)})
 		}
 	}
 	var names []string
 	if len(limits) > 0 && e.isConnected() && ctx.Err() == nil {
-		names, _ = e.store.ListSkippedCalls(ctx, limits)
+		var err error
+		if names, err = e.store.ListSkippedCalls(ctx, limits); err != nil {
+			return true // tasks may have been skipped
+		}
 	}
 	since := map[string]time.Time{}
 	var long []string

@@ -135,7 +135,7 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 	if s.tryTake() {
 		t.Error("a new request took the slot of stored tasks")
 	}
-	if s.takeStored(1) != 1 || s.hasFree() {
+	if s.takeStored(1) != 1 || s.hasFree(stored) {
 		t.Error("the stored tasks did not get the slot")
 	}
 	s.scanned(stored, 1, false)

@@ -369,11 +369,14 @@ func (s *slots) force(c class) {
 	s.mu.Unlock()
 }
 
-// hasFree reports whether a slot is free and the node has a slot for it.
-func (s *slots) hasFree() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.free() > 0 && s.node.free(s) > 0
+// hasFree reports whether a slot is free for class c, and the node has a slot for it. If not, the
+// poller of c is woken when a slot becomes free.
+func (s *slots) hasFree(c class) bool {
+	if s.takeForScan(c, 1) == 0 {
+		return false
+	}
+	s.scanned(c, 1, false)
+	return true
 }
 
 // size returns the number of slots.

@@ -50,6 +50,21 @@ func TestSlotsDuringAScan(t *testing.T) {
 	})
 }
 
+// A scan skips a task whose process is locked, and a new request gets the slot of the scan. When the
+// request has ended, the poller is woken, because it has found no free slot to repeat the scan.
+func TestSlotOfASkippedTask(t *testing.T) {
+	t.Parallel()
+	p, calls, _ := newSlots(1)
+	p.takeStored(1)
+	p.scanned(stored, 1, false)
+	if !p.hasFree(stored) || !p.tryTake() || p.hasFree(stored) {
+		t.Fatal("the request did not get the only slot")
+	}
+	if p.release(fresh); *calls != 1 {
+		t.Errorf("woken %d times, want once", *calls)
+	}
+}
+
 // New requests get slots in the order of their arrival.
 func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()

@@ -169,4 +169,10 @@ var livenessMutants = []mutant{
 		file: "processor/check_enqueue.go", old: ", CheckWorkerGroup(field+\".workers\", o.GetWorkers())", planted: "",
 		packages: "./processor", run: "TestCheckEnqueue",
 	},
+	{
+		name: "slot-of-skipped-task", breaks: "a free slot wakes the poller whose scan skipped a locked process",
+		file: "engine/slots.go", old: "if s.takeForScan(c, 1) == 0 {",
+		planted:  "if taken, _ := s.inUse(); taken >= s.max {",
+		packages: "./engine", run: "TestSlotOfASkippedTask",
+	},
 }

@@ -232,6 +232,11 @@ func TestStepTimeouts(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"r/one", "r/each.0", "r/each.1"} {
+		// On a busy machine, the timeout may end before the run has started.
+		enginetest.Eventually(t, testTimeout, "run "+id+" starts", func() bool {
+			_, err := n.Get(t.Context(), "pull", id, 0)
+			return err == nil
+		})
 		n.ended(t, "pull", id)
 	}
 	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"),

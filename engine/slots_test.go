@@ -50,8 +50,8 @@ func TestSlotsDuringAScan(t *testing.T) {
 	})
 }
 
-// A scan skips a task whose process is locked, and a new request gets the slot of the scan. When the
-// request has ended, the poller is woken, because it has found no free slot to repeat the scan.
+// A scan skips a task whose process is locked, and a new request gets the slot of the scan. When
+// the request has ended, the poller is woken, because it has found no free slot to repeat the scan.
 func TestSlotOfASkippedTask(t *testing.T) {
 	t.Parallel()
 	p, calls, _ := newSlots(1)

@@ -20,7 +20,8 @@ import (
 )
 
 // load runs clients that call a few processes through one or more workers. The args of a call are
-// its op, a unique text. The events show the result: an acknowledged op is stored once, and any other op at most once.
+// its op, a unique text. The events show the result: an acknowledged op is stored once, and any
+// other op at most once.
 type load struct {
 	workers   []*worker
 	processes int

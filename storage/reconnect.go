@@ -32,8 +32,9 @@ type reconnects struct {
 }
 
 // begin is called before an attempt. After an error, it lets one caller at a time try, with a pause
-// in between. The others wait for a result of an attempt. If an attempt has failed since the request
-// asked for a connection, begin returns its error, so that requests do not wait one after the other.
+// in between. The others wait for a result of an attempt. If an attempt has failed since the
+// request asked for a connection, begin returns its error, so that requests do not wait one after
+// the other.
 func (r *reconnects) begin(ctx context.Context) error {
 	asked, ok := ctx.Value(askedKey{}).(time.Time)
 	if !ok {

@@ -188,8 +188,8 @@ func fillExclusions(m proto.Message, n int) {
 	}
 }
 
-// fillDependencies makes a template of 1,000 steps. A step cannot depend on itself, so the last step
-// has at most 999 dependencies. If n is more than 1,000, repeated ones fill the list up to n.
+// fillDependencies makes a template of 1,000 steps. A step cannot depend on itself, so the last
+// step has at most 999 dependencies. If n is more than 1,000, repeated ones fill the list up to n.
 func fillDependencies(m proto.Message, n int) {
 	t := m.(*progressorv1.PutTemplateRequest).GetTemplate()
 	fillSteps(m, 1000)

@@ -358,8 +358,8 @@ func ofThings() *progressorv1.StartBulkRequest {
 }
 
 // An item that is in the wrong state is skipped, also after a try that stored nothing, and if the
-// state never allowed the verb. If it is unknown whether an earlier try took effect, the item counts
-// as done, unless the verb has an idempotency key.
+// state never allowed the verb. If it is unknown whether an earlier try took effect, the item
+// counts as done, unless the verb has an idempotency key.
 func TestEffectOfEarlierTry(t *testing.T) {
 	t.Parallel()
 	for keyed, done := range map[bool]int64{false: 2, true: 0} {

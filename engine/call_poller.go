@@ -102,9 +102,9 @@ func (p *callPoller) Run(ctx context.Context) error {
 
 // hasSkipped reports whether a scan may have skipped tasks although slots are free, because a flush
 // held the lock of their process. If no slot is free, the next free slot wakes the poller: a
-// request may have got the slot that the scan did not need. This is common for a process with many
-// requests. A scan may never find such a process unlocked, so if it was skipped for a long time,
-// the next scan waits for its lock.
+// request may have got the slot that the scan did not need. Skips are common for a process with
+// many requests. A scan may never find such a process unlocked, so if it was skipped for a long
+// time, the next scan waits for its lock.
 func (p *callPoller) hasSkipped(ctx context.Context) bool {
 	e := p.engine
 	var limits []storage.ClaimLimit

@@ -417,7 +417,7 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   misfireThreshold?: Duration | undefined;
 
   /**
-   * With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means no limit.
+   * With PARALLEL, how many runs may overlap. Further fires are SKIPPED_OVERLAP. 0 means 3,000.
    *
    * @generated from field: int32 max_overlap = 14;
    */

@@ -182,7 +182,7 @@ export type CancelPolicy = Message<"progressor.v1.CancelPolicy"> & {
   mode: CancelPolicy_Mode;
 
   /**
-   * Default: 30 s. The time while a step that is not cancelable runs does not count.
+   * How long cancelable steps may still run. Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration grace = 3;
    */
@@ -2648,12 +2648,13 @@ export const FlowService: GenService<{
     output: typeof ListStepsResponseSchema;
   },
   /**
-   * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
-   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED. Workers of cancelable steps receive the
-   * request with their next heartbeat, and other steps finish first. After the grace period, the
-   * engine ends the run (event cancel_grace_expired). If the run is already CANCEL_REQUESTED,
-   * nothing changes. If it has ended, or if its template does not support cancelling, CancelRun
-   * fails with FAILED_PRECONDITION.
+   * CancelRun cancels a run. A run that is PENDING, or QUEUED without open waits, ends at once: it
+   * is CANCELLED when its completed steps are undone. Another run becomes CANCEL_REQUESTED. Workers
+   * of cancelable steps receive the request with their next heartbeat. After the grace period, the
+   * engine ends the cancelable steps that still run (event cancel_grace_expired). The run stays
+   * CANCEL_REQUESTED until its other running steps have ended. If the run is already
+   * CANCEL_REQUESTED, nothing changes. If it has ended, or if its template does not support
+   * cancelling, CancelRun fails with FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CancelRun
    */

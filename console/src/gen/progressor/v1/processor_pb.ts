@@ -470,8 +470,8 @@ export type SetTimer = Message<"progressor.v1.SetTimer"> & {
     case: "at";
   } | {
     /**
-     * A timer with a past time, or with a zero or negative duration, fires at once, as the next
-     * task.
+     * A timer with a past time, or with a zero or negative duration, is due at once. Tasks that
+     * already wait run first.
      *
      * @generated from field: google.protobuf.Duration after = 3;
      */

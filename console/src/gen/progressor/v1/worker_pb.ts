@@ -1105,8 +1105,8 @@ export type Job = Message<"progressor.v1.Job"> & {
   result?: Value | undefined;
 
   /**
-   * Why a job does not run: the name of a constraint, a paused namespace or job name, its time, or
-   * that no worker runs a job for several workers now.
+   * Why a job does not run: the name of a constraint, its time, a processor that is not reached, a
+   * suspension, a paused job name, or that no worker runs a job for several workers now.
    *
    * @generated from field: string blocked_on = 11;
    */

@@ -43,9 +43,9 @@ func (r *reconnects) begin(ctx context.Context) error {
 	for {
 		r.mu.Lock()
 		now := time.Now()
-		if r.err != nil && asked.Before(r.failed) {
-			defer r.mu.Unlock()
-			return &noConnectionError{r.err}
+		if err := r.err; err != nil && asked.Before(r.failed) {
+			r.mu.Unlock()
+			return &noConnectionError{err}
 		}
 		if r.err == nil || !now.Before(r.next) {
 			r.next = now.Add(connectTurn)

@@ -142,9 +142,9 @@ func (s SinkState) failing(e *SinkExplanation) {
 		e.Detail += " " + holder
 		e.Next, e.NextTime, e.Unblock = s.takeover()
 	case s.Failure.Next.After(s.Now):
-		e.Next = fmt.Sprintf("%s repeats it %s.", capital(s.node()), s.at(s.Failure.Next))
+		e.Next = fmt.Sprintf("%s repeats the delivery %s.", capital(s.node()), s.at(s.Failure.Next))
 	default:
-		e.Next = capital(s.node()) + " repeats it now."
+		e.Next = capital(s.node()) + " repeats the delivery now."
 	}
 	e.Next += s.limit()
 	if s.Nodes > 0 {

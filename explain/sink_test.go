@@ -96,12 +96,12 @@ var sinkCases = []struct {
 	{"fails", sink("FAILING", behind, fails(3, 130)), at(130),
 		"The last 3 deliveries of sink audit failed, the newest at 2026-11-20T12:01:35.000Z (5s ago): status 500: no " +
 			"disk. " + sinkWaits,
-		"Node 3 (host:8080) repeats it at 2026-11-20T12:02:10.000Z (in 30s)." + sinkBreaks,
+		"Node 3 (host:8080) repeats the delivery at 2026-11-20T12:02:10.000Z (in 30s)." + sinkBreaks,
 		"Make the target accept the changes. To repeat the delivery at once, run progressor sink resume shop audit. " +
 			otherURL},
 	{"repeats now, to Kafka", sink("FAILING", behind, fails(1, 99), func(s *explain.SinkState) { s.Webhook = false }),
 		at(99), "The last delivery of sink audit failed at 2026-11-20T12:01:35.000Z (5s ago): status 500: no disk. " +
-			sinkWaits, "Node 3 (host:8080) repeats it now." + sinkBreaks,
+			sinkWaits, "Node 3 (host:8080) repeats the delivery now." + sinkBreaks,
 		"Make the target accept the changes. To repeat the delivery at once, run progressor sink resume shop audit. " +
 			strings.Replace(otherURL, "webhook.url", "kafka", 1)},
 	{"is paused", sink("PAUSED", behind), at(3700), "Sink audit is paused. " + sinkWaits,

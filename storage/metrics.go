@@ -54,8 +54,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"Failovers and restores of the database that this node has noticed. The last commits before each "+
 				"of them may be lost."),
 		unreplicated: counter("progressor_commits_not_replicated_total",
-			"Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new "+
-				"connection first."),
+			"Commits whose wait for the synchronous standby was cancelled. The engine acknowledges them "+
+				"only after a write on a new connection has reached the standby."),
 		contended: counter("progressor_flush_contended_total",
 			"How often a process was left out of a group commit because another session had locked one of its rows."),
 		resultRetries: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -92,7 +92,7 @@ type poolFlags struct {
 type engineFlags struct {
 	Address              string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
 	MaxInFlight          int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests. The same number may also wait for an event. Further requests get RESOURCE_EXHAUSTED. Default: ${default}."`
-	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client: a principal, or an address without authentication. The same number may also wait for an event. Default: ${default}, which means a quarter of --engine.max-in-flight."`
+	MaxInFlightPerClient int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of concurrent requests of one client. A client is a principal or, if authentication is off, an address. The same number may also wait for an event. Default: ${default}, which means a quarter of --engine.max-in-flight."`
 	MaxStreams           int           `default:"1000" placeholder:"N" setting:"" help:"Maximum number of concurrent streams. Default: ${default}."`
 	MaxStreamsPerClient  int           `default:"100" placeholder:"N" setting:"" help:"Maximum number of concurrent streams of one client. Default: ${default}."`
 	MaxConnections       int           `default:"0" placeholder:"N" setting:"" help:"Maximum number of connections of clients. One client address gets at most half of them. Default: 0, which means 20000, or half of the limit on open files if that is less."`

@@ -313,7 +313,9 @@ func TestFailedItemsSayWhy(t *testing.T) {
 	n.answer(t, byRun["~job/i1/each.1"], "", "bad")
 	n.acknowledge(t, byRun["~job/i1/each.0"])
 	n.answer(t, byRun["~job/i2/each.0"], "", "bad")
-	same(t, n.ended(t, "pull", "i1").GetFailure().GetMessage(), "1 of 2 items of step each failed, item 1: as asked")
+	failure := n.ended(t, "pull", "i1").GetFailure()
+	same(t, failure.GetMessage(), "1 of 2 items of step each failed, item 1: as asked")
+	same(t, fmt.Sprint(failure.GetDetails().GetStructValue().AsMap()), "map[item:1 reason:bad]")
 	same(t, n.ended(t, "pull", "i2").GetFailure().GetMessage(), "the only item of step each failed, item 0: as asked")
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -375,9 +377,21 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 		if text := []rune(cmp.Or(cause.GetMessage(), cause.GetReason())); len(text) > 0 {
 			message += fmt.Sprintf(", item %d: %s", index, string(text[:min(len(text), maxEndReason)]))
 		}
-		return &progressorv1.Failure{Reason: "items_failed", Message: message}, nil
+		return &progressorv1.Failure{Reason: "items_failed", Message: message, Details: itemDetails(index, cause)}, nil
 	}
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
+}
+
+// itemDetails returns the details of a run that failed because of an item: the index of the item and
+// the reason of its failure. They are nil if no item failed.
+func itemDetails(index int, cause *progressorv1.Failure) *structpb.Value {
+	if cause == nil {
+		return nil
+	}
+	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"item":   structpb.NewNumberValue(float64(index)),
+		"reason": structpb.NewStringValue(cause.GetReason()),
+	}})
 }
 
 // firstFailed returns the index of the first failed item of a step, and the failure of that item.

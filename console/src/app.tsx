@@ -108,7 +108,7 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
 }
 
 function Shell() {
-  const { page: name } = useRoute();
+  const { page: name, params } = useRoute();
   const page = pages[name];
   const offered = usePages();
   const known = useMe() !== undefined;
@@ -249,7 +249,8 @@ function Shell() {
                   <strong>{ns} is paused:</strong> it accepts requests, but starts no tasks until it is resumed. <a href={href("namespaces", { ns })}>Show namespaces</a>
                 </p>
               )}
-              <page.show ns={ns} key={ns} />
+              {/* The page of another object starts anew, so that no dialog stays open for the wrong object. */}
+              <page.show ns={ns} key={JSON.stringify([ns, params.get("id"), params.get("type")])} />
             </Suspense>
           )}
         </Boundary>

@@ -48,10 +48,21 @@ export function doerOf(ns: string, s: Step, t?: StepTemplate): { href: string; n
 }
 
 /** Reports whether an expression of the template failed: a retry with the same values fails again. */
-export const evaluationFailed = (r: Run): boolean => r.failure?.reason === "expression" || r.steps.some((s) => s.status === StepStatus.FAILED && s.failure?.reason === "expression");
+export function evaluationFailed(r: Run): boolean {
+  const item = r.failure?.reason === "items_failed" && r.failure.details ? (plainValue(r.failure.details) as { reason?: string }) : {};
+  if (r.failure?.reason === "expression" || item.reason === "expression") return true;
+  return r.steps.some((s) => s.status === StepStatus.FAILED && s.failure?.reason === "expression");
+}
 
-/** The input of a step. A step without its own input gets the payload of the run. */
-export const inputOf = (s: Step, r: Run): unknown => (s.input ? plainValue(s.input) : r.payload ? plainValue(r.payload) : null);
+/**
+ * Returns the input of a step. If the step never had one, because its expressions failed, returns
+ * the input in the template, with its expressions. Without an input in the template, a step gets the
+ * payload of the run.
+ */
+export function inputOf(s: Step, r: Run, t?: StepTemplate): unknown {
+  const input = s.input ?? t?.input ?? r.payload;
+  return input ? plainValue(input) : null;
+}
 
 /** Explains the status of a run. */
 export function whyRun(r: Run): string {

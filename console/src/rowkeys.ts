@@ -14,7 +14,7 @@ export function listKey(key: string): boolean {
   const from = at ? all.indexOf(at) : -1;
   const to = all[Math.max(0, Math.min(all.length - 1, from + (key === "j" ? 1 : -1)))];
   if (!to) return false;
-  const target = to.querySelector<HTMLElement>("a[href]") ?? to.querySelector<HTMLElement>("button.fold") ?? to;
+  const target = to.querySelector<HTMLElement>("a[href], button.fold") ?? to;
   if (target === to) to.tabIndex = -1;
   target.focus({ preventScroll: true });
   to.scrollIntoView({ block: "nearest" });

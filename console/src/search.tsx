@@ -127,7 +127,7 @@ export function Palette({ onClose, namespaces, typed: early }: { onClose: () => 
             : searching
               ? "Searching…"
               : found.length === 0
-                ? "Nothing found. Type the name of a page, a namespace or an action, or the beginning of an ID."
+                ? `Nothing found${namespaces.length === 1 ? ` in the namespace ${namespaces[0]}` : ""}. Type the name of a page, a namespace or an action, or the beginning of an ID.`
                 : typed && namespaces.length > searched.length
                   ? `IDs were searched in ${searched.length} of ${namespaces.length} namespaces. Choose a namespace to search in another one.`
                   : ""}

@@ -272,6 +272,41 @@ spec("A failed run shows its failure and compensations, and is retried, cancelle
   await page.getByRole("link", { name: "bad" }).waitFor();
 });
 
+spec("A retry after a failed expression is warned about, and its dialog belongs to one run", async (page, go) => {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "exprs", processor: { pull: {} } } });
+  const one = { stepId: "pay", job: {}, input: { amount: "${payload.amount}" } };
+  const items = { stepId: "ship", job: {}, input: { to: "${payload.address}" }, forEach: { items: "payload.parcels" } };
+  for (const [type, step, payload] of [["one", one, { n: 1 }], ["items", items, { parcels: [1, 2] }]]) {
+    await engine.post("FlowService/PutTemplate", { template: { namespace: "exprs", type, steps: [step] } });
+    await engine.post("FlowService/StartRun", { namespace: "exprs", type, runId: type, payload });
+  }
+  const dialog = page.getByRole("dialog");
+  const again = page.getByRole("button", { name: "Retry…" });
+  await go("#/run?ns=exprs&id=one");
+  await again.click();
+  await dialog.getByText("An expression of the template failed.").waitFor();
+  await dialog.getByLabel("Change the input of a step").selectOption("pay");
+  const input = dialog.getByLabel("Input of pay");
+  assert.deepEqual(JSON.parse(await input.inputValue()), { amount: "${payload.amount}" });
+  const retry = dialog.getByRole("button", { name: "Retry", exact: true });
+  assert.ok(await retry.isDisabled(), "an unchanged input is not sent");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await go("#/run?ns=exprs&id=items");
+  await page.locator("button.main", { hasText: "Repeat with changes…" }).waitFor();
+  await again.click();
+  await dialog.getByText("An expression of the template failed.").waitFor();
+  await page.goBack();
+  await page.getByRole("heading", { name: /^one/ }).waitFor();
+  assert.equal(await dialog.count(), 0, "the dialog of another run");
+  await again.click();
+  await dialog.getByLabel("Change the input of a step").selectOption("pay");
+  await input.fill('{"amount": 3}');
+  await retry.click();
+  await page.getByText("one continues.").waitFor();
+  const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["exprs"], workerId: "host-1", wait: "10s" });
+  assert.deepEqual(leases[0].job.args, { amount: 3 });
+});
+
 spec("A template is disabled, enabled, and shown in another version", async (page, go) => {
   const put = (title) => engine.post("FlowService/PutTemplate", { template: { namespace: "orders", type: "sign", name: title, steps: [{ stepId: "sign", wait: { kind: "KIND_HUMAN", title } }] } });
   await put("Sign here");

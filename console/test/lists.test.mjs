@@ -165,6 +165,11 @@ spec("j, k, x and Enter work on lists of each kind", async (page, go) => {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: heading }).first().waitFor();
   }
+  await go("#/namespaces");
+  await page.getByRole("button", { name: /rows/ }).waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.locator("tr:focus-within").getByRole("button", { expanded: true }).waitFor();
 });
 
 spec("On a phone, lists with all columns fit", async (page, go) => {

@@ -17,13 +17,16 @@ const kinds: Record<string, [string, string, string]> = {
   cert: ["a client certificate", "URI", "The URI in the certificate, such as spiffe://example.org/billing."],
 };
 
-/** Names of keys by their IDs, of the 200 newest valid keys. */
+/** Returns the names of the 200 newest valid keys, by key ID. */
 function useKeyNames(): Map<string, string> {
   const { data } = useRead(["keynames"], (o) => access.listKeys({ validOnly: true, pageSize: 200 }, o), { every: 15_000 });
   return new Map(data?.keys.map((k) => [k.keyId, k.name]));
 }
 
-/** Adds grants. client and name are those of the client, if it is known. */
+/**
+ * A dialog that adds grants. client is the principal that gets them, and name is the name to show.
+ * If client is undefined, the user enters the principal.
+ */
 export function AddGrant({ client, name, onClose }: { client?: string; name?: string; onClose: () => void }) {
   const [kind, setKind] = useState("group");
   const [who, setWho] = useState("");
@@ -103,7 +106,7 @@ export function Grants() {
       <div className="head">
         {client ? (
           <p>
-            Only of <code>{client}</code>. <Button kind="quiet" onClick={() => change({ client: undefined, after: undefined })}>Show all</Button>
+            This list shows only the grants of <code>{client}</code>. <Button kind="quiet" onClick={() => change({ client: undefined, after: undefined })}>Show all</Button>
           </p>
         ) : (
           <p className="dim">A client without a grant may do nothing. Clients are keys, users, groups of users, and certificates.</p>
@@ -147,7 +150,7 @@ export function Grants() {
               </tr>
             ))}
           </Table>
-          <p className="dim">Grants are stored in the database, and not in the configuration file. Add them here, or with <code>progressor grant add</code> by a role of the database.</p>
+          <p className="dim">Grants are stored in the database, not in the configuration file. Add them here, or with <code>progressor grant add --db.dsn=DSN</code>.</p>
         </Card>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
@@ -157,7 +160,7 @@ export function Grants() {
           title={`Remove ${removing.role?.role} from ${removing.principal}?`}
           says={
             <>
-              The client no longer has the role <RoleWords role={removing.role} />. It applies on every engine within 10 s.
+              The client loses the role <RoleWords role={removing.role} />. The change applies on every engine within 10 s.
               {own && <strong> You use this grant: you may lose access to this page.</strong>}
             </>
           }

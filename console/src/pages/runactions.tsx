@@ -68,13 +68,14 @@ function Retry({ r, t, step, onClose }: Props & { step?: Step }) {
   const own = steps.find((s) => s.stepId === chosen);
   const values = useRead(["values", r.namespace, r.runId, chosen, own ? stepEnded(own) : false], (o) => flows.listSteps({ namespace: r.namespace, runId: r.runId, stepId: chosen, pageSize: 1 }, o), { every: 0, enabled: Boolean(own?.valuesOmitted) });
   const known = own?.valuesOmitted ? values.data?.steps[0] : own;
-  const begin = known && inputOf(known, r);
+  const begin = known && inputOf(known, r, t?.steps.find((s) => s.stepId === chosen));
+  const unknown = known?.failure?.reason === "expression" && !known.input;
   return (
     <Confirm
       title={`Retry ${r.runId}?`}
       says="The run continues at the steps that did not succeed or were undone. Attempts and the timeout start again. Steps that succeeded keep their results."
       verb="Retry"
-      disabled={Boolean(chosen && (input.wrong || !known))}
+      disabled={Boolean(chosen && (input.wrong || input.json === undefined || JSON.stringify(input.json) === JSON.stringify(begin)))}
       run={() => flows.retryRun({ namespace: r.namespace, runId: r.runId, newestVersion: newest, inputs: chosen && input.json !== undefined ? [{ stepId: chosen, input: valueOf(input.json as JsonValue) }] : [] })}
       done={`${r.runId} continues.`}
       onClose={onClose}
@@ -107,7 +108,14 @@ function Retry({ r, t, step, onClose }: Props & { step?: Step }) {
         </Field>
       )}
       {chosen && !known && <Loading rows={2} />}
-      {chosen && known && <JsonForm key={chosen} label={`Input of ${own?.name || chosen}`} value={begin} onChange={setInput} />}
+      {chosen && known && (
+        <>
+          <p className="dim">
+            {unknown ? "The input could not be evaluated. This is the input in the template: replace each expression with a value." : "Change the input, or choose no step."}
+          </p>
+          <JsonForm key={chosen} label={`Input of ${own?.name || chosen}`} value={begin} onChange={setInput} />
+        </>
+      )}
     </Confirm>
   );
 }

@@ -18,6 +18,7 @@ COMMENT ON FUNCTION require_change_triggers IS
 COMMENT ON COLUMN sinks.resumed_time IS
   'When the sink was created, resumed or rewound. max_lag is measured from this time, or from the '
   'oldest undelivered change if that is later.';
+RESET lock_timeout;
 
 -- +goose Down
 SET lock_timeout = 0;
@@ -32,3 +33,4 @@ COMMENT ON FUNCTION require_change_triggers IS
   'Trigger function that rejects a namespace with the setting changes while a trigger is missing.';
 COMMENT ON COLUMN sinks.resumed_time IS
   'When the sink was created, resumed or rewound. Its lag counts from then.';
+RESET lock_timeout;

@@ -249,7 +249,7 @@ function Shell() {
                   <strong>{ns} is paused:</strong> it accepts requests, but starts no tasks until it is resumed. <a href={href("namespaces", { ns })}>Show namespaces</a>
                 </p>
               )}
-              {/* The page of another object starts anew, so that no dialog stays open for the wrong object. */}
+              {/* The page of another object starts again, so that no dialog stays open for the wrong object. */}
               <page.show ns={ns} key={JSON.stringify([ns, params.get("id"), params.get("type")])} />
             </Suspense>
           )}

@@ -382,8 +382,8 @@ func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
 }
 
-// itemDetails returns the details of a run that failed because of an item: the index of the item and
-// the reason of its failure. They are nil if no item failed.
+// itemDetails returns the details of a run that failed because of an item: the index of the item
+// and the reason of its failure. They are nil if no item failed.
 func itemDetails(index int, cause *progressorv1.Failure) *structpb.Value {
 	if cause == nil {
 		return nil

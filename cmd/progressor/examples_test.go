@@ -171,15 +171,21 @@ func TestExampleProcessor(t *testing.T) {
 
 // The programs in the quick starts are the same as in examples/.
 func TestQuickstartsAreExamples(t *testing.T) {
+	contains := func(page, name, file string) {
+		if code := "cat > .progressor/" + name + " <<'EOF'\n" + readPage(t, file) +
+			"EOF\n"; !strings.Contains(readPage(t, page), code) {
+			t.Errorf("%s does not contain the unchanged %s", page, file)
+		}
+	}
 	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"},
 		{"python", "python/%s.py"}} {
-		page := readPage(t, "docs/quickstart/"+language.page+".md")
 		for _, name := range []string{"cart", "add", "remind"} {
 			file := fmt.Sprintf("examples/"+language.file, name)
-			if code := "cat > .progressor/" + name + filepath.Ext(file) + " <<'EOF'\n" + readPage(t, file) +
-				"EOF\n"; !strings.Contains(page, code) {
-				t.Errorf("docs/quickstart/%s.md does not contain the unchanged %s", language.page, file)
-			}
+			contains("docs/quickstart/"+language.page+".md", name+filepath.Ext(file), file)
 		}
+	}
+	for name, file := range map[string]string{"signup.go": "go/signup/main.go",
+		"signup_test.go": "go/signup/signup_test.go", "signup.mjs": "node/signup.mjs"} {
+		contains("docs/quickstart/functions.md", name, "examples/"+file)
 	}
 }

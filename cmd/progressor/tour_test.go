@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "update the output of the commands in RE
 var touredPages = []string{
 	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md",
 	"docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
-	"docs/quickstart/curl.md", "docs/quickstart/go.md", "docs/quickstart/node.md", "docs/quickstart/python.md",
+	"docs/quickstart/curl.md", "docs/quickstart/functions.md", "docs/quickstart/go.md", "docs/quickstart/node.md",
+	"docs/quickstart/python.md",
 }
 
 const (
@@ -199,7 +200,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+\d\d)?`), "TIME"},
 	{regexp.MustCompile(`-?\d\d:\d\d:\d\d(\.\d+)?`), "INTERVAL"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
-	{regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
+	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b\d+ (bytes|kB|MB)`), "SIZE"},
 	{regexp.MustCompile(`"taskId": ?"\d+"`), "TASK"},
 	// A rejected request uses up a number and is sent again.

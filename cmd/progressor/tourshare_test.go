@@ -18,7 +18,7 @@ func TestToursShareNothing(t *testing.T) {
 		"job":       regexp.MustCompile(`job enqueue (\S+) \S+ --id \S+`),
 	}
 	pages := map[string]string{} // pages by the names and ports that they use
-	background, ended := regexp.MustCompile(`(?m)[^&]&$`), regexp.MustCompile(`(?m)^kill (%|\$\(jobs )`)
+	background, ended := regexp.MustCompile(`(?m)[^&]&$`), regexp.MustCompile(`(?m)^kill (?:-9 )?(%|\$\(jobs )`)
 	file := regexp.MustCompile(`cat > (\S+)`)
 	for _, page := range touredPages {
 		starts, ends := 0, 0

@@ -2,7 +2,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
-import { refresh, trouble } from "./api";
+import { refresh, trouble, version } from "./api";
 import { isAbout, useForm } from "./form";
 import { ago, exact, span } from "./format";
 import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
@@ -150,8 +150,8 @@ export function Missing({ error, what, id, ns, to, list }: { error: unknown; wha
   );
 }
 
-/** Where the newest documentation is published. */
-const published = "https://github.com/progressor-engine/progressor/blob/main/docs/";
+/** The published documentation of this release, or the newest one if the engine is not a release. */
+const published = `https://github.com/progressor-engine/progressor/blob/${/^v\d+\.\d+\.\d+$/.test(version) ? version : "main"}/docs/`;
 
 /** docs is the page of the documentation about the missing objects. */
 export function Empty({ title, children, page, docs }: { title: string; children?: ReactNode; page?: boolean; docs?: string }) {
@@ -161,9 +161,8 @@ export function Empty({ title, children, page, docs }: { title: string; children
       {children && <div>{children}</div>}
       {docs && (
         <div>
-          Documentation:{" "}
           <a href={published + docs} target="_blank" rel="noreferrer">
-            docs/{docs}
+            Documentation: {docs.replace(".md", "").replace(/^./, (c) => c.toUpperCase())}
           </a>
         </div>
       )}

@@ -119,7 +119,7 @@ spec("A sink is deleted after its name is typed; a namespace without changes say
   await go("#/changes?ns=echo");
   await page.getByText("echo records no changes").waitFor();
   await page.getByText("No sinks yet").waitFor();
-  const documentation = await page.getByRole("link", { name: "docs/changes.md" }).getAttribute("href");
+  const documentation = await page.getByRole("link", { name: "Documentation: Changes" }).first().getAttribute("href");
   assert.match(documentation, /^https:.*\/docs\/changes\.md$/);
 });
 

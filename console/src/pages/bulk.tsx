@@ -229,7 +229,7 @@ export function Bulks({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.bulks.length === 0 && (
-        <Empty title="No bulks yet">
+        <Empty title="No bulks yet" docs="concepts.md">
           A bulk applies an action to all processes, jobs or runs that match a filter. {!readOnly && "To start one, choose \"Act on all matches\" on the page "}
           <a href={href("processes", { ns })}>Processes</a>, <a href={href("jobs", { ns })}>Jobs</a> or <a href={href("flows", { ns })}>Flows</a>.
         </Empty>

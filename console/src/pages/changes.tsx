@@ -206,7 +206,7 @@ export function Changes({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       <Sinks ns={ns} />
       {data && !recorded?.length && (
-        <Empty title={`${ns} records no changes`}>
+        <Empty title={`${ns} records no changes`} docs="changes.md">
           Let it record them: <code>progressor namespace get {ns} -o json | progressor namespace put {ns} -f - --changes event,lifecycle</code>
         </Empty>
       )}

@@ -180,7 +180,8 @@ export function Runs({ ns }: { ns: string }) {
             <Button onClick={() => change({ filter: undefined })}>Show all</Button>
           ) : templates.data?.templates.length === 0 ? (
             <>
-              A run executes the steps of a template. Store a template first: <code>progressor template put {ns} -f FILE</code>.
+              A run executes the steps of a template. Store a template first. <a className="button main" href={href("templates", { ns })}>Show templates</a>{" "}
+              <span>Command: <code>progressor template put {ns} -f FILE</code></span>
             </>
           ) : (
             <>

@@ -112,12 +112,9 @@ export function Waits({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={filter ? "No waits match" : "The inbox is empty"}>
+        <Empty title={filter ? "No waits match" : everyone ? "The inbox is empty" : "No step waits for you"} docs={filter ? undefined : "flows.md"}>
           {filter || !everyone ? (
-            <>
-              {!everyone && "No step waits for you. "}
-              <Button onClick={() => change({ filter: undefined, for: "everyone" })}>Show all</Button>
-            </>
+            <Button onClick={() => change({ filter: undefined, for: "everyone" })}>Show the steps that wait for anyone</Button>
           ) : (
             "Steps that wait for a person or an external worker appear here."
           )}

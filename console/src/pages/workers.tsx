@@ -88,7 +88,7 @@ export function Workers({ ns }: { ns: string }) {
       {isPending && <Loading />}
       {data?.workers.length === 0 && (
         <Empty title="No workers yet" docs="workers.md">
-          Workers run the tasks and jobs of namespaces with a <code>pull</code> processor. Start one: <code>progressor worker run --namespace {ns} --exec …</code>
+          Workers run the tasks and jobs of namespaces with a <code>pull</code> processor. Start one: <code>progressor worker run --namespace {ns} --job send --exec ./send.sh</code>
         </Empty>
       )}
       {(data?.workers.length ?? 0) > 0 && (

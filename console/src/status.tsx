@@ -6,7 +6,7 @@ import { RunStatus, StepStatus } from "./gen/progressor/v1/flow_pb";
 import { SinkState } from "./gen/progressor/v1/sink_pb";
 
 export type Tone = "wait" | "run" | "good" | "bad" | "hold" | "gone" | "plain";
-type Shape = "ring" | "dot" | "check" | "cross" | "bars" | "slash" | "clock";
+type Shape = "ring" | "dot" | "check" | "cross" | "bars" | "slash" | "stop" | "clock";
 
 const shapes: Record<Shape, React.ReactNode> = {
   ring: <circle cx="6" cy="6" r="4" fill="none" stroke="currentColor" strokeWidth="1.8" />,
@@ -15,6 +15,7 @@ const shapes: Record<Shape, React.ReactNode> = {
   cross: <path d="m2.2 2.2 7.6 7.6m0-7.6-7.6 7.6" fill="none" stroke="currentColor" strokeWidth="2.2" />,
   bars: <path d="M3.6 1.8v8.4m4.8-8.4v8.4" stroke="currentColor" strokeWidth="2.2" />,
   slash: <path d="M6 1.4a4.6 4.6 0 1 0 0 9.2 4.6 4.6 0 0 0 0-9.2M2.8 9.2l6.4-6.4" fill="none" stroke="currentColor" strokeWidth="1.6" />,
+  stop: <rect x="2.5" y="2.5" width="7" height="7" fill="currentColor" />,
   clock: <path d="M6 1.4a4.6 4.6 0 1 0 0 9.2 4.6 4.6 0 0 0 0-9.2M6 3.4V6l2 1.2" fill="none" stroke="currentColor" strokeWidth="1.5" />,
 };
 
@@ -95,9 +96,11 @@ const sinkLook: Record<string, Look> = {
 
 const unknown: Look = { name: "?", tone: "plain", shape: "ring" };
 // The process of a run is COMPLETED when the run has ended, even if the run failed.
-const endedRun: Look = { name: "Ended", tone: "gone", shape: "dot" };
+const endedRun: Look = { name: "Ended", tone: "gone", shape: "stop" };
 const runKinds = ["flow", "run"];
 export const lookOfProcess = (s: ProcessStatus, kind = ""): Look => (s === ProcessStatus.COMPLETED && runKinds.includes(kind) ? endedRun : (processLook[ProcessStatus[s] ?? ""] ?? unknown));
+/** The looks of counts by status. With internal processes, COMPLETED includes failed runs. */
+export const countLooks = (internal: boolean): Record<string, Look> => (internal ? { ...processLook, COMPLETED: endedRun } : processLook);
 export const lookOfTask = (s: TaskStatus): Look => taskLook[TaskStatus[s] ?? ""] ?? unknown;
 export const lookOfJob = (s: JobState): Look => jobLook[JobState[s] ?? ""] ?? unknown;
 export const lookOfFire = (s: FireStatus): Look => fireLook[FireStatus[s] ?? ""] ?? unknown;

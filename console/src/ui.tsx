@@ -63,7 +63,8 @@ export function Since({ at }: { at?: number }) {
   );
 }
 
-const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
+// A time in a sentence of the engine. Times in file names and IDs, which sentences quote, do not match.
+const utc = String.raw`(?<=\b(?:at|since|until|before|by|after|due) )\d{4}-\d\d-\d\dT[\d:.]+Z(?![\w/-]|\.\w)`;
 
 /** A text of the engine. UTC times in it are shown like all other times of the page. */
 export function EngineText({ text }: { text: string }) {

@@ -1,7 +1,7 @@
 // The page of a wait: the question, a form for the answer, and buttons to approve or reject.
 import type { JsonValue } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
-import { useMemo, useState } from "react";
+import { useMemo, useRef, useState } from "react";
 import { flows, refresh, useMe } from "../api";
 import type { OpenWait } from "../gen/progressor/v1/flow_pb";
 import { WaitAction_Kind } from "../gen/progressor/v1/wait_pb";
@@ -72,15 +72,21 @@ function without(schema: Schema | undefined, { name }: Decision): Schema | undef
 }
 
 /** The name under which answers are recorded if the engine does not authenticate, and how it is changed. */
-function useOwnName(): { known: string; name: string; field: React.ReactNode; keep: () => void } {
+function useOwnName(): { known: string; name: string; field: React.ReactNode; keep: () => void; ask: () => void } {
   const known = useMe()?.principal ?? "";
   const [typed, setTyped] = useState(() => localStorage.getItem(nameKey) ?? "");
+  const [asked, setAsked] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+  const ask = () => {
+    setAsked(true);
+    input.current?.focus();
+  };
   const field = known ? null : (
-    <Field label="Your name" hint="Recorded with the answer, because this engine does not know who its clients are.">
-      <input value={typed} maxLength={100} onChange={(e) => setTyped(e.target.value)} autoComplete="name" />
+    <Field label="Your name" error={asked && !typed.trim() && "must not be empty"} hint="Recorded with the answer, because this engine does not know who its clients are.">
+      <input ref={input} value={typed} maxLength={100} onChange={(e) => setTyped(e.target.value)} autoComplete="name" />
     </Field>
   );
-  return { known, name: known || typed.trim(), field, keep: () => known || localStorage.setItem(nameKey, typed.trim()) };
+  return { known, name: known || typed.trim(), field, ask, keep: () => known || localStorage.setItem(nameKey, typed.trim()) };
 }
 
 /** Says that a user works on a wait, so that others leave it alone. */
@@ -128,6 +134,7 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   const tell = useToast();
   const outside = w.kind !== WaitAction_Kind.HUMAN;
   const send = async (approved?: boolean) => {
+    if (!own.name && !outside) return own.ask();
     setBusy(true);
     setError(undefined);
     const rest = result.json ?? null;

@@ -57,7 +57,7 @@ function likely(kind: string, filter: string): BulkVerb {
 }
 
 /** Chooses a verb, counts the matches, and starts the bulk. The kind is "" for processes, "job" or "flow". */
-export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kind?: string; filter: string; onClose: () => void }) {
+export function BulkDialog({ ns, kind = "", filter, chosen = 0, onClose }: { ns: string; kind?: string; filter: string; chosen?: number; onClose: () => void }) {
   const [verb, setVerb] = useState(likely(kind, filter));
   const [rate, setRate] = useState("100");
   const [reason, setReason] = useState("");
@@ -87,7 +87,7 @@ export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kin
     }
   };
   return (
-    <Dialog title="Act on all that match" onClose={onClose}>
+    <Dialog title={chosen ? `Act on ${plural(chosen, `selected ${one}`, `selected ${many}`)}` : "Act on all that match"} onClose={onClose}>
       <form onSubmit={(e) => void start(e)}>
         <p>
           <span className="dim">filter</span> <code>{filter}</code>
@@ -110,7 +110,7 @@ export function BulkDialog({ ns, kind = "", filter, onClose }: { ns: string; kin
                 {dry.expectedMore ? ", and more" : ""}
               </strong>
               {dry.skipped > 0n && <p>{count(dry.skipped)} of them will be skipped, because their status does not allow it.</p>}
-              {dry.matched === 0n && never && <p>{never}</p>}
+              {never && chosen === 0 && <p className={dry.matched === 0n ? undefined : "dim"}>{never}</p>}
               {dry.sampleProcessIds.length > 0 && <p className="dim">The oldest: {dry.sampleProcessIds.slice(0, 6).join(", ")}</p>}
             </>
           )}

@@ -180,7 +180,7 @@ export function CronPage({ ns }: { ns: string }) {
             ["previous run failed", wordsOf(failures, p?.failureAction)],
             ["concurrent runs", `${p?.maxConcurrency || 1}, beyond: ${wordsOf(concurrencies, p?.concurrencyPolicy)}`],
             ["missed fire times", wordsOf(misfires, p?.misfirePolicy)],
-            ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : "that of the target"],
+            ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : c.target?.target.case === "http" ? "10 s" : "none"],
             ["pauses after consecutive failures", p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "never"],
             ["fires so far", Object.entries(c.firesByDecision).map(([d, n]) => `${count(n)} ${d.replaceAll("_", " ")}`).join(", ") || "none"],
             ["created", <When key="m" at={millis(c.createdTime)} />],

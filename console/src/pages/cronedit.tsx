@@ -160,7 +160,7 @@ function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pic
 const overlaps: [OverlapAction, string][] = [[0, "follow the concurrency policy"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start in parallel"], [OverlapAction.BUFFER_ONE, "queue one fire"]];
 export const failures: [FailureAction, string][] = [[0, "run as usual"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "limit the attempts"], [FailureAction.BACKOFF, "limit the attempts, with backoff"], [FailureAction.HALF_OPEN, "use a circuit breaker"]];
 export const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "queue"]];
-export const misfires: [MisfirePolicy, string][] = [[0, "fire all"], [MisfirePolicy.SKIP, "fire only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "fire the newest few"]];
+export const misfires: [MisfirePolicy, string][] = [[0, "fire the newest that can start or wait"], [MisfirePolicy.SKIP, "fire only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "fire the newest few"]];
 
 function Choice<V extends number>({ label, value, list, onChange }: { label: string; value: V; list: [V, string][]; onChange: (v: V) => void }) {
   return (
@@ -343,7 +343,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
               </Field>
             )}
             <Field label="Timeout of a run" error={wrongSpan(f.timeout)}>
-              <input {...text("timeout")} placeholder="that of the target" />
+              <input {...text("timeout")} placeholder={f.target === "http" ? "10 s" : "none"} />
             </Field>
             <Field label="Pause after consecutive failures" error={wrongCount(f.pauseAfter)}>
               <input inputMode="numeric" {...text("pauseAfter")} placeholder="never" />

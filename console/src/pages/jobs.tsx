@@ -186,7 +186,7 @@ export function Jobs({ ns }: { ns: string }) {
       )}
       {rows.length > 0 && <List name="jobs" ns={ns} schema={JobSchema} columns={columns} rows={rows} idOf={(j) => j.jobId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />}
       <Pager after={after} next={data?.next ?? ""} />
-      {bulk !== undefined && <BulkDialog ns={ns} kind="job" filter={bulk} onClose={() => setBulk(undefined)} />}
+      {bulk !== undefined && <BulkDialog ns={ns} kind="job" filter={bulk} chosen={s.chosen.length} onClose={() => setBulk(undefined)} />}
       {making && <Enqueue ns={ns} names={names} onClose={() => setMaking(false)} />}
       {pausing && <PauseName ns={ns} names={names} onClose={() => setPausing(false)} />}
     </>

@@ -6,7 +6,7 @@ import { count, duration, durationMillis, millis, plural, rate, span } from "../
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
 import { methods, useCan } from "../may";
 import { change, href, useParam } from "../router";
-import { Mark, processLook, Status, type Look } from "../status";
+import { countLooks, Mark, Status, type Look } from "../status";
 import { Card, Empty, ErrorBox, Loading, Scroll, Table, useNow, When } from "../ui";
 
 const Chart = lazy(() => import("../chart").then((m) => ({ default: m.Chart })));
@@ -55,8 +55,8 @@ function Tiles({ o, ns, internal }: { o: GetOverviewResponse; ns: string; intern
       {all && <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />}
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
       {all && <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />}
-      <Tile name="In error" value={count(errors)} hint={hidden ? `and ${count(hidden)} internal, see Errors` : errors ? "need a repair" : "no processes"} bad={errors + hidden > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: internal || (hidden && !errors) ? "1" : undefined }) : undefined} />
-      <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : undefined} />
+      <Tile name="In error" value={count(errors)} hint={hidden ? `and ${count(hidden)} internal` : errors ? (internal ? "with internal processes" : "need a repair") : "no processes"} bad={errors + hidden > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc", internal: internal || (hidden && !errors) ? "1" : undefined }) : href("namespaces")} />
+      <Tile name="Failing crons" value={count(o.failingCrons)} hint={o.failingCrons ? "the last run failed" : "none"} bad={o.failingCrons > 0n} to={ns ? href("crons", { ns, filter: "failing = true" }) : href("namespaces")} />
       {all && <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />}
     </div>
   );
@@ -66,8 +66,8 @@ const sumOf = (counts: { [key: string]: bigint }[], ...keys: string[]): bigint =
 const orMore = (n: bigint) => (n > 0n && n % 10000n === 0n ? `${count(n)}+` : count(n));
 
 /**
- * Jobs, runs and waits, by what they do. Each tile links to the list of its objects, if one
- * namespace is shown.
+ * Jobs, runs and waits, by what they do. Each tile links to the list of its objects or, if all
+ * namespaces are shown, to the list of namespaces.
  */
 function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const jobs = o.namespaces.map((n) => n.jobsByState);
@@ -77,7 +77,7 @@ function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const queued = sumOf(jobs, "available");
   const later = sumOf(jobs, "scheduled", "retryable");
   const failed = sumOf(runs, "failed", "expired");
-  const list = (page: string, filter: string) => (ns ? href(page, { ns, filter }) : undefined);
+  const list = (page: string, filter: string) => (ns ? href(page, { ns, filter }) : href("namespaces"));
   return (
     <div className="tiles" role="group" aria-label="jobs, flow runs and workers">
       <Tile name="Jobs queued" value={count(queued)} hint={later ? `and ${count(later)} for later` : "ready to run"} to={list("jobs", "state = AVAILABLE")} />
@@ -86,7 +86,7 @@ function Work({ o, ns }: { o: GetOverviewResponse; ns: string }) {
       <Tile name="Runs active" value={orMore(sumOf(runs, "active", "cancel_requested", "compensating"))} hint={`${count(sumOf(runs, "pending"))} pending`} to={list("flows", "status != SUCCEEDED AND status != FAILED AND status != CANCELLED AND status != EXPIRED")} />
       <Tile name="Runs failed" value={orMore(failed)} hint={`${count(sumOf(runs, "cancelled"))} cancelled`} bad={failed > 0n} to={list("flows", "status = FAILED OR status = EXPIRED")} />
       <Tile name="Open waits" value={orMore(waits)} hint="for a person or a system" to={href("waits", { ns, for: "everyone" })} />
-      <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
+      <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : href("namespaces")} />
     </div>
   );
 }
@@ -212,6 +212,7 @@ function Errors({ ns }: { ns: string }) {
 
 function ByNamespace({ o, internal }: { o: GetOverviewResponse; internal: boolean }) {
   const param = internal ? "1" : undefined;
+  const looks = countLooks(internal);
   const number = sumOf([o.internalByStatus], ...statuses);
   return (
     <Card
@@ -229,7 +230,7 @@ function ByNamespace({ o, internal }: { o: GetOverviewResponse; internal: boolea
               <th>Namespace</th>
               {statuses.map((s) => (
                 <th key={s} className="number">
-                  <Mark look={processLook[s.toUpperCase()]!} /> {processLook[s.toUpperCase()]?.name}
+                  <Mark look={looks[s.toUpperCase()]!} /> {looks[s.toUpperCase()]?.name}
                 </th>
               ))}
               <th className="number">Backlog</th>

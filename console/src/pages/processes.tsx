@@ -12,14 +12,13 @@ import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { change, href, useRoute } from "../router";
 import { ActOnMatches, bulkFilter, useSelection } from "../select";
-import { lookOfProcess, processLook, Status } from "../status";
+import { countLooks, lookOfProcess, processLook, Status } from "../status";
 import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, useToast, When } from "../ui";
 import { dropView, givenViews, saveView, useViews } from "../views";
 import { BulkDialog } from "./bulk";
 import { StartDialog } from "./actions";
 
 const size = 50;
-const { INIT: _, ...looks } = processLook; // RUNNING includes INIT
 const listed = { field: "process_id", one: "process", many: "processes" };
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const orders: [string, string][] = [
@@ -51,6 +50,7 @@ const orderFits = (order: string, filter: string) => order !== "status_changed_t
 const asksInternal = (filter: string) => /\b(kind|fingerprint)\b|~/.test(filter);
 
 function Counts({ ns, filter, usersOnly }: { ns: string; filter: string; usersOnly: boolean }) {
+  const { INIT: _, ...looks } = countLooks(!usersOnly); // RUNNING includes INIT
   const { data } = useRead(["counts", ns, usersOnly], (o) => insight.countProcesses({ namespace: ns, usersOnly }, o));
   const total = data && Object.fromEntries(Object.keys(looks).map((name) => [name, { n: data.countByStatus[name.toLowerCase()] ?? 0n }]));
   const read: ReadStatuses = async (of, pageSize, o) => {
@@ -267,7 +267,7 @@ export function Processes({ ns }: { ns: string }) {
         rows.length > 0 && <List name="processes" ns={ns} schema={ProcessSchema} columns={columns} rows={rows} idOf={(p) => p.processId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />
       )}
       <Pager after={after} next={data?.next ?? ""} />
-      {bulk !== undefined && <BulkDialog ns={ns} filter={bulk} onClose={() => setBulk(undefined)} />}
+      {bulk !== undefined && <BulkDialog ns={ns} filter={bulk} chosen={s.chosen.length} onClose={() => setBulk(undefined)} />}
       {starting && <StartDialog ns={ns} onClose={() => setStarting(false)} />}
     </>
   );

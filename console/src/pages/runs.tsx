@@ -192,7 +192,7 @@ export function Runs({ ns }: { ns: string }) {
       )}
       {rows.length > 0 && <List name="runs" ns={ns} schema={RunSchema} columns={columns} rows={rows} idOf={(r) => r.runId} s={s} order={order} onOrder={(o) => change({ order: o, after: undefined })} read={page} />}
       <Pager after={after} next={data?.next ?? ""} />
-      {bulk !== undefined && <BulkDialog ns={ns} kind="flow" filter={bulk} onClose={() => setBulk(undefined)} />}
+      {bulk !== undefined && <BulkDialog ns={ns} kind="flow" filter={bulk} chosen={s.chosen.length} onClose={() => setBulk(undefined)} />}
       {starting && <StartRun ns={ns} onClose={() => setStarting(false)} />}
     </>
   );

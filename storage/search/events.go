@@ -215,9 +215,10 @@ type eventRow struct {
 // maxRunJobs is the maximum number of jobs of a run whose events are read job by job.
 const maxRunJobs = 1000
 
-// runJobs returns the IDs of the run and its step jobs that a filter selects by run_id. It returns
-// nil if the events are not read job by job: if the filter names no run or also names a job, or if
-// the run was removed or has too many jobs.
+// runJobs returns the IDs of the run and of its step jobs in the namespace that a filter selects by
+// run_id. The run itself may be in another namespace. runJobs returns nil if the events are not
+// read job by job: if the filter names no run or also names a job, or if the run was removed or has
+// too many jobs.
 func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([]string, error) {
 	run := filter.only(fieldEventRun)
 	if run == "" || filter.only(fieldEventJob) != "" {
@@ -231,11 +232,16 @@ func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([
    LIMIT $?::bigint)`,
 		namespace, run, namespace, run, run, run, maxRunJobs+1)
 	ids, err := queryIDs(ctx, tx, s)
-	if err != nil || len(ids) == 0 || ids[0] != process.FlowPrefix+run || len(ids) > maxRunJobs+1 {
+	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	ids[0] = run
-	return ids, nil
+	if ids[0] == process.FlowPrefix+run {
+		ids = ids[1:]
+	}
+	if len(ids) > maxRunJobs {
+		return nil, nil
+	}
+	return append(ids, run), nil
 }
 
 // eventScan selects the events that one statement reads.

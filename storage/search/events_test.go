@@ -230,4 +230,25 @@ func TestListEventsOfRun(t *testing.T) {
 		('ns', '~job/r/a', 'job', 'RUNNING'), ('ns', '~job/r/a.undo', 'job', 'RUNNING'), ('ns', '~job/r/s.1~2', 'job',
 		  'RUNNING')`)
 	check()
+	storagetest.Exec(t, db, `DELETE FROM processes WHERE namespace = 'ns' AND process_id = '~flow/r'`)
+	check() // as in a namespace that has only the jobs of the run
+}
+
+// If a run is in another namespace than its jobs, a page contains the events of its jobs, even if
+// the namespace has more newer events than a page is searched in.
+func TestListEventsOfRunElsewhere(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 0)
+	storagetest.Exec(t, db, `INSERT INTO processes (namespace, process_id, kind, status)
+		VALUES ('ns', '~job/r/a', 'job', 'COMPLETED')`)
+	storagetest.Exec(t, db, `INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', '~job/r/a', 'x')`)
+	storagetest.Exec(t, db, `INSERT INTO job_events (namespace, job_id, type)
+		SELECT 'ns', 'other', 'x' FROM generate_series(1, 100)`)
+	page, err := listEventsWithin(t.Context(), store, EventQuery{Namespace: "ns", Filter: "run_id = r"}, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Events) != 1 || page.NextPageToken != "" {
+		t.Errorf("%d events and the token %q, want 1 event and no token", len(page.Events), page.NextPageToken)
+	}
 }

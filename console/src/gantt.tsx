@@ -70,6 +70,8 @@ export function piecesOf(events: JobEvent[], actionOf: (stepId: string) => strin
       end("gone", "ended");
       begin("attempt", "run", `attempt ${e.attempt || 1}${e.workerId ? ` on ${e.workerId}` : ""}`);
     } else if (wait) {
+      // The run queued the step before the job was enqueued.
+      if (e.type === "enqueued" && lane.some((p) => p.to === undefined && p.what === wait[0])) continue;
       end(tone, outcome);
       if (e.type !== "enqueued" || !lane.some((p) => p.to === undefined)) begin(wait[0], wait[0] === "queue" ? "wait" : "hold", wait[1]);
     } else if (e.to && e.to !== "cancel_requested" && e.to !== "running") end(tone, outcome);
@@ -77,7 +79,7 @@ export function piecesOf(events: JobEvent[], actionOf: (stepId: string) => strin
   return lanes;
 }
 
-/** Adds the last attempt to a lane without attempts, because no event records the start of a job that a processor runs. */
+/** Adds the last attempt to a lane without attempts: the namespace of the job does not keep the events of starts, or they cannot be read. */
 function withAttempt(list: Piece[], s: Step): Piece[] {
   const own = pieceOf(s)[0];
   if (!own || list.some((p) => p.what === "attempt" || p.what === "open" || p.what === "delay")) return list;

@@ -1,10 +1,10 @@
 // The graph of a flow, in a separate chunk that only pages with a graph load.
-import { ControlButton, Controls, Handle, MarkerType, MiniMap, Position, ReactFlow, type Edge, type Node, type NodeProps, type ReactFlowInstance } from "@xyflow/react";
+import { BaseEdge, ControlButton, Controls, Handle, MarkerType, MiniMap, Position, ReactFlow, type Edge, type EdgeProps, type Node, type NodeProps, type ReactFlowInstance, type Viewport } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { branchesOf, collapse } from "./branches";
 import { plural, span } from "./format";
-import { layers } from "./layers";
+import { cornerOf, curvesOf, extentOf, layout, type Place, type Sizes } from "./layers";
 import { Mark, stepLook, type Look, type Tone } from "./status";
 import { EngineText, engineTextTitle, useNow } from "./ui";
 
@@ -35,10 +35,14 @@ interface Branch {
 }
 
 type StepNode = Node<{ step: Drawn; down: boolean; branch?: Branch }, "step">;
+type StepEdge = Edge<{ crossed: Place[]; sizes: Sizes }, "step">;
 
-const wide = 172;
 const high = 70;
-const readable = 0.72; // the smallest scale
+const readable = 0.68; // the smallest scale
+const large = 0.85; // the scale of a graph that is not shown as a whole
+const margin = 18; // space around the steps
+// A graph that is too wide for the page has narrower steps.
+const sizesOf = (down: boolean, narrow: boolean): Sizes => (down ? { wide: narrow ? 140 : 172, high, apart: 32, between: narrow ? 10 : 22, down } : { wide: narrow ? 148 : 172, high, apart: narrow ? 36 : 44, between: 22, down });
 const order = ["succeeded", "failed", "skipped", "cancelled", "running", "pending"];
 
 function Items({ items }: { items: Record<string, bigint> }) {
@@ -111,7 +115,16 @@ function StepLink({ step, down }: { step: Drawn; down: boolean }) {
   );
 }
 
+/** Draws an edge around the steps of the layers that it crosses. */
+function StepLine({ sourceX, sourceY, targetX, targetY, data, markerEnd }: EdgeProps<StepEdge>) {
+  if (!data) return null;
+  const [start = [0, 0], ...rest] = curvesOf([sourceX, sourceY], [targetX, targetY], data.crossed, data.sizes);
+  return <BaseEdge path={`M${start.join(" ")} C${rest.map((p) => p.join(" ")).join(" ")}`} markerEnd={markerEnd} />;
+}
+
 const kinds = { step: StepBox };
+const lines = { step: StepLine };
+const labels = { "controls.zoomIn.ariaLabel": "Zoom in", "controls.zoomOut.ariaLabel": "Zoom out", "controls.fitView.ariaLabel": "Show all" };
 const narrow = matchMedia("(max-width: 760px)");
 const useNarrow = () =>
   useSyncExternalStore(
@@ -145,38 +158,7 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
   const [map, setMap] = useState(false);
   const branches = useMemo(() => (steps.length > foldable ? branchesOf(ids.split("\n"), after) : new Map<string, string[]>()), [ids, after, steps.length]);
   const shown = useMemo(() => collapse(ids.split("\n"), after, branches, closed), [ids, after, branches, closed]);
-  const places = useMemo(() => layers(shown.ids, shown.after), [shown]);
-  const nodes = useMemo(() => {
-    const known = new Map(steps.map((s) => [s.id, s]));
-    return shown.ids.flatMap((id): StepNode[] => {
-      const step = known.get(id);
-      if (!step) return [];
-      const { layer, row } = places.get(id) ?? { layer: 0, row: 0 };
-      const position = down ? { x: row * (wide + 22), y: layer * (high + 32) } : { x: layer * (wide + 44), y: row * (high + 22) };
-      const below = branches.get(id) ?? [];
-      const tones = below.map((b) => known.get(b)?.look?.tone);
-      const branch: Branch | undefined =
-        below.length < 2
-          ? undefined
-          : { steps: below.length, closed: closed.has(id), tone: importance.find((t) => tones.includes(t)) ?? "plain", toggle: () => setClosed((old) => (old.has(id) ? new Set([...old].filter((o) => o !== id)) : new Set([...old, id]))) };
-      return [{ id, type: "step", position, width: wide, height: high, data: { step, down, branch } }];
-    });
-  }, [steps, shown, places, branches, closed, down]);
-  const edges = useMemo(() => {
-    const known = new Map(steps.map((s) => [s.id, s]));
-    return shown.ids.flatMap((id) =>
-      (shown.after.get(id) ?? []).flatMap((from): Edge[] => {
-        const [a, b] = [known.get(from), known.get(id)];
-        if (!a || !b) return [];
-        const now = b.since !== undefined && b.until === undefined && b.look?.tone === "run";
-        return [{ id: `${from}/${id}`, source: from, target: id, className: edgeClass(a, b), animated: now, markerEnd: { type: MarkerType.ArrowClosed, color: "context-stroke", width: 16, height: 16 } }];
-      }),
-    );
-  }, [steps, shown]);
-  const size = {
-    wide: Math.max(...nodes.map((n) => n.position.x)) + wide,
-    high: Math.max(...nodes.map((n) => n.position.y)) + high,
-  };
+  const placed = useMemo(() => layout(shown.ids, shown.after), [shown]);
   const [room, setRoom] = useState(0);
   useLayoutEffect(() => {
     if (!box.current) return;
@@ -184,30 +166,73 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  // Show the whole graph if it is readable, otherwise the running part.
-  const whole = Math.min(1, room / (size.wide + 36));
-  const zoom = whole >= readable ? whole : 0.85;
+  // Show the whole graph if it is readable. Otherwise show its beginning or, if that is elsewhere, the step that matters.
+  const scaleOf = (length: number, needed: number) => Math.min(1, length / (needed + 2 * margin));
+  const narrowSteps = scaleOf(room, extentOf(placed, sizesOf(down, false))[0]) < readable;
+  const sizes = useMemo(() => sizesOf(down, narrowSteps), [down, narrowSteps]);
+  const [allWide, allHigh] = extentOf(placed, sizes);
   const controls = steps.length > 2 || full;
   const around = controls ? 76 : 44; // space for the controls below the steps
-  const height = full ? innerHeight : Math.min(size.high * zoom + around, down ? 900 : 520);
-  const fits = whole >= readable && size.high * zoom + around <= height;
+  const most = full ? innerHeight : down ? 900 : 520;
+  const across = scaleOf(room, allWide);
+  const whole = Math.min(across, (most - around) / allHigh);
+  const fits = whole >= readable;
+  const zoom = fits ? whole : across >= readable ? across : large;
+  const mapped = map && !fits && !full ? 84 : 0; // space for the map below the steps
+  const height = full ? most : Math.min(allHigh * zoom + around, most) + mapped;
+  const nodes = useMemo(() => {
+    const known = new Map(steps.map((s) => [s.id, s]));
+    return shown.ids.flatMap((id): StepNode[] => {
+      const step = known.get(id);
+      if (!step) return [];
+      const [x, y] = cornerOf(placed.places.get(id) ?? { layer: 0, row: 0 }, sizes);
+      const below = branches.get(id) ?? [];
+      const tones = below.map((b) => known.get(b)?.look?.tone);
+      const branch: Branch | undefined =
+        below.length < 2
+          ? undefined
+          : { steps: below.length, closed: closed.has(id), tone: importance.find((t) => tones.includes(t)) ?? "plain", toggle: () => setClosed((old) => (old.has(id) ? new Set([...old].filter((o) => o !== id)) : new Set([...old, id]))) };
+      return [{ id, type: "step", position: { x, y }, width: sizes.wide, height: high, data: { step, down, branch } }];
+    });
+  }, [steps, shown, placed, branches, closed, sizes, down]);
+  const edges = useMemo(() => {
+    const known = new Map(steps.map((s) => [s.id, s]));
+    return shown.ids.flatMap((id) =>
+      (shown.after.get(id) ?? []).flatMap((from): StepEdge[] => {
+        const [a, b] = [known.get(from), known.get(id)];
+        if (!a || !b) return [];
+        const now = b.since !== undefined && b.until === undefined && b.look?.tone === "run";
+        const crossed = placed.routes.get(from)?.get(id) ?? [];
+        return [{ id: `${from}/${id}`, type: "step", source: from, target: id, className: edgeClass(a, b), animated: now, data: { crossed, sizes }, markerEnd: { type: MarkerType.ArrowClosed, color: "context-stroke", width: 16, height: 16 } }];
+      }),
+    );
+  }, [steps, shown, placed, sizes]);
   useEffect(() => {
     if (!full) return;
     const leave = (e: KeyboardEvent) => e.key === "Escape" && setFull(false);
     addEventListener("keydown", leave);
     return () => removeEventListener("keydown", leave);
   }, [full]);
-  const flow = useRef<ReactFlowInstance<StepNode, Edge>>(undefined);
+  const flow = useRef<ReactFlowInstance<StepNode, StepEdge>>(undefined);
+  const view = useRef<Viewport>(undefined);
+  const [, redraw] = useState(0);
+  const within = (from: number, needed: number, length: number) => from >= -1 && from + needed <= length + 1;
+  const isWhole = (v?: Viewport) => (v ? within(v.x, allWide * v.zoom, room) && within(v.y, allHigh * v.zoom, height) : fits);
+  const all = isWhole(view.current);
   const look = () => {
     const at = nodes.find((n) => n.data.step.since !== undefined && n.data.step.until === undefined) ?? nodes.find((n) => n.data.step.look?.tone === "bad") ?? nodes[0];
     if (!flow.current || !room || !at) return;
-    const middle = (length: number, wanted: number, part: number) => (part * zoom + 36 <= length ? (length - part * zoom) / 2 : Math.min(18, Math.max(length - part * zoom - 18, length / 2 - wanted * zoom)));
-    void flow.current.setViewport({ x: middle(room, at.position.x + wide / 2, size.wide), y: middle(height - around + 44, at.position.y + high / 2, size.high), zoom });
+    const begin = (length: number, needed: number, from: number, part: number) => {
+      if (needed * zoom + 2 * margin <= length + 1) return (length - needed * zoom) / 2;
+      if ((from + part) * zoom + 2 * margin <= length) return margin;
+      return Math.max(length - margin - needed * zoom, length / 2 - (from + part / 2) * zoom);
+    };
+    void flow.current.setViewport({ x: begin(room, allWide, at.position.x, sizes.wide), y: begin(height - mapped - around + 2 * margin + 8, allHigh, at.position.y, high), zoom });
   };
   // Position the graph only when it is redrawn, so that it does not move while in use.
   const looking = useRef(look);
   looking.current = look;
-  useEffect(() => looking.current(), [room, down, ids, full]);
+  useEffect(() => looking.current(), [room, down, narrowSteps, ids, full]);
   return (
     <div className={"graph" + (full ? " full" : "")} ref={box} style={{ height }} role="group" aria-label={label}>
       <ReactFlow
@@ -215,6 +240,12 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
         nodes={nodes}
         edges={edges}
         nodeTypes={kinds}
+        edgeTypes={lines}
+        ariaLabelConfig={labels}
+        onViewportChange={(to) => {
+          view.current = to;
+          if (isWhole(to) !== all) redraw((n) => n + 1);
+        }}
         onInit={(made) => {
           flow.current = made;
           looking.current();
@@ -230,21 +261,21 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
         zoomOnScroll={false}
         preventScrolling={false}
         zoomOnDoubleClick={false}
-        panOnDrag={!fits || full}
+        panOnDrag={!all}
         onlyRenderVisibleElements={steps.length > 150}
         minZoom={0.1}
         maxZoom={1.5}
         proOptions={{ hideAttribution: true }}
       >
-        {map && <MiniMap<StepNode> position="bottom-left" ariaLabel="map of the steps" pannable zoomable nodeStrokeWidth={2} nodeClassName={(n) => `tone-${n.data.step.look?.tone ?? "plain"}`} />}
+        {map && !all && <MiniMap<StepNode> position="bottom-left" style={{ width: 150, height: 100 }} ariaLabel="map of the steps" pannable zoomable nodeStrokeWidth={2} nodeClassName={(n) => `tone-${n.data.step.look?.tone ?? "plain"}`} />}
         {controls && (
           <Controls orientation="horizontal" showInteractive={false} position="bottom-right" fitViewOptions={{ padding: 0.08 }}>
-            <ControlButton aria-pressed={map} aria-label="map" title="map" onClick={() => setMap(!map)}>
+            <ControlButton aria-pressed={map} aria-label="Map" title={all ? "Map: not needed, because all steps are visible" : "Map"} disabled={all} onClick={() => setMap(!map)}>
               <svg viewBox="0 0 16 16" aria-hidden="true">
                 <path d="M1 3h14v10H1zM9 8h6v5H9z" fill="none" stroke="currentColor" strokeWidth="1.6" />
               </svg>
             </ControlButton>
-            <ControlButton aria-pressed={full} aria-label={full ? "leave full screen" : "full screen"} title={full ? "leave full screen (Esc)" : "full screen"} onClick={() => setFull(!full)}>
+            <ControlButton aria-pressed={full} aria-label={full ? "Leave full screen" : "Full screen"} title={full ? "Leave full screen (Esc)" : "Full screen"} onClick={() => setFull(!full)}>
               <svg viewBox="0 0 16 16" aria-hidden="true">
                 <path d={full ? "M6 1v5H1m9-5v5h5M6 15v-5H1m9 5v-5h5" : "M1 6V1h5m4 0h5v5M1 10v5h5m4 0h5v-5"} fill="none" stroke="currentColor" strokeWidth="1.8" />
               </svg>

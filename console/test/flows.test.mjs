@@ -433,14 +433,15 @@ spec("A large graph is fitted, shown in full screen with a map, and its branches
   await graph.getByRole("link", { name: /^end/ }).waitFor();
   await graph.getByRole("button", { name: "show 3 steps after a1" }).press("Enter");
   await graph.getByRole("link", { name: /^a3/ }).waitFor();
-  await graph.getByRole("button", { name: "full screen" }).click();
+  await graph.getByRole("button", { name: "Full screen" }).click();
   const box = await graph.boundingBox();
   assert.deepEqual([box.width, box.height], [1280, 860]);
-  await graph.getByRole("button", { name: "Fit View" }).click();
-  await graph.getByRole("button", { name: "map", exact: true }).click();
+  await graph.getByRole("button", { name: "Show all" }).click();
+  await graph.getByRole("button", { name: "Zoom in" }).click();
+  await graph.getByRole("button", { name: "Map" }).click();
   await graph.getByRole("img", { name: "map of the steps" }).waitFor();
   await page.keyboard.press("Escape");
-  await graph.getByRole("button", { name: "full screen" }).waitFor();
+  await graph.getByRole("button", { name: "Full screen" }).waitFor();
   assert.ok((await graph.boundingBox()).height < 700);
 });
 

@@ -4,7 +4,7 @@ import { flows, readOnly, useRead } from "../api";
 import { doerOf, kindWords, runEnded, stepEnded } from "../flow";
 import { millis, plural, span } from "../format";
 import { StepStatus, type Run, type Step, type StepTemplate } from "../gen/progressor/v1/flow_pb";
-import { layers } from "../layers";
+import { layersOf } from "../layers";
 import { methods } from "../may";
 import { Pager } from "../paging";
 import { brief, bytesOf, Payload } from "../payload";
@@ -16,6 +16,8 @@ import { plainValue } from "../value";
 const itemsPage = 50;
 const bytes = (v: Parameters<typeof plainValue>[0]) => bytesOf(v === undefined ? "" : JSON.stringify(plainValue(v)));
 const why = (s: Step) => (s.failure ? `${s.failure.reason}: ${s.failure.message}` : s.reason || s.progress?.summary || "");
+const ignored = (s: Step, t?: StepTemplate) => s.status === StepStatus.FAILED && Boolean(t?.ignoreFailure);
+const ignoredWords = "The run continues, because the template ignores a failure of this step (ignore_failure).";
 export const mayHaveItems = (s: Step, t?: StepTemplate) => Boolean(t?.forEach) || Object.keys(s.itemsByStatus).length > 0;
 
 function Took({ s }: { s: Step }) {
@@ -36,15 +38,15 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
   const { params } = useRoute();
   const keep = Object.fromEntries(params);
   const ids = run.steps.map((s) => s.stepId).join("\n");
-  const places = useMemo(() => layers(ids.split("\n"), after), [ids, after]);
-  const graph = useMemo(() => [...after.values()].some((d) => d.length > 1) || [...places.values()].some((p) => p.row % 1 !== 0), [after, places]);
+  const layers = useMemo(() => layersOf(ids.split("\n"), after), [ids, after]);
+  const graph = useMemo(() => [...after.values()].some((d) => d.length > 1) || new Set(layers.values()).size < layers.size, [after, layers]);
   return (
     <Card>
       <Table label="steps" heads={["Step", "Status", "By", "#Attempt", "#Took", "Worker", "Note"]}>
         {run.steps.map((s) => {
           const t = ofStep(s);
           const doer = doerOf(run.namespace, s, t);
-          const deep = graph ? Math.min(places.get(s.stepId)?.layer ?? 0, 10) : 0;
+          const deep = graph ? Math.min(layers.get(s.stepId) ?? 0, 10) : 0;
           return (
             <tr key={s.stepId} className={s.stepId === chosen ? "at" : ""}>
               <td className="stepname" style={{ "--deep": deep } as React.CSSProperties}>
@@ -54,6 +56,7 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
               </td>
               <td>
                 <Status look={lookOfStep(s.status)} />
+                {ignored(s, t) && <span className="dim" title={ignoredWords}>, ignored</span>}
                 {s.compensationStatus !== undefined && <span className="dim">, undone: {lookOfStep(s.compensationStatus).name.toLowerCase()}</span>}
               </td>
               <td>{doer ? <a href={doer.href}>{t ? kindWords(t) : doer.name}</a> : t ? kindWords(t) : ""}</td>
@@ -185,6 +188,7 @@ export function StepPanel({ run, s, t, skip, retry }: { run: Run; s: Step; t?: S
       {why(s) && <div className={"notice " + (s.failure ? "bad" : "hold")}>
           <EngineText text={why(s)} />
         </div>}
+      {ignored(s, t) && <p className="dim">{ignoredWords}</p>}
       {s.progress && !stepEnded(s) && (
         <div className="progress">
           <span>{Math.round(s.progress.percent)} %</span>

@@ -18,6 +18,7 @@ type State struct {
 	Job       *Job      // nil if the process is not a job
 	Run       *Run      // nil if the process is not a run
 	Cron      *Cron     // nil if the process is not a cron
+	Fire      *Fire     // nil if the process is not a run of a cron, or has not ended
 	Function  *Function // nil if the process is not a durable function, or its journal was not read
 }
 

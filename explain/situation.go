@@ -44,6 +44,8 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() &&
 		(head == nil || s.timed(head) || s.Process.Status == process.StatusError):
 		s.cron(e)
+	case s.Fire != nil && fireOutcomes[s.Fire.Status] != "":
+		s.fire(e)
 	case s.Process.Status.Ended():
 		e.Detail = "It has been " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
 		if s.Process.Cancel.Reason != "" {

@@ -87,7 +87,9 @@ func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: c.actor(),
 		Forget: c.forget, Explain: explained, Urgent: &engine.Urgent{Timers: c.claimTimers, Calls: c.claimCalls},
-	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
+	}, {
+		Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout, Explain: c.explainedRun,
+	}}
 }
 
 // claimTimers claims due timers of crons. They need no slot, because a decision takes milliseconds,

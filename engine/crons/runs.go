@@ -1,19 +1,25 @@
 package crons
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
 )
 
 // runKind is the kind of the internal processes that carry out runs. isOwn reports for which
@@ -48,6 +54,35 @@ func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 		return cron.Failed, "the run returned no outcome", nil //nolint:nilerr // the text reports it
 	}
 	return o.Status, o.Detail, nil
+}
+
+// explainedRun adds to an explanation how a run has ended. The ledger says this unless it does not
+// contain the run, for example because a later attempt has replaced it.
+func (c *Crons) explainedRun(ctx context.Context, p *progressorv1.Process, e *explain.State) error {
+	var w work
+	if !e.Process.Status.Ended() || json.Unmarshal(p.GetAuxState(), &w) != nil {
+		return nil // an ended run without a valid state was cancelled before it began
+	}
+	f := &explain.Fire{CronID: w.CronID, Time: w.Fire, Attempt: w.Attempt}
+	row, err := crons.Get(ctx, c.store, e.Process.Namespace, w.CronID, w.Fire)
+	if err != nil && !errors.Is(err, process.ErrTaskNotFound) {
+		return err
+	}
+	if f.Newest = row.Attempt; row.Attempt == w.Attempt && row.EndedTime != nil {
+		f.Status, f.Detail = row.Status, row.Detail
+	} else if e.Process.Status == process.StatusCompleted && len(e.Ended) > 0 {
+		last := slices.MaxFunc(e.Ended, func(a, b explain.Task) int { return cmp.Compare(a.ID, b.ID) })
+		task, err := c.store.GetTask(ctx, e.Process.Key, last.ID)
+		if err != nil && !errors.Is(err, process.ErrTaskNotFound) {
+			return err
+		}
+		var o outcome
+		if err == nil && json.Unmarshal(task.Response, &o) == nil {
+			f.Status, f.Detail = strings.ToUpper(o.Status.String()), o.Detail
+		}
+	}
+	e.Fire = f
+	return nil
 }
 
 // outgoingArgs returns the args of the process of a run.

@@ -25,7 +25,7 @@ func TestAssigneesOfKeys(t *testing.T) {
 		root.OK(t, "run", "start", "shop/orders", "sign", "--id", run)
 		r := s.with(other).Run(t, "run", "complete", "shop/orders", run, "sign", "--result", "1")
 		if r.Code == cli.ExitOK ||
-			!strings.Contains(r.Stderr, "step_id: key:"+otherID+" is not an assignee of the wait") {
+			!strings.Contains(r.Stderr, "<step>: key:"+otherID+" is not an assignee of the wait") {
 			t.Errorf("%s: another client: %+v", run, r)
 		}
 		for client, listed := range map[string]bool{token: true, other: false, viewer: false} {

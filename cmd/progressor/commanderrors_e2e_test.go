@@ -42,7 +42,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		{"job enqueue play mail --workers 2 --start-deadline 1m",
 			"--start-deadline: must not be set together with --workers: ", cli.ExitUsage},
 		{"namespace put play --pull --fairness-key tenant",
-			"fairness_key: line 1, column 1: unknown name tenant: use job.name, job.args,", cli.ExitUsage},
+			"--fairness-key: line 1, column 1: unknown name tenant: use job.name, job.args,", cli.ExitUsage},
 	} {
 		r := p.Run(t, strings.Fields(c.args)...)
 		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) {

@@ -50,7 +50,7 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	if r := p.Run(t); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, "Usage:") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "stat"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, `did you mean "start"`) {
+	if r := p.Run(t, "stat"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "did you mean start?") {
 		t.Errorf("%+v", r)
 	}
 	if r := p.Run(t, "get", "demo"); r.Code != cli.ExitUsage ||

@@ -1,12 +1,19 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -30,7 +37,25 @@ func TestErrorsOfCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--timeout: must be a duration with a unit, ` +
 			`such as 30s or 1h (got "30")`: {"job", "enqueue", "mail", "x", "--timeout", "30"},
-		`unknown flag --filterr, did you mean "--filter"?`: {"job", "list", "mail", "--filterr", "x"},
+		"unknown flag --filterr; did you mean --filter?\n":          {"job", "list", "mail", "--filterr", "x"},
+		"unknown flag --action; see progressor bulk start --help\n": {"bulk", "start", "demo", "--action", "fly"},
+		"unexpected argument put; did you mean create?\n":           {"cron", "put", "demo", "c"},
+		"unexpected argument create; did you mean put?\n":           {"namespace", "create", "demo"},
+		"unexpected argument lits; did you mean list?\n":            {"cron", "lits"},
+		"unexpected argument 99; pass the task with --task 99\n":    {"await", "demo", "o-1", "99"},
+		`--limit: must be a whole number (got "abc")`:               {"get", "demo", "o-1", "--limit", "abc"},
+		"--limit: must be a whole number from -2147483648 to 2147483647 " +
+			"(got 99999999999)": {"get", "demo", "o-1", "--limit", "99999999999"},
+		`--retry-backoff-factor: must be a number, such as 0.5 (got "x")`: {"cron", "create", "demo", "c", "@daily",
+			"--retry-backoff-factor", "x"},
+		"--simple cannot be used with --args: the processor is not called": {"repair", "demo", "o-1", "--simple",
+			"--args", "x"},
+		"--simple cannot be used with --args-base64: ": {"repair", "demo", "o-1", "--simple", "--args-base64", "eA=="},
+		`progressor: --encoding: unknown value "foo"; use one of PROTO, JSON, MSGPACK` + "\n": {"namespace", "put", "x1",
+			"--encoding", "foo"},
+		"progressor: --encoding requires --connect-url\n": {"namespace", "put", "x1", "--pull", "--encoding", "json"},
+		"progressor: --protocol and --checkpoints require --connect-url\n": {"namespace", "put", "x1", "--pull",
+			"--checkpoints", "--protocol", "grpc"},
 		"unknown flag --max-retries-of-it; did you mean " +
 			"--max-retry?": {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
 		"unknown flag --zzzzzzzzz; see progressor job list --help": {"job", "list", "mail", "--zzzzzzzzz"},
@@ -144,5 +169,110 @@ func TestHelpAndVersionAliases(t *testing.T) {
 	if r := (clitest.Program{Commands: newCommands}).Run(t, "help", "fly"); r.Code != cli.ExitUsage ||
 		!strings.Contains(r.Stderr, "unexpected argument fly") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Errors of the engine have the names of the flags and arguments, unless the value may be from a
+// file.
+func TestErrorsOfFieldsNameFlags(t *testing.T) {
+	var failure error
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := connect.NewErrorWriter().Write(w, r, failure); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(engine.Close)
+	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": engine.URL}}
+	file := filepath.Join(t.TempDir(), "ns.yaml")
+	if err := os.WriteFile(file, []byte("processor: {pull: {}}\nretention: 1s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, field, want string }{
+		{"namespace put x1 --pull --retention -5s", "namespace.retention", "--retention"},
+		{"namespace put x1 --retention -5s -f " + file, "namespace.retention", "--retention"},
+		{"namespace put x1 -f " + file, "namespace.retention", "namespace.retention"},
+		{"namespace put x1 --pull", "namespace.namespace", "<ns>"},
+		{"namespace put x1 --connect-url ftp://a", "namespace.processor.connect.url", "--connect-url"},
+		{"namespace put x1 --connect-url http://a --connect-url x", "namespace.processor.connect.more_urls[0]",
+			"--connect-url[0]"},
+		{"namespace put x1 --connect-url http://a --header A=b", `namespace.processor.connect.headers["A"]`,
+			`--header["A"]`},
+		{"namespace put x1 --pull --max-attempts -1", "namespace.retry_policy.max_attempts", "--max-attempts"},
+		{"namespace put x1 --pull --change-retention 1s --changes job", "namespace.changes.retention",
+			"--change-retention"},
+		{"namespace get x/", "namespace", "<ns>"},
+		{"constraint put mail c --max-running -1", "constraint.max_running", "--max-running"},
+		{"constraint put mail c --rate 1/1ns", "constraint.rate.per", "--rate"},
+		{"constraint put mail c --max-running 1", "constraint.name", "<name>"},
+		{"start demo o! --args x", "process_id", "<id>"},
+		{"call demo o-1 --priority 7 --timeout 1ns", "timeout", "--timeout"},
+		{"get demo o-1 --limit -1", "range.limit", "--limit"},
+		{"repair demo o-1 --limit -1", "processor.range.limit", "--limit"},
+		{"cancel demo o-1 --grace -1s", "grace", "--grace"},
+		{"list demo status=", "filter", "<filter>"},
+		{"list demo --filter status=", "filter", "--filter"},
+		{"list demo --page-size 5000", "page_size", "--page-size"},
+		{"bulk start repair demo status=", "filter", "<filter>"},
+		{"bulk start repair demo status=ERROR --rate 0.1", "rate", "--rate"},
+		{`run start demo order --payload {"a":{"b":1}}`, "payload.a.b", "--payload: a.b"},
+		{"run report demo r-1 s --percent 7", "progress.percent", "--percent"},
+		{"run complete demo r-1 s --failure x!", "failure.reason", "--failure"},
+		{"run complete demo r-1 s! --result 1", "step_id", "<step>"},
+		{"cron backfill demo c --from -24h", "from_time", "--from"},
+		{"worker get demo w --leases -1", "max_leases", "--leases"},
+		{"node drain x", "node_id", "<node>"},
+	} {
+		failure = clitest.EngineError(connect.CodeInvalidArgument, c.field+": is wrong",
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: c.field})
+		r := p.Run(t, strings.Fields(c.args)...)
+		text, _, _ := strings.Cut(r.Stderr, ". Next: ")
+		if r.Code != cli.ExitUsage || strings.TrimSpace(text) != "progressor: "+c.want+": is wrong (invalid)" {
+			t.Errorf("%s: code %d, %s, want %s", c.args, r.Code, r.Stderr, c.want)
+		}
+	}
+	failure = connect.NewError(connect.CodeNotFound, errors.New("node not found: 99"))
+	if r := p.Run(t, "node", "drain", "99"); !strings.HasSuffix(r.Stderr, ". Next: progressor node list\n") {
+		t.Errorf("node drain: %s", r.Stderr)
+	}
+}
+
+// The tag field of a flag contains paths of fields that exist.
+func TestFieldsOfFlagsExist(t *testing.T) {
+	parser, err := cli.Main{Commands: newCommands, Stdout: io.Discard, Stderr: io.Discard}.Parser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []protoreflect.MessageDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("progressor.v1", func(f protoreflect.FileDescriptor) bool {
+		for n := range f.Messages().Len() {
+			messages = append(messages, f.Messages().Get(n))
+		}
+		return true
+	})
+	exists := func(m protoreflect.MessageDescriptor, path string) bool {
+		for name := range strings.SplitSeq(path, ".") {
+			if m == nil || m.Fields().ByName(protoreflect.Name(name)) == nil {
+				return false
+			}
+			m = m.Fields().ByName(protoreflect.Name(name)).Message()
+		}
+		return true
+	}
+	found := 0
+	for _, leaf := range parser.Model.Leaves(false) {
+		for _, flag := range leaf.Flags {
+			if !flag.Tag.Has("field") {
+				continue
+			}
+			for path := range strings.SplitSeq(flag.Tag.Get("field"), ",") {
+				found++
+				if !slices.ContainsFunc(messages, func(m protoreflect.MessageDescriptor) bool { return exists(m, path) }) {
+					t.Errorf("%s --%s: no message has the field %s", leaf.Path(), flag.Name, path)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no flag has the tag")
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/x509"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 
@@ -25,7 +26,10 @@ const (
 func nextOfConnection(err error, message string) string {
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
 	_, other := errors.AsType[x509.HostnameError](err)
+	_, host := errors.AsType[*net.DNSError](err)
 	switch {
+	case host:
+		return "check the host name in --address, a URL such as http://127.0.0.1:8080"
 	case unknown:
 		return "if the engine uses your own certificate authority, set --tls.ca-file to its certificate"
 	case other:

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -56,7 +57,7 @@ func TestAdviceOfConnections(t *testing.T) {
 				t.Errorf("%s, %s: no error", tt.name, what)
 				continue
 			}
-			line := reportOf(err).line()
+			line := reportOf(err, commandLine{}).line()
 			for _, want := range tt.want {
 				if !strings.Contains(line, want) {
 					t.Errorf("%s, %s: %q is missing in: %s", tt.name, what, want, line)
@@ -86,7 +87,7 @@ func TestAdviceOfDatabases(t *testing.T) {
 		}
 	}
 	denied := fmt.Errorf("read the schema version: %w", &pgconn.PgError{Code: "42501"})
-	if line := reportOf(denied).line(); !strings.Contains(line, "docs/operations.md#roles") {
+	if line := reportOf(denied, commandLine{}).line(); !strings.Contains(line, "docs/operations.md#roles") {
 		t.Errorf("a denied statement: %s", line)
 	}
 	if c := databaseReport(errors.New("x:\n\t"+refused), errorReport{}); !strings.Contains(c.Message, refused) {
@@ -95,5 +96,16 @@ func TestAdviceOfDatabases(t *testing.T) {
 	const twice = "x:\n\th:1: refused\n\th:1: refused"
 	if c := databaseReport(errors.New(twice), errorReport{}); strings.Count(c.Message, "refused") != 1 {
 		t.Errorf("an attempt is repeated: %+v", c)
+	}
+}
+
+// An unknown host name names the flag.
+func TestAdviceOfUnknownHosts(t *testing.T) {
+	t.Parallel()
+	err := connect.NewError(connect.CodeUnavailable,
+		fmt.Errorf("dial tcp: %w", &net.DNSError{Err: "no such host", Name: "foo", IsNotFound: true}))
+	const want = "Next: check the host name in --address, a URL such as http://127.0.0.1:8080"
+	if line := reportOf(err, commandLine{}).line(); !strings.Contains(line, want) {
+		t.Errorf("%s, want %s", line, want)
 	}
 }

@@ -92,13 +92,13 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
 			err = fmt.Errorf("%w, for example: progressor %s", err, parseErr.Context.Selected().Summary())
 		}
-		return a.fail(UsageError(err), wantsJSON(args))
+		return a.fail(UsageError(err), commandLine{}, wantsJSON(args))
 	}
 	if err := a.decode(parsed); err != nil {
-		return a.fail(UsageError(err), wantsJSON(args))
+		return a.fail(UsageError(err), commandLine{}, wantsJSON(args))
 	}
 	if err := parsed.Run(a); err != nil {
-		return a.fail(err, wantsJSON(args))
+		return a.fail(err, commandLine{parsed}, wantsJSON(args))
 	}
 	return ExitOK
 }

@@ -226,8 +226,8 @@ type ProcessArgs struct {
 
 // RangeFlags select a part of the history.
 type RangeFlags struct {
-	Offset   *int64 `placeholder:"EVENT" help:"Only events after this event; with --backward, before it."`
-	Limit    *int32 `placeholder:"N" help:"Maximum number of events; 0 means none."`
+	Offset   *int64 `field:"range.offset,processor.range.offset" placeholder:"EVENT" help:"Only events after this event; with --backward, before it."`
+	Limit    *int32 `field:"range.limit,processor.range.limit" placeholder:"N" help:"Maximum number of events; 0 means none."`
 	Backward bool   `help:"Newest event first."`
 }
 

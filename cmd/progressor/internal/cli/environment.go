@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/internal/spelling"
 )
 
-// UnknownVariable is an environment variable that is named like a setting but is not one.
-type UnknownVariable struct{ Name, Nearest string }
+// UnknownVariable is an environment variable that is named like a setting but is not one. Similar is
+// the variable that was probably meant, or "".
+type UnknownVariable struct{ Name, Similar string }
 
 // serviceLink matches variables that Kubernetes sets for a service named progressor, such as
 // PROGRESSOR_PORT_8080_TCP.
@@ -27,13 +28,21 @@ func (s *settings) unknown(program *kong.Node) []UnknownVariable {
 		return nil
 	}
 	known := variables(program, []string{EnvName("config"), EnvName(colorFlag)})
+	settings := make([]string, len(known))
+	for n, name := range known {
+		settings[n] = strings.TrimPrefix(name, EnvName(""))
+	}
 	var unknown []UnknownVariable
 	for _, entry := range s.environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, EnvName("")) || slices.Contains(known, name) || serviceLink.MatchString(name) {
 			continue
 		}
-		unknown = append(unknown, UnknownVariable{name, spelling.Nearest(name, known)})
+		u := UnknownVariable{Name: name}
+		if setting := spelling.Similar(strings.TrimPrefix(name, EnvName("")), settings); setting != "" {
+			u.Similar = EnvName("") + setting
+		}
+		unknown = append(unknown, u)
 	}
 	slices.SortFunc(unknown, func(a, b UnknownVariable) int { return strings.Compare(a.Name, b.Name) })
 	return unknown
@@ -61,7 +70,10 @@ func (a *App) UnknownVariables() []UnknownVariable {
 // WarnUnknown prints warnings about unknown variables.
 func (a *App) WarnUnknown() {
 	for _, u := range a.UnknownVariables() {
-		fmt.Fprintf(a.Stderr, "progressor: unknown environment variable %s is ignored; did you mean %s?\n", u.Name,
-			u.Nearest)
+		text := ""
+		if u.Similar != "" {
+			text = "; did you mean " + u.Similar + "?"
+		}
+		fmt.Fprintf(a.Stderr, "progressor: unknown environment variable %s is ignored%s\n", u.Name, text)
 	}
 }

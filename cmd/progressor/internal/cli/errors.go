@@ -55,16 +55,18 @@ type errorReport struct {
 	Detail  any    `json:"detail,omitempty"` // ErrorDetail
 
 	engine *progressorv1.ErrorDetail
-	named  bool // the message names the flag instead of the field
+	named  bool   // the message names the flag instead of the field
+	flag   string // flag or argument that sets the field of the error; "" if it is not known
 }
 
-// fail prints an error on one line and returns the exit code.
-func (a *App) fail(err error, asJSON bool) int {
-	c := reportOf(err)
+// fail prints an error on one line and returns the exit code. line is the command line, which names
+// fields of the request.
+func (a *App) fail(err error, line commandLine, asJSON bool) int {
+	c := reportOf(err, line)
 	if asJSON {
-		line, marshalErr := json.Marshal(map[string]errorReport{"error": c})
+		text, marshalErr := json.Marshal(map[string]errorReport{"error": c})
 		if marshalErr == nil {
-			fmt.Fprintln(a.Stderr, string(line))
+			fmt.Fprintln(a.Stderr, string(text))
 			return c.Exit
 		}
 	}
@@ -72,11 +74,8 @@ func (a *App) fail(err error, asJSON bool) int {
 	return c.Exit
 }
 
-// listFlags maps the fields that all lists have to flags.
-var listFlags = map[string]string{"order_by": "--order-by", "page_size": "--page-size", "page_token": "--page-token"}
-
-// reportOf returns the text of an error.
-func reportOf(err error) errorReport {
+// reportOf returns the text of an error of a command.
+func reportOf(err error, line commandLine) errorReport {
 	c := errorReport{Message: output.OneLine(err.Error()), Exit: ExitFailed}
 	var coded *CodedError
 	var connectErr *connect.Error
@@ -105,12 +104,14 @@ func reportOf(err error) errorReport {
 	default:
 		c.Next = nextOfDenial(err)
 	}
-	if flag, ok := listFlags[c.engine.GetField()]; ok && strings.HasPrefix(c.Message, c.engine.GetField()+":") {
-		c.Message, c.named = flag+strings.TrimPrefix(c.Message, c.engine.GetField()), true
+	field := c.engine.GetField()
+	c.flag = line.name(field)
+	if rest, ok := strings.CutPrefix(c.Message, field+":"); ok && c.flag != "" {
+		c.Message, c.named = c.flag+":"+rest, true
 	}
 	if to, ok := errors.AsType[*Advised](err); ok {
+		c.named = to.Named || c.named && to.Message == ""
 		c.Message, c.Next = output.OneLine(cmp.Or(to.Message, c.Message)), to.Next
-		c.named = to.Named
 	}
 	return c
 }
@@ -124,7 +125,7 @@ func (c errorReport) line() string {
 		facts := []string{strings.ToLower(output.Enum(d.GetReason()))}
 		facts[0] = cmp.Or(facts[0], c.Code)
 		if d.GetField() != "" && !c.named && !strings.Contains(c.Message, d.GetField()) {
-			facts = append(facts, "field "+d.GetField())
+			facts = append(facts, cmp.Or(c.flag, "field "+d.GetField()))
 		}
 		if f := d.GetFailure(); f != nil {
 			facts = append(facts, mention("failure", f.GetReason(), f.GetMessage(), c.Message))

@@ -23,6 +23,14 @@ type PayloadFlags struct {
 	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
 }
 
+// ArgsFlag returns the name of the flag with the args.
+func (f PayloadFlags) ArgsFlag() string {
+	if f.ArgsBase64 != nil {
+		return "--args-base64"
+	}
+	return "--args"
+}
+
 // ReadArgs returns the args of the flags, or nil if there are none.
 func (f PayloadFlags) ReadArgs(a *App) ([]byte, error) {
 	switch {

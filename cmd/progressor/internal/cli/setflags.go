@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -21,6 +22,36 @@ func Set[T any](into, value *T) {
 func SetDuration(into **durationpb.Duration, value *time.Duration) {
 	if value != nil {
 		*into = durationpb.New(*value)
+	}
+}
+
+// Given is a flag of a command, and whether it is set.
+type Given struct {
+	Flag string
+	Set  bool
+}
+
+// SetFlags returns the names of the flags that are set.
+func SetFlags(flags ...Given) (names []string) {
+	for _, f := range flags {
+		if f.Set {
+			names = append(names, f.Flag)
+		}
+	}
+	return names
+}
+
+// Requires returns the error for flags that are set without the flag that they require. It returns
+// nil if there are none.
+func Requires(needed string, flags []string) error {
+	switch n := len(flags); n {
+	case 0:
+		return nil
+	case 1:
+		return UsageError(fmt.Errorf("%s requires %s", flags[0], needed))
+	default:
+		return UsageError(
+			fmt.Errorf("%s and %s require %s", strings.Join(flags[:n-1], ", "), flags[n-1], needed))
 	}
 }
 

@@ -20,9 +20,9 @@ type changesCmd struct {
 
 	cli.ClientFlags
 	Watch   bool     `short:"w" help:"Continue with new changes until Ctrl-C."`
-	From    string   `placeholder:"CURSOR|TIME|DURATION" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default with --watch: now; otherwise all stored changes."`
-	Kind    []string `placeholder:"KIND" complete:"ChangeKind" help:"Only these kinds: event, lifecycle, job, step, run, fire. Default: all."`
-	Process string   `placeholder:"ID" complete:"process" help:"Only changes of this process, job, run (~flow/ID) or cron (~cron/ID)."`
+	From    string   `field:"cursor,from_time" placeholder:"CURSOR|TIME|DURATION" help:"Continue after a cursor, or begin at a time such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default with --watch: now; otherwise all stored changes."`
+	Kind    []string `field:"kinds" placeholder:"KIND" complete:"ChangeKind" help:"Only these kinds: event, lifecycle, job, step, run, fire. Default: all."`
+	Process string   `field:"process_id" placeholder:"ID" complete:"process" help:"Only changes of this process, job, run (~flow/ID) or cron (~cron/ID)."`
 }
 
 func (changesCmd) Help() string {

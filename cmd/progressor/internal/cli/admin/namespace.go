@@ -32,42 +32,54 @@ type namespacePutCmd struct {
 
 	cli.ClientFlags
 	File       string   `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
-	ConnectURL []string `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for several URLs."`
+	ConnectURL []string `field:"processor.connect.url,processor.connect.more_urls" name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for several URLs."`
 	connectFlags
-	Builtin      string         `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
-	Pull         bool           `xor:"processor" help:"Workers poll for tasks."`
+	Builtin      string         `field:"processor.builtin.name" xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
+	Pull         bool           `field:"processor.pull" xor:"processor" help:"Workers poll for tasks."`
 	StepTimeout  *time.Duration `placeholder:"DURATION" help:"Timeout of an attempt. Default: 60s."`
 	MaxRunning   *int32         `placeholder:"N" help:"Maximum number of running tasks per node. Default: 1000."`
 	MaxBacklog   *int32         `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
 	MaxWaiting   *int32         `placeholder:"N" help:"Maximum number of waiting requests per process. Default: 1000."`
 	HistoryMode  string         `placeholder:"full|none|last" help:"History that the processor receives. Default: full."`
 	ZombiePolicy string         `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
-	MaxAttempts  *int32         `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
-	RetryAfter   *time.Duration `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
+	MaxAttempts  *int32         `field:"retry_policy.max_attempts" placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
+	RetryAfter   *time.Duration `field:"retry_policy.initial_interval" placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
 	FairnessKey  *string        `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
-	CommandTo    []string       `placeholder:"PATTERN" help:"Other namespaces to which the processor may send commands: NAME, PREFIX* or *."`
+	CommandTo    []string       `field:"command_namespaces" placeholder:"PATTERN" help:"Other namespaces to which the processor may send commands: NAME, PREFIX* or *."`
 	retentionFlags
 	recordFlags
 }
 
 // connectFlags describe the requests to a processor at --connect-url.
 type connectFlags struct {
-	Encoding      string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
-	Protocol      string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
-	Header        map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
-	SigningSecret []string          `placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret. Set two secrets while a key is replaced."`
-	Checkpoints   bool              `help:"Let the processor at --connect-url store checkpoints."`
+	Encoding      string            `field:"processor.connect.encoding" placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
+	Protocol      string            `field:"processor.connect.protocol" placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
+	Header        map[string]string `field:"processor.connect.headers" mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
+	SigningSecret []string          `field:"processor.connect.signing_secrets" placeholder:"NAME" help:"Sign the requests to --connect-url with the key in this secret. Set two secrets while a key is replaced."`
+	Checkpoints   bool              `field:"processor.connect.checkpoints" help:"Let the processor at --connect-url store checkpoints."`
 
-	ConnectCAFile      string `name:"connect-ca-file" placeholder:"FILE" help:"CA certificates that verify --connect-url, PEM. Default: those of the system."`
-	ConnectCertificate string `placeholder:"NAME" help:"Secret with the client certificate for --connect-url and its private key, PEM."`
+	ConnectCAFile      string `field:"processor.connect.tls.ca_pem" name:"connect-ca-file" placeholder:"FILE" help:"CA certificates that verify --connect-url, PEM. Default: those of the system."`
+	ConnectCertificate string `field:"processor.connect.tls.certificate_secret" placeholder:"NAME" help:"Secret with the client certificate for --connect-url and its private key, PEM."`
+}
+
+// setFlags returns the names of the flags that are set.
+func (c *connectFlags) setFlags() []string {
+	return cli.SetFlags(
+		cli.Given{Flag: "--encoding", Set: c.Encoding != ""},
+		cli.Given{Flag: "--protocol", Set: c.Protocol != ""},
+		cli.Given{Flag: "--header", Set: len(c.Header) > 0},
+		cli.Given{Flag: "--signing-secret", Set: len(c.SigningSecret) > 0},
+		cli.Given{Flag: "--checkpoints", Set: c.Checkpoints},
+		cli.Given{Flag: "--connect-ca-file", Set: c.ConnectCAFile != ""},
+		cli.Given{Flag: "--connect-certificate", Set: c.ConnectCertificate != ""})
 }
 
 // recordFlags configure what is recorded about jobs and processes.
 type recordFlags struct {
 	JobEvents       string         `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
-	Changes         []string       `placeholder:"KIND|none" complete:"event,lifecycle,job,step,run,fire,none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
-	ChangePayloads  *bool          `help:"Record the payloads of events in the change stream."`
-	ChangeRetention *time.Duration `placeholder:"DURATION" help:"Minimum time for which changes are kept. Default: 168h."`
+	Changes         []string       `field:"changes,changes.kinds" placeholder:"KIND|none" complete:"event,lifecycle,job,step,run,fire,none" help:"Record changes of these kinds: event, lifecycle, job, step, run, fire. Default: none."`
+	ChangePayloads  *bool          `field:"changes.payloads" help:"Record the payloads of events in the change stream."`
+	ChangeRetention *time.Duration `field:"changes.retention" placeholder:"DURATION" help:"Minimum time for which changes are kept. Default: 168h."`
 }
 
 // applyChanges sets the changes that the namespace records.
@@ -195,24 +207,21 @@ func (c *namespacePutCmd) apply(a *cli.App, ns *progressorv1.Namespace) error {
 }
 
 func (c *namespacePutCmd) applyProcessor(a *cli.App, ns *progressorv1.Namespace) error {
-	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0 ||
-		len(c.SigningSecret) > 0 || c.Checkpoints || c.ConnectCAFile != "" || c.ConnectCertificate != "") {
-		return errors.New("--encoding, --protocol, --header, --signing-secret, --checkpoints, --connect-ca-file and " +
-			"--connect-certificate require --connect-url")
+	p := &progressorv1.ConnectProcessor{Headers: c.Header, SigningSecrets: c.SigningSecret, Checkpoints: c.Checkpoints}
+	err := cmp.Or(
+		cli.SetEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
+		cli.SetEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),
+	)
+	if err == nil && len(c.ConnectURL) == 0 {
+		err = cli.Requires("--connect-url", c.setFlags())
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case len(c.ConnectURL) > 0:
-		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header,
-			SigningSecrets: c.SigningSecret, Checkpoints: c.Checkpoints}
-		var err error
+		p.Url, p.MoreUrls = c.ConnectURL[0], c.ConnectURL[1:]
 		if p.Tls, err = a.TargetTLS("--connect-ca-file", c.ConnectCAFile, c.ConnectCertificate); err != nil {
-			return err
-		}
-		err = cmp.Or(
-			cli.SetEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
-			cli.SetEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),
-		)
-		if err != nil {
 			return err
 		}
 		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: p}}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -70,8 +71,14 @@ seconds. After a restart, it accepts tasks again.
 }
 
 func (c *nodeDrainCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Insight.DrainNode, &progressorv1.DrainNodeRequest{NodeId: c.Node},
+	err := cli.Ask(a, c.OutputFlag, c.Client().Insight.DrainNode, &progressorv1.DrainNodeRequest{NodeId: c.Node},
 		func(resp *progressorv1.DrainNodeResponse) error {
 			return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
 		})
+	switch connect.CodeOf(err) {
+	case connect.CodeNotFound, connect.CodeInvalidArgument:
+		return &cli.Advised{Err: err, Next: "progressor node list"}
+	default:
+		return err
+	}
 }

@@ -13,10 +13,10 @@ import (
 type cronBackfillCmd struct {
 	cronArgs
 	cli.ClientFlags
-	From           string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
-	To             string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
+	From           string `field:"from_time" required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
+	To             string `field:"to_time" placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
 	MaxConcurrency int32  `placeholder:"N" help:"Maximum number of runs of the backfill at the same time. Default: 1."`
-	Overlap        string `placeholder:"ACTION" complete:"OverlapAction" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+	Overlap        string `field:"overlap_action" placeholder:"ACTION" complete:"OverlapAction" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronBackfillCmd) Help() string {

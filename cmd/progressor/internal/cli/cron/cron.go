@@ -318,7 +318,7 @@ func (c *cronDeleteCmd) Run(a *cli.App) error {
 type cronTriggerCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Overlap string `placeholder:"ACTION" complete:"OverlapAction" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
+	Overlap string `field:"overlap_action" placeholder:"ACTION" complete:"OverlapAction" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronTriggerCmd) Help() string {

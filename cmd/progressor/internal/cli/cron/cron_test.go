@@ -193,7 +193,7 @@ func TestCronRefusals(t *testing.T) {
 		"--exclude|@every 9s":        "--exclude: ",
 		"--misfire|catch_up_limited": "--catchup-limit: must be 1 to 100000", "--max-attempts=-1": "--max-attempts: ",
 		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: must be a time",
-		"--method|PUT": "require --http",
+		"--method|PUT": "--method requires --http",
 		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: must be later:",
 		"--file|/does/not/exist": "no such file",
 		"--process-metadata|[]":  "--process-metadata: must be a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
@@ -211,7 +211,7 @@ func TestCronRefusals(t *testing.T) {
 		"create|demo|x|@daily|--start-run|Big":                              "--start-run: ",
 		"create|demo|x|@daily|--start-run|r|--payload|{\"a\": \"${fire}\"}": "--payload: a: ",
 		"create|demo|x|@daily|--start-run|r|--args|a":                       "use --payload",
-		"create|demo|x|@daily|--notify|p|--scope|a":                         "require --start-run",
+		"create|demo|x|@daily|--notify|p|--scope|a":                         "--scope requires --start-run",
 		"create|demo|x|@daily|--job|a|--args|{":                             "--args: must be JSON",
 		"create|demo|x|@daily|--job|a|--args-base64|YQ==":                   "--args-base64: args of a job are JSON",
 		"create|demo|x|@daily|--job|a|--job-options|{max_retries: 1}": "--job-options: line 1: max_retries: " +

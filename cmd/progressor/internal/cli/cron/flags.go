@@ -3,6 +3,7 @@ package cron
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -148,9 +149,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		return err
 	}
 	switch {
-	case http == nil && f.needsHTTP():
-		return cli.UsageError(errors.New("--method, --header, --signing-secret, --http-ca-file, " +
-			"--http-certificate and --success-code require --http"))
+	case http == nil && len(f.httpFlags()) > 0:
+		return cli.Requires("--http", f.httpFlags())
 	case start == nil && f.RunEnd != "":
 		return cli.UsageError(errors.New("--run-end requires --start-process"))
 	case start == nil && f.ProcessMetadata != "":
@@ -159,7 +159,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		return cli.UsageError(errors.New("--target-namespace requires --start-process, --job or --notify"))
 	case start == nil && notify == nil && http == nil && job == nil && f.hasArgs():
 		return cli.UsageError(
-			errors.New("--args requires --start-process, --job, --notify or --http; use --payload with --start-run"))
+			fmt.Errorf("%s requires --start-process, --job, --notify or --http; use --payload with --start-run",
+				f.ArgsFlag()))
 	}
 	if job != nil {
 		cli.Set(&job.Namespace, f.TargetNamespace)
@@ -181,10 +182,15 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 	return nil
 }
 
-// needsHTTP reports whether a flag is set that describes an HTTP request.
-func (f *targetFlags) needsHTTP() bool {
-	return f.Method != nil || len(f.Header) > 0 || len(f.SigningSecret) > 0 || len(f.SuccessCode) > 0 ||
-		f.HTTPCAFile != "" || f.HTTPCertificate != ""
+// httpFlags returns the names of the flags that are set and describe an HTTP request.
+func (f *targetFlags) httpFlags() []string {
+	return cli.SetFlags(
+		cli.Given{Flag: "--method", Set: f.Method != nil},
+		cli.Given{Flag: "--header", Set: len(f.Header) > 0},
+		cli.Given{Flag: "--signing-secret", Set: len(f.SigningSecret) > 0},
+		cli.Given{Flag: "--http-ca-file", Set: f.HTTPCAFile != ""},
+		cli.Given{Flag: "--http-certificate", Set: f.HTTPCertificate != ""},
+		cli.Given{Flag: "--success-code", Set: len(f.SuccessCode) > 0})
 }
 
 func (f *targetFlags) applyHTTP(a *cli.App, t *progressorv1.HttpTarget, args []byte) error {

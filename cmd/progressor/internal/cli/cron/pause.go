@@ -16,7 +16,7 @@ import (
 type cronPauseCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Reason string `placeholder:"TEXT" help:"Reason, shown with the cron."`
+	Reason string `field:"note" placeholder:"TEXT" help:"Reason, shown with the cron."`
 }
 
 func (cronPauseCmd) Help() string {
@@ -34,7 +34,7 @@ func (c *cronPauseCmd) Run(a *cli.App) error {
 type cronResumeCmd struct {
 	cronArgs
 	cli.ClientFlags
-	Reason  string `placeholder:"TEXT" help:"Reason, stored in the audit log."`
+	Reason  string `field:"note" placeholder:"TEXT" help:"Reason, stored in the audit log."`
 	CatchUp bool   `help:"Apply the misfire policy to the fire times of the pause. By default, they are MISSED."`
 	Yes     bool   `short:"y" help:"With --catch-up: do not ask for confirmation on a terminal."`
 }

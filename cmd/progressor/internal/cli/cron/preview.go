@@ -22,8 +22,8 @@ type cronPreviewCmd struct {
 	cli.ClientFlags
 	Expression []string `short:"e" sep:"none" placeholder:"EXPRESSION" help:"Expression to preview instead of a stored cron; can be repeated."`
 	specFlags
-	From  string `placeholder:"TIME|DURATION" help:"Start of the preview. Default: now."`
-	To    string `placeholder:"TIME|DURATION" help:"End of the preview. Default: a month later."`
+	From  string `field:"from_time" placeholder:"TIME|DURATION" help:"Start of the preview. Default: now."`
+	To    string `field:"to_time" placeholder:"TIME|DURATION" help:"End of the preview. Default: a month later."`
 	Limit int32  `default:"100" placeholder:"N" help:"Number of fire times with -o json, 1 to 1000. Default: ${default}."`
 }
 

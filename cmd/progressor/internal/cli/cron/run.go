@@ -23,11 +23,12 @@ type startRunFlags struct {
 // apply sets the values of the flags in a target that starts a run.
 func (f *startRunFlags) apply(a *cli.App, t *progressorv1.StartRunTarget) (err error) {
 	if t == nil {
-		if f.TemplateVersion != nil || f.Payload != nil || f.Scope != nil || f.ScopeID != nil || f.RunMetadata != "" {
-			return cli.UsageError(
-				errors.New("--template-version, --payload, --scope, --scope-id and --run-metadata require --start-run"))
-		}
-		return nil
+		return cli.Requires("--start-run", cli.SetFlags(
+			cli.Given{Flag: "--template-version", Set: f.TemplateVersion != nil},
+			cli.Given{Flag: "--payload", Set: f.Payload != nil},
+			cli.Given{Flag: "--scope", Set: f.Scope != nil},
+			cli.Given{Flag: "--scope-id", Set: f.ScopeID != nil},
+			cli.Given{Flag: "--run-metadata", Set: f.RunMetadata != ""}))
 	}
 	cli.Set(&t.Version, f.TemplateVersion)
 	cli.Set(&t.Scope, f.Scope)

@@ -50,7 +50,7 @@ type flowStartCmd struct {
 
 	cli.ClientFlags
 	ID              string `name:"id" placeholder:"ID" help:"Run id. Default: the engine chooses one."`
-	TemplateVersion int32  `placeholder:"N" help:"Version of the template. Default: the newest."`
+	TemplateVersion int32  `field:"version" placeholder:"N" help:"Version of the template. Default: the newest."`
 	Payload         string `placeholder:"JSON|@FILE|@-" help:"Payload of the run: JSON, @FILE, or @- for standard input."`
 	Scope           string `placeholder:"TEXT" help:"Kind of subject: user, account, system, …"`
 	ScopeID         string `placeholder:"TEXT" help:"Id of the subject."`
@@ -223,7 +223,7 @@ type flowRetryCmd struct {
 	flowArgs
 	cli.ClientFlags
 	NewestVersion bool     `help:"Continue with the newest version of the template."`
-	Input         []string `sep:"none" placeholder:"STEP=JSON|STEP=@FILE" help:"New input for a step that runs again; can be repeated."`
+	Input         []string `field:"inputs" sep:"none" placeholder:"STEP=JSON|STEP=@FILE" help:"New input for a step that runs again; can be repeated."`
 	cli.EndFlags  `set:"what=run"`
 }
 

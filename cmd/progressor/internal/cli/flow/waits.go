@@ -92,11 +92,11 @@ type waitArgs struct {
 type flowCompleteCmd struct {
 	waitArgs
 	cli.ClientFlags
-	Token     string `name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Token     string `field:"token" name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
 	Result    string `xor:"outcome" placeholder:"JSON|@FILE|@-" help:"Result of the step, which has succeeded."`
-	Failure   string `xor:"outcome" placeholder:"REASON" help:"Reason why the step failed, an identifier; --message adds details."`
+	Failure   string `field:"failure.reason" xor:"outcome" placeholder:"REASON" help:"Reason why the step failed, an identifier; --message adds details."`
 	Cancelled bool   `xor:"outcome" help:"The step has stopped, as requested by the cancel of the run."`
-	Message   string `placeholder:"TEXT" help:"Message of --failure."`
+	Message   string `field:"failure.message" placeholder:"TEXT" help:"Message of --failure."`
 	WorkerID  string `placeholder:"NAME" help:"Who completed it."`
 }
 
@@ -141,9 +141,9 @@ func (c *flowCompleteCmd) Run(a *cli.App) error {
 type flowReportCmd struct {
 	waitArgs
 	cli.ClientFlags
-	Token   string         `name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
-	Percent *float64       `placeholder:"0..100" help:"Progress in percent."`
-	Summary string         `placeholder:"TEXT" help:"Summary of the progress."`
+	Token   string         `field:"token" name:"wait-token" placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Percent *float64       `field:"progress.percent" placeholder:"0..100" help:"Progress in percent."`
+	Summary string         `field:"progress.summary" placeholder:"TEXT" help:"Summary of the progress."`
 	Due     *time.Duration `placeholder:"DURATION" help:"New due time, as a duration from now."`
 	Worker  *string        `name:"worker-id" placeholder:"NAME" help:"Who works on the step, as lists show it. An empty name clears it."`
 }

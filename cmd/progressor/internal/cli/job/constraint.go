@@ -7,11 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/protoyaml"
@@ -38,8 +36,8 @@ type constraintPutCmd struct {
 	Match      *string `placeholder:"CEL" help:"Matching jobs, by job.name, job.args, job.priority, job.tags and job.metadata. Default: all."`
 	Key        *string `placeholder:"CEL" help:"Each value of this expression has its own limit. Default: one limit for all matching jobs."`
 	MaxRunning *int32  `placeholder:"N" help:"Maximum number of running jobs per key. Default: no limit."`
-	Rate       string  `placeholder:"N/DURATION" help:"Maximum number of starts per key and period, such as 10/s or 100/1m."`
-	Burst      *int32  `placeholder:"N" help:"Maximum number of starts at once after a time without starts. Default: the N of --rate."`
+	Rate       string  `field:"rate,rate.count,rate.per" placeholder:"N/DURATION" help:"Maximum number of starts per key and period, such as 10/s or 100/1m."`
+	Burst      *int32  `field:"rate.burst" placeholder:"N" help:"Maximum number of starts at once after a time without starts. Default: the N of --rate."`
 }
 
 func (constraintPutCmd) Help() string {
@@ -71,7 +69,7 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 	if err := c.apply(m); err != nil {
 		return cli.UsageError(err)
 	}
-	return c.flagOf(cli.Ask(a, c.OutputFlag, c.Client().Job.PutConstraint,
+	return cli.Ask(a, c.OutputFlag, c.Client().Job.PutConstraint,
 		&progressorv1.PutConstraintRequest{Constraint: m}, func(resp *progressorv1.PutConstraintResponse) error {
 			stored := resp.GetConstraint()
 			return output.PrintFields(a.Stdout,
@@ -80,18 +78,7 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 				output.Field{"key", output.OneLine(stored.GetKey())},
 				output.Field{"max_running", showLimit(stored.GetMaxRunning())},
 				output.Field{"rate", showRate(stored.GetRate())})
-		}))
-}
-
-// flagOf replaces the field name in an error with --match or --key, if the value comes from the
-// flag.
-func (c *constraintPutCmd) flagOf(err error) error {
-	field := client.Detail(err).GetField()
-	connected, ok := errors.AsType[*connect.Error](err)
-	if !ok || (field != "constraint.match" || c.Match == nil) && (field != "constraint.key" || c.Key == nil) {
-		return err
-	}
-	return &cli.Advised{Err: err, Named: true, Message: "--" + strings.TrimPrefix(connected.Message(), "constraint.")}
+		})
 }
 
 // apply sets the values of the flags in the constraint.

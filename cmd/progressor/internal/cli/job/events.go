@@ -20,7 +20,7 @@ type jobEventsCmd struct {
 
 	cli.ClientFlags
 	Watch         bool   `short:"w" help:"Print new events, one per line, until Ctrl-C."`
-	From          string `placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
+	From          string `field:"cursor" placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
 	cli.PageFlags `set:"rows=events"`
 }
 

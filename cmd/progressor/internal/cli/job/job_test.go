@@ -35,7 +35,7 @@ func TestJobEventsAndStats(t *testing.T) {
 	}
 	r := p.Run(t, "job", "events", "mail", "--watch")
 	clitest.WantLines(t, r.Stdout, "run-1/pay[0] progress", "m-1 lease_lost running → available host-1 silent")
-	if r.Code == 0 || !strings.Contains(r.Stderr, "cursor: must be a cursor of a previous response") {
+	if r.Code == 0 || !strings.Contains(r.Stderr, "--from: must be a cursor of a previous response") {
 		t.Errorf("%+v", r)
 	}
 	if r := p.Run(t, "job", "events", "mail", "--watch", "-o", "json", "--from", "1.1"); !strings.Contains(r.Stdout,

@@ -187,11 +187,13 @@ func (c *repairCmd) Run(a *cli.App) error {
 	case err != nil:
 		return cli.UsageError(err)
 	case steps != nil && (c.Simple || args != nil):
-		return cli.UsageError(errors.New("--skip-step, --set-step and --rewind cannot be used with --simple or args"))
+		return cli.UsageError(
+			fmt.Errorf("--skip-step, --set-step and --rewind cannot be used with --simple or %s", c.ArgsFlag()))
 	case steps != nil:
 		args = steps
 	case c.Simple && args != nil:
-		return cli.UsageError(errors.New("--simple cannot be used with args: the processor is not called"))
+		return cli.UsageError(
+			fmt.Errorf("--simple cannot be used with %s: the processor is not called", c.ArgsFlag()))
 	}
 	taskContext, err := c.ReadContext(a)
 	if err != nil {

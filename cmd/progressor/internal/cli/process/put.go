@@ -20,8 +20,8 @@ type putCmd struct {
 	Detail   string   `placeholder:"TEXT" help:"Reason of the status error, shown as the detail of the process."`
 	AuxState string   `placeholder:"TEXT|@FILE" help:"State of the processor."`
 	Metadata string   `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	Event    []string `sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; can be repeated."`
-	Timer    string   `placeholder:"TIME|DURATION" help:"Due time of the default timer."`
+	Event    []string `field:"history" sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; can be repeated."`
+	Timer    string   `field:"timers" placeholder:"TIME|DURATION" help:"Due time of the default timer."`
 }
 
 func (putCmd) Help() string {

@@ -13,7 +13,7 @@ import (
 type watchCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
-	Offset int64 `placeholder:"EVENT" help:"Only events after this event. Default: all."`
+	Offset int64 `field:"after_event_id" placeholder:"EVENT" help:"Only events after this event. Default: all."`
 }
 
 func (watchCmd) Help() string {

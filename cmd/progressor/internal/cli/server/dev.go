@@ -67,7 +67,7 @@ func (c *devCmd) Run(a *cli.App) error {
 	}
 	log := c.Log.Logger(a)
 	for _, u := range a.UnknownVariables() {
-		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Nearest)
+		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Similar)
 	}
 	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started
 	if err != nil {

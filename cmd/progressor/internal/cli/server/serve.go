@@ -29,7 +29,7 @@ func (c *serveCmd) Run(a *cli.App) error {
 	}
 	log := c.Log.Logger(a)
 	for _, u := range a.UnknownVariables() {
-		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Nearest)
+		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Similar)
 	}
 	names, err := hosts(c.Listen, c.ListenHosts)
 	if err != nil {

@@ -23,11 +23,11 @@ type sinkRetryCmd struct {
 	sinkArgs
 	cli.ClientFlags
 	All     bool    `help:"All dead letters."`
-	Letter  []int64 `placeholder:"CHANGE" help:"The dead letter of this change; can be repeated."`
-	Process string  `placeholder:"ID" complete:"process" help:"Only those of this process, job, run (~flow/ID) or cron (~cron/ID)."`
+	Letter  []int64 `field:"change_ids" placeholder:"CHANGE" help:"The dead letter of this change; can be repeated."`
+	Process string  `field:"of_process_id" placeholder:"ID" complete:"process" help:"Only those of this process, job, run (~flow/ID) or cron (~cron/ID)."`
 	Error   string  `placeholder:"TEXT" help:"Only those whose error contains this text, such as 'HTTP 413', in upper or lower case."`
-	From    string  `placeholder:"TIME|DURATION" help:"Only those that failed since this time, such as 2026-11-26T10:00:00Z or -2h."`
-	To      string  `placeholder:"TIME|DURATION" help:"Only those that failed before this time."`
+	From    string  `field:"since_time" placeholder:"TIME|DURATION" help:"Only those that failed since this time, such as 2026-11-26T10:00:00Z or -2h."`
+	To      string  `field:"until_time" placeholder:"TIME|DURATION" help:"Only those that failed before this time."`
 	DryRun  bool    `help:"Show the selected dead letters, and change nothing."`
 	Wait    bool    `help:"Wait until each was delivered or has failed. On a terminal, show a progress bar. Ctrl-C ends the wait, not the retry."`
 }

@@ -43,7 +43,7 @@ type sinkPutCmd struct {
 
 	cli.ClientFlags
 	File string `short:"f" required:"" placeholder:"FILE|-" help:"A Sink as YAML or JSON, or the output of get -o json."`
-	From string `placeholder:"TIME|DURATION" help:"A new sink begins with the changes since this time, such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default: now."`
+	From string `field:"from_time" placeholder:"TIME|DURATION" help:"A new sink begins with the changes since this time, such as 2026-11-26T10:00:00Z, -2h or 1970-01-01 (all). Default: now."`
 }
 
 func (sinkPutCmd) Help() string {

@@ -20,7 +20,7 @@ type workerGetCmd struct {
 	ID string `arg:"" name:"worker" complete:"worker" help:"Id of the worker; worker list shows it."`
 
 	cli.ClientFlags
-	Leases int32 `placeholder:"N" help:"Maximum number of leases to show. Default: 100."`
+	Leases int32 `field:"max_leases" placeholder:"N" help:"Maximum number of leases to show. Default: 100."`
 }
 
 // shownResults is the maximum number of results of a worker that are shown.

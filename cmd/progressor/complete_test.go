@@ -96,6 +96,8 @@ func TestComplete(t *testing.T) {
 		"get demo order:1 |":            "",
 		"call demo --idempotency-key |": "",
 		"nonsense |":                    "",
+		"start demo --args R|":          "",
+		"start demo --args @@|":         "",
 	} {
 		words := strings.Split(strings.TrimSuffix(line, "|"), " ")
 		complete := answeredCompletions
@@ -110,7 +112,8 @@ func TestComplete(t *testing.T) {
 	answeredCompletions(t, p, "__complete", "job", "get", "echo", `ma"il*`)
 	want := &progressorv1.ListJobsRequest{Namespace: "echo", Filter: `job_id = "ma\"il\**"`, PageSize: 100}
 	clitest.WantRequest(t, f.Last, want)
-	for _, line := range []string{"put demo x -f ", "dev --data-dir=", "serve --config ./"} {
+	for _, line := range []string{"put demo x -f ", "dev --data-dir=", "serve --config ./", "start demo --args @R",
+		"call demo x --args=@", "run start demo t --payload @"} {
 		if got, code := completions(t, p, strings.Split(line, " ")...); code != 3 || got != nil {
 			t.Errorf("%s: %q, code %d; want files", line, got, code)
 		}

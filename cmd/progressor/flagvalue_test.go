@@ -29,7 +29,7 @@ func TestFlagsWantTheirValues(t *testing.T) {
 		{"job enqueue mail send --id", "--id needs a value, as in --id ID"},
 		{"job enqueue mail send --id ''", "--id: must not be empty"},
 		{"cancel demo o-1 --reason", "--reason needs a value, as in --reason TEXT"},
-		{"call demo o-1 --timeout", "--timeout needs a value, such as 30s"},
+		{"call demo o-1 --wait-timeout", "--wait-timeout needs a value, such as 30s"},
 		{"top --interval", "--interval needs a value, such as 30s"},
 		{"list demo --page-size", "--page-size needs a value, such as 10"},
 		{"job update mail m-1 --backoff-steps", "--backoff-steps needs a value, such as 30s"},

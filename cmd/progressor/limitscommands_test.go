@@ -26,9 +26,9 @@ func TestCommandsHaveLimits(t *testing.T) {
 		{"metadata", "65536", 64 << 10, func(string) []string {
 			return []string{"start", limitsNamespace, "--accepted", "--metadata", "@-"}
 		}, func(n int) string { return `{"k":"` + xs("", n-8) + `"}` }},
-		{"process_id", "256", 256,
+		{"<id>", "256", 256,
 			func(text string) []string { return []string{"start", limitsNamespace, text, "--accepted"} }, nil},
-		{"idempotency_key", "256", 256,
+		{"--idempotency-key", "256", 256,
 			func(text string) []string { return []string{"start", limitsNamespace, "--accepted", "-k", text} }, nil},
 		{"args", "1048576", 1 << 20, func(string) []string {
 			return []string{"job", "enqueue", limitsNamespace, "job", "--args", "@-"}
@@ -39,7 +39,7 @@ func TestCommandsHaveLimits(t *testing.T) {
 		{"--tag[0]", "256", 256,
 			func(text string) []string { return []string{"job", "enqueue", limitsNamespace, "job", "--tag", text} },
 			nil},
-		{"headers", "8192", 8192, func(text string) []string {
+		{"--header", "8192", 8192, func(text string) []string {
 			return []string{"namespace", "put", "pushed", "--connect-url", "http://127.0.0.1:1", "--header", "h=" + text}
 		}, nil},
 		{"reason", "4096", 4096, func(text string) []string {

@@ -205,7 +205,7 @@ func TestErrorsOfFieldsNameFlags(t *testing.T) {
 		{"constraint put mail c --rate 1/1ns", "constraint.rate.per", "--rate"},
 		{"constraint put mail c --max-running 1", "constraint.name", "<name>"},
 		{"start demo o! --args x", "process_id", "<id>"},
-		{"call demo o-1 --priority 7 --timeout 1ns", "timeout", "--timeout"},
+		{"call demo o-1 --priority 7 --timeout 1ns", "timeout", "--wait-timeout"},
 		{"get demo o-1 --limit -1", "range.limit", "--limit"},
 		{"repair demo o-1 --limit -1", "processor.range.limit", "--limit"},
 		{"cancel demo o-1 --grace -1s", "grace", "--grace"},

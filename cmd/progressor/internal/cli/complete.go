@@ -113,7 +113,8 @@ func (c *completing) enter(word string) bool {
 // findFlag returns the flag of a word such as --output or -o, or nil.
 func (c *completing) findFlag(word string) *kong.Flag {
 	for _, flag := range c.allFlags() {
-		if word == "--"+flag.Name || flag.Short != 0 && strings.HasPrefix(word, "-"+string(flag.Short)) {
+		alias := slices.ContainsFunc(flag.Aliases, func(a string) bool { return word == "--"+a })
+		if word == "--"+flag.Name || alias || flag.Short != 0 && strings.HasPrefix(word, "-"+string(flag.Short)) {
 			return flag
 		}
 	}
@@ -198,7 +199,8 @@ func (c *completing) values(v *kong.Value, prefix, typed string) (all []completi
 		all = choices(strings.Split(shown, "|"))
 	default:
 		kind, _, _ := strings.Cut(shown, "|")
-		return nil, kind == "DIR" || kind == "FILE"
+		asFile := strings.HasPrefix(typed, "@") && !strings.HasPrefix(typed, "@@") && strings.Contains(shown, "@FILE")
+		return nil, kind == "DIR" || kind == "FILE" || asFile
 	}
 	for n := range all {
 		all[n].value = prefix + all[n].value

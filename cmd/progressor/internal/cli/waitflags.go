@@ -61,7 +61,7 @@ func InterruptedWait(ctx context.Context, what, namespace, id string, limit time
 type WaitFlags struct {
 	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key returns the first response. Default: one random key for all attempts of this command."`
 	Accepted       bool          `help:"Return when the task is stored, without waiting for its response."`
-	Timeout        time.Duration `placeholder:"DURATION" help:"How long to wait for the response; the task continues after that. Default: the step timeout of the namespace."`
+	Timeout        time.Duration `name:"wait-timeout" aliases:"timeout" field:"timeout" placeholder:"DURATION" help:"How long to wait for the response; the task continues after that. Default: the step timeout of the namespace."`
 	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`
 }
 

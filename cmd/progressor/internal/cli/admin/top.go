@@ -121,7 +121,8 @@ func drawTop(
 		rates = append(rates, s.GetTasksPerSecond())
 	}
 	head := append([]output.Field{{"at", output.Second(time.Now())}}, overviewFields(o, internal)...)
-	err := output.PrintFields(w, append(head, output.Field{"ten minutes", sparkline(rates)})...)
+	columns := output.StyleOf(w).Columns()
+	err := output.PrintFields(w, append(head, output.Field{sparkTitle, sparkline(rates, sparkSamples(columns, head))})...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,8 @@ func drawTop(
 		rows   []table.Row
 	}{
 		{
-			table.Row{"namespace", "processes", "internal", "runnable", "oldest", "workers", "failing crons", "paused"},
+			table.Row{"namespace", "processes", output.Minor("internal"), "runnable", "oldest",
+				output.Tally("workers"), output.Tally("failing crons"), "paused"},
 			namespaces,
 		},
 		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, failures},
@@ -167,13 +169,31 @@ func drawTop(
 	return printNodes(w, o.GetNodes())
 }
 
+// sparkTitle is the title of the sparkline.
+const sparkTitle = "ten minutes"
+
 // sparkWidth is the number of samples in a sparkline: 60 samples of ten seconds cover ten minutes.
 const sparkWidth = 60
 
-// sparkline draws values as bars; the maximum has the full height.
-func sparkline(values []float64) string {
+// sparkSamples returns the number of samples that fit on a line of the terminal with the fields. If
+// columns is 0, the width is not limited.
+func sparkSamples(columns int, fields []output.Field) int {
+	if columns == 0 {
+		return sparkWidth
+	}
+	names := len(sparkTitle)
+	for _, f := range fields {
+		if (output.Style{}).Text(f[1]) != "" {
+			names = max(names, len(fmt.Sprint(f[0])))
+		}
+	}
+	return min(max(columns-names-2, 1), sparkWidth)
+}
+
+// sparkline draws the newest values as bars; the maximum has the full height.
+func sparkline(values []float64, most int) string {
 	bars := []rune("▁▂▃▄▅▆▇█")
-	values = values[max(0, len(values)-sparkWidth):]
+	values = values[max(0, len(values)-most):]
 	highest := 0.0
 	for _, v := range values {
 		highest = max(highest, v)

@@ -150,6 +150,9 @@ func (f *Engine) processResponse(request any) connect.AnyResponse {
 	case *progressorv1.CountProcessesRequest:
 		resp, _ := f.Insight.(*progressorv1.CountProcessesResponse)
 		return connect.NewResponse(resp)
+	case *progressorv1.ListErrorsRequest:
+		resp, _ := f.Insight.(*progressorv1.ListErrorsResponse)
+		return connect.NewResponse(resp)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Program struct {
 	Terminal    bool // Stderr is a terminal
 	Columns     int  // width of Stdout if it is a terminal
 	Interactive bool
+	Zone        *time.Location // for times on a terminal
 }
 
 // Run runs a command line.
@@ -63,6 +64,7 @@ func (p Program) run(t *testing.T, stdout, stderr io.Writer, args []string) int 
 		Signals:     make(chan os.Signal),
 		Terminal:    p.Terminal,
 		Interactive: p.Interactive,
+		Zone:        p.Zone,
 		Getenv: func(name string) (string, bool) {
 			v, ok := p.Env[name]
 			return v, ok

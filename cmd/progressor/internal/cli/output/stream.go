@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -53,6 +54,12 @@ func (s Style) size() (columns, lines int) {
 	return s.Size()
 }
 
+// Columns returns the width of the terminal, or 0 if it is not limited.
+func (s Style) Columns() int {
+	columns, _ := s.size()
+	return columns
+}
+
 // Moment is a time in a cell, a field or a line. Its format depends on the stream.
 type Moment struct {
 	t      time.Time // zero if there is none
@@ -80,6 +87,26 @@ func Note(text string) any {
 		}
 	}
 	return text
+}
+
+// stamps matches the times in the sentences of the engine.
+var stamps = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+
+// Sentence returns sentences of the engine as a field. Their times are shown like other times of
+// the stream.
+func Sentence(text string) Phrase {
+	text = OneLine(text)
+	var parts Phrase
+	end := 0
+	for _, at := range stamps.FindAllStringIndex(text, -1) {
+		t, err := time.Parse(time.RFC3339Nano, text[at[0]:at[1]])
+		if err != nil {
+			continue // not a time, such as month 13
+		}
+		parts = append(parts, text[end:at[0]], Moment{t, "2006-01-02T15:04:05.000Z"})
+		end = at[1]
+	}
+	return append(parts, text[end:])
 }
 
 // String formats the time as in a pipe.

@@ -38,6 +38,20 @@ func PrintList(w io.Writer, empty string, header table.Row, rows []table.Row, nu
 // Minor is the title of a column that is omitted on a terminal if the table is too wide.
 type Minor string
 
+// Tally is the title of a column of counts that is omitted on a terminal if the table is too wide
+// and all counts are zero.
+type Tally string
+
+// Whole is a cell that is cut last.
+type Whole string
+
+// Fits reports whether a table with all columns fits on the terminal.
+func (s Style) Fits(header table.Row, rows []table.Row) bool {
+	columns, _ := s.columns(header, rows, nil)
+	limit := s.Columns()
+	return limit == 0 || width(columns) <= limit
+}
+
 // MinorIf returns the title of a column that is Minor if minor is true, such as the namespace in a
 // list of one namespace.
 func MinorIf(minor bool, title string) any {
@@ -48,7 +62,7 @@ func MinorIf(minor bool, title string) any {
 }
 
 // Rows returns a table as text. If a row does not fit on a line of the terminal, it omits columns
-// without values, then the fractions of seconds. If many long cells would be cut, it omits Minor
+// without values and Tally columns of zeros, then the fractions of seconds. If many long cells would be cut, it omits Minor
 // columns, beginning at the left. Then it cuts long cells.
 func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
 	limit, _ := s.size()
@@ -106,12 +120,18 @@ func (s Style) columns(header table.Row, rows []table.Row, numbers []string) ([]
 	return columns, shown
 }
 
-// withoutEmpty returns a table without the columns that have no values. The first column stays.
+// withoutEmpty returns a table without the columns that have no values, and without Tally columns
+// of zeros. The first column stays.
 func withoutEmpty(header table.Row, rows []table.Row) (table.Row, []table.Row) {
 	filled := make([]bool, len(header))
 	for n := range header {
 		filled[n] = n == 0 || slices.ContainsFunc(rows, func(row table.Row) bool {
-			return n < len(row) && (Style{}).Text(row[n]) != ""
+			if n >= len(row) {
+				return false
+			}
+			text := (Style{}).Text(row[n])
+			_, tally := header[n].(Tally)
+			return text != "" && (!tally || text != "0")
 		})
 	}
 	keep := func(row table.Row) (kept table.Row) {
@@ -162,6 +182,9 @@ func (c *column) add(s Style, value any) any {
 		c.whole = c.whole || value != nil
 		value = s.Text(value)
 	case Phrase:
+		value = s.Text(value)
+	case Whole:
+		c.whole = true
 		value = s.Text(value)
 	case string:
 	default:

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"fmt"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -20,8 +22,7 @@ func (errorsCmd) Help() string {
 EXPIRED, by reason and message, ignoring numbers, IDs and quoted text. The filter of a group finds
 exactly its processes, jobs or runs, and works in a bulk. A bulk repairs processes, runs jobs again
 (--kind job), or continues runs (--kind run). Each cron whose last run failed is listed, with the
-number of consecutive failures. Jobs of steps are not listed, because the failure is shown with
-their
+number of consecutive failures. Jobs of steps are not listed, because the failure is shown with their
 run.
 
     progressor errors
@@ -52,8 +53,29 @@ func (c *errorsCmd) Run(a *cli.App) error {
 					output.Time(g.GetLastTime()), output.OneLine(g.GetMessage()), output.OneLine(g.GetFilter()),
 				})
 			}
-			return output.PrintList(a.Stdout, cli.None("processes in ERROR", c.NS, false, ""),
-				table.Row{"count", "of", output.MinorIf(c.NS != "", "namespace"), "reason", output.Minor("first"),
-					output.Minor("last"), "newest message", "filter"}, rows)
+			header := table.Row{"count", "of", output.MinorIf(c.NS != "", "namespace"), "reason", output.Minor("first"),
+				output.Minor("last"), "newest message", "filter"}
+			none := cli.None("processes in ERROR", c.NS, false, "")
+			if output.StyleOf(a.Stdout).Fits(header, rows) {
+				return output.PrintList(a.Stdout, none, header, rows)
+			}
+			return printWithFilters(a, header, rows)
 		})
+}
+
+// printWithFilters prints a table whose last column is the filter of each row. The filters follow
+// the table, so that they are not cut.
+func printWithFilters(a *cli.App, header table.Row, rows []table.Row) error {
+	last := len(header) - 1
+	short := make([]table.Row, len(rows))
+	filters := make([]output.Field, len(rows))
+	for n, row := range rows {
+		short[n] = row[:last]
+		filters[n] = output.Field{fmt.Sprint(row[0], " ", row[1]), row[last]}
+	}
+	if err := output.PrintRows(a.Stdout, header[:last], short); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stdout, "\nfilter of each row")
+	return output.PrintFields(a.Stdout, filters...)
 }

@@ -60,10 +60,10 @@ func (c *explainProcessCmd) Run(a *cli.App) error {
 		output.Field{"status",
 			output.Phrase{output.Enum(p.GetStatus()), " since ", output.Time(p.GetStatusChangedTime())}},
 		output.Field{"waits for", strings.ToLower(output.Enum(resp.GetWaitsFor()))},
-		output.Field{"now", output.OneLine(resp.GetWaitsForDetail())},
-		output.Field{"next", output.OneLine(resp.GetNext())},
+		output.Field{"now", output.Sentence(resp.GetWaitsForDetail())},
+		output.Field{"next", output.Sentence(resp.GetNext())},
 		output.Field{"unblock", output.OneLine(resp.GetUnblock())},
-		output.Field{"time", showTotals(resp)},
+		output.Field{"time spent", showTotals(resp)},
 	)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *explainProcessCmd) Run(a *cli.App) error {
 		fmt.Fprintln(a.Stdout, "\ntimeline")
 	}
 	return output.PrintRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"},
-		timelineRows(spans, explainedAt(resp)))
+		timelineRows(spans, explainedAt(resp), barsWidth(output.StyleOf(a.Stdout).Columns())))
 }
 
 // explained explains the process or, if it does not exist, the run or cron with this ID.
@@ -95,6 +95,14 @@ func (c *explainProcessCmd) explained(ctx context.Context) (*progressorv1.Explai
 	return nil, err
 }
 
+// spent describes the kinds of spans, for the total of the time that they took.
+var spent = map[string]string{
+	"processing": "running", "idle": "idle", "back_off": "waiting for a retry",
+	"time": "waiting for a timer or start time", "place": "waiting for a slot",
+	"process": "waiting for another task", "constraint": "waiting for a constraint",
+	"operator": "waiting for an operator",
+}
+
 // showTotals shows how much time each kind of span took, longest first.
 func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 	var names []string
@@ -109,7 +117,7 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 		return strings.Compare(a, b)
 	})
 	for n, what := range names {
-		names[n] = output.OneLine(what) + " " + durations.Rounded(took(what))
+		names[n] = durations.Rounded(took(what)) + " " + cmp.Or(spent[what], output.OneLine(what))
 	}
 	return strings.Join(names, ", ")
 }
@@ -140,14 +148,27 @@ func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 	return time.Time{} // no span is open
 }
 
-// The width and characters of the bars of a timeline.
-const barWidth = 32
+// The width of the bars of a timeline: half of what the other columns leave, within bounds.
+const (
+	leastBars  = 8
+	mostBars   = 32
+	besideBars = 44 // width of the columns before the bars
+)
 
+// barsWidth returns the width of the bars for a terminal.
+func barsWidth(columns int) int {
+	if columns == 0 {
+		return mostBars
+	}
+	return min(max((columns-besideBars)/2, leastBars), mostBars)
+}
+
+// bars contains the character of the bars of each kind of span.
 var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒",
 	"operator": "░", "time": "·", "idle": "·"}
 
 // timelineRows draws spans on a common scale from the first to the last one. Open spans end now.
-func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
+func timelineRows(spans []*progressorv1.Span, now time.Time, barWidth int) []table.Row {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -178,7 +199,7 @@ func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
 		}
 		rows = append(rows, table.Row{
 			output.Time(s.GetFromTime()), took, output.OneLine(s.GetWhat()), output.ID(s.GetTaskId()),
-			strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last),
+			output.Whole(strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last)),
 			output.OneLine(s.GetDetail()),
 		})
 	}

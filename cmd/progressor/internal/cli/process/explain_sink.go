@@ -40,8 +40,8 @@ func (c *explainSinkCmd) Run(a *cli.App) error {
 				output.Field{"sink", m.GetNamespace() + "/" + m.GetSinkId()},
 				output.Field{"state", strings.ToLower(output.Enum(s.GetState()))},
 				output.Field{"lag", lag},
-				output.Field{"now", output.OneLine(resp.GetDetail())},
-				output.Field{"next", output.OneLine(resp.GetNext())},
+				output.Field{"now", output.Sentence(resp.GetDetail())},
+				output.Field{"next", output.Sentence(resp.GetNext())},
 				output.Field{"unblock", output.OneLine(resp.GetUnblock())},
 			)
 		})

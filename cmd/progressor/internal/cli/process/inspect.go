@@ -214,7 +214,7 @@ func (c *traceCmd) Run(a *cli.App) error {
 				}
 				rows = append(rows, traceRow(t))
 			}
-			header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome",
+			header := table.Row{"task", "type", "status", output.Minor("attempt"), output.Minor("scheduled"), "took", "args", "outcome",
 				output.Minor("events")}
 			if at := all.GetHistoryRestartedTime(); at != nil {
 				fmt.Fprintf(a.Stdout,

@@ -23,7 +23,7 @@ type Commands struct {
 	Count          countCmd          `cmd:"" group:"process" help:"Count processes by status."`
 	Trace          traceCmd          `cmd:"" group:"process" help:"Show the tasks of a process with their events."`
 	Explain        explainCmd        `cmd:"" group:"process" help:"Explain what a process waits for, or why a sink does not deliver."`
-	Errors         errorsCmd         `cmd:"" group:"cluster" help:"Group the processes in ERROR by cause."`
+	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by cause."`
 	Watch          watchCmd          `cmd:"" group:"process" help:"Print new events and status changes of a process."`
 	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`
 	Suspend        suspendCmd        `cmd:"" group:"process" help:"Suspend a process until it is resumed."`
@@ -44,7 +44,7 @@ type startCmd struct {
 	cli.RangeFlags
 	cli.ClientFlags
 	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	StartTime string `placeholder:"TIME|DURATION" help:"Earliest time of the INIT task: a time, or a duration from now. Implies --accepted, unless --timeout is set."`
+	StartTime string `placeholder:"TIME|DURATION" help:"Earliest time of the INIT task: a time, or a duration from now. Implies --accepted, unless --wait-timeout is set."`
 	Priority  int32  `placeholder:"N" help:"Priority among the waiting processes of the namespace; a smaller number runs first. Default: 0."`
 }
 
@@ -74,7 +74,7 @@ func (c *startCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	// With a start time, do not wait, unless --timeout is set.
+	// With a start time, do not wait, unless --wait-timeout is set.
 	c.Accepted = c.Accepted || startTime != nil && c.RequestTimeout() == nil
 	ctx, cancel := a.Interruptible()
 	defer cancel()
@@ -122,7 +122,7 @@ sends a NOTIFY task and does not wait.
 
     progressor call demo order-2 --args '{"status":true}'
     progressor call demo order-2 --args-base64 eyJzdGF0dXMiOnRydWV9 --accepted
-    progressor call demo order-2 --args '{"pay":100}' --timeout 5s -k once-and-only-once`
+    progressor call demo order-2 --args '{"pay":100}' --wait-timeout 5s -k once-and-only-once`
 }
 
 func (c *callCmd) Run(a *cli.App) error {
@@ -232,7 +232,7 @@ type awaitCmd struct {
 	cli.ClientFlags
 	Task           int64         `placeholder:"TASK" help:"Id of the task."`
 	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key of the request."`
-	Timeout        time.Duration `default:"60s" placeholder:"DURATION" help:"How long to wait; 0 shows the current status. Default: ${default}."`
+	Timeout        time.Duration `name:"wait-timeout" aliases:"timeout" default:"60s" placeholder:"DURATION" help:"How long to wait; 0 shows the current status. Default: ${default}."`
 }
 
 func (awaitCmd) Help() string {
@@ -240,7 +240,7 @@ func (awaitCmd) Help() string {
 rejected, and 7 if it has not ended before the timeout.
 
     progressor await demo order-1 --task 12
-    progressor await demo order-2 -k once-and-only-once --timeout 5m`
+    progressor await demo order-2 -k once-and-only-once --wait-timeout 5m`
 }
 
 func (c *awaitCmd) Run(a *cli.App) error {

@@ -25,7 +25,7 @@ func TestStart(t *testing.T) {
 		&progressorv1.StartRequest{Namespace: "demo", Args: []byte(`{"item": "book"}`),
 			Wait: progressorv1.Wait_WAIT_COMPLETED})
 
-	p.OK(t, "start", "demo", "o-1", "--accepted", "--timeout", "5s", "--limit", "0", "--backward", "--priority", "-3",
+	p.OK(t, "start", "demo", "o-1", "--accepted", "--wait-timeout", "5s", "--limit", "0", "--backward", "--priority", "-3",
 		"--start-time", "2030-01-02T03:04:05Z", "--context", "c", "-k", "key-1")
 	limit := int32(0)
 	clitest.WantRequest(t, f.Last, &progressorv1.StartRequest{
@@ -213,7 +213,7 @@ func TestTraceAndAwait(t *testing.T) {
 	}
 	failed.Status, failed.Failure = progressorv1.TaskStatus_TASK_STATUS_WAITING, nil
 	for _, timeout := range []string{"20ms", "1ns"} { // with 1ns, no response arrives in time
-		r := p.Run(t, "await", "demo", "o-1", "-k", "key", "--timeout", timeout)
+		r := p.Run(t, "await", "demo", "o-1", "-k", "key", "--wait-timeout", timeout)
 		if r.Code != cli.ExitTimeout || !strings.Contains(r.Stdout, "status         WAITING") ||
 			r.Stderr != "progressor: task 7 is WAITING after "+timeout+"; it continues\n" {
 			t.Errorf("%+v", r)

@@ -141,8 +141,6 @@ func TestShellsComplete(t *testing.T) {
 			s.want(t, "progressor cron pause demo ni\t", "progressor cron pause demo nightly ")
 			s.want(t, "progressor get demo order:1\t", "progressor get demo order:1 ")
 			s.want(t, "progressor put demo x -f no-su\t", "progressor put demo x -f no-such-file.yaml ")
-			s.want(t, "progressor start demo --args @no-su\t", "progressor start demo --args @no-such-file.yaml ")
-			s.want(t, "progressor start demo --args=@no-su\t", "progressor start demo --args=@no-such-file.yaml ")
 		})
 	}
 }

@@ -93,7 +93,7 @@ func (c *checking) decoded(what string, text json.RawMessage, as any) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(as); err != nil {
 		place := caller()
-		if strings.HasPrefix(place, "runtime/") { // the input of the function
+		if strings.HasPrefix(place, "runtime/") || strings.HasPrefix(place, "sync/") { // the input of the function
 			place = ""
 		}
 		c.changed = append(c.changed, durablecheck.Finding{Class: durablecheck.Changed, Place: place,

@@ -211,3 +211,15 @@ func TestCheckOfOthers(t *testing.T) {
 		t.Errorf("a router: %v", err)
 	}
 }
+
+// A field of the input that the new build lacks is reported without a place: no line of the
+// function decodes the input.
+func TestCheckOfTheInput(t *testing.T) {
+	wait := func(ctx durable.Ctx) (string, error) { durable.Sleep(ctx, "wait", time.Hour); return "", nil }
+	p := processortest.New(durable.Func("f", func(ctx durable.Ctx, _ order) (string, error) { return wait(ctx) }))
+	if _, err := p.Start(t.Context(), []byte(`{"item": "tea"}`)); err != nil {
+		t.Fatal(err)
+	}
+	check(t, "findings", checked(t, p, function(wait)),
+		`changed the input of the function has a field that its type lacks: unknown field "item"`)
+}

@@ -43,7 +43,7 @@ function drawnOf(ns: string, r: Run, t: Template | undefined, chosen: string, ke
       id: s.stepId,
       name: s.name || s.stepId,
       kind: own ? kindWords(own) : "",
-      note: s.failure ? `${s.failure.reason}: ${s.failure.message}` : s.progress?.summary || s.reason,
+      note: s.failure ? `${own?.ignoreFailure ? "ignored, " : ""}${s.failure.reason}: ${s.failure.message}` : s.progress?.summary || s.reason,
       look: lookOfStep(s.status),
       undone: s.compensationStatus === undefined ? undefined : lookOfStep(s.compensationStatus),
       since: s.status === StepStatus.PENDING ? undefined : millis(s.runningTime),

@@ -202,17 +202,20 @@ const titles: Partial<Record<Code, [string, string?]>> = {
   [Code.DeadlineExceeded]: ["Still running", "The response did not arrive in time. The task continues."],
   [Code.Aborted]: ["Failed"],
   [Code.AlreadyExists]: ["Already exists"],
-  [Code.Unknown]: ["The engine cannot be reached", "Check that it is running. The page keeps trying."],
   [Code.Unimplemented]: ["Not supported by this engine", "It is older than this page, or was built without this feature."],
 };
+
+// The texts of browsers for a request without a response. None of them adds to the title.
+const noResponse = /^(Failed to fetch|network ?error|Load failed|The network connection was lost|The Internet connection appears to be offline|Error in (input|body) stream)/i;
+const unreachable: Trouble = { title: "The engine cannot be reached", text: "There was no response.", hint: "Check that it is running. The page keeps trying." };
 
 /** Returns the text to show for an error. */
 export function trouble(error: unknown): Trouble {
   const failure = ConnectError.from(error);
+  if (failure.code === Code.Unknown && noResponse.test(failure.rawMessage)) return unreachable;
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
-  // Without a response, the texts of browsers differ, and none of them adds to the title.
-  const text = (failure.code === Code.Unknown && /^(Failed to fetch|NetworkError|Load failed)/.test(failure.rawMessage) ? "There was no response." : failure.rawMessage) || "The engine gave no reason.";
+  const text = failure.rawMessage || "The engine gave no reason.";
   if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Not allowed in this status", text, detail };
   if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "Changed by somebody else", text, hint: "Your change was not saved. Open it again.", detail };
   if (detail?.rejection) return { title: "Rejected by the processor", text, hint: "Nothing was changed.", detail };

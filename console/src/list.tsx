@@ -2,6 +2,7 @@
 import { toJson, type DescMessage, type JsonObject, type JsonValue, type Message } from "@bufbuild/protobuf";
 import { useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { attributeText } from "./attributes";
+import { Form } from "./form";
 import { count, iso } from "./format";
 import { SelectAll, SelectCell, type Selection } from "./select";
 import { Button, Card, Dialog, ErrorBox, Scroll, useToast } from "./ui";
@@ -130,8 +131,7 @@ function ExportDialog<T>({ name, schema, columns, read, onClose }: ExportProps<T
     const lines = [columns.map((c) => c.head), ...all.map((row) => columns.map((c) => c.text(row)))];
     return lines.map((line) => line.map(csvValue).join(",") + "\r\n").join("");
   };
-  const run = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const run = async () => {
     setError(undefined);
     setRows(0);
     try {
@@ -154,7 +154,7 @@ function ExportDialog<T>({ name, schema, columns, read, onClose }: ExportProps<T
   };
   return (
     <Dialog title="Export" onClose={close}>
-      <form onSubmit={(e) => void run(e)}>
+      <Form onSubmit={run} error={error}>
         <p className="says">Saves everything that matches the filter, in the order of the list: at most {count(mostRows)} rows.</p>
         <div className="chips" role="group" aria-label="format">
           <button type="button" className="chip" aria-pressed={format === "csv"} onClick={() => setFormat("csv")}>
@@ -173,7 +173,7 @@ function ExportDialog<T>({ name, schema, columns, read, onClose }: ExportProps<T
             Export
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

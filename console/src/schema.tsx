@@ -1,6 +1,7 @@
 // Forms for a JSON Schema, with plain JSON for the parts that a form cannot show. The engine checks the value, so a form
 // need not support everything in a schema.
-import { useState } from "react";
+import { useId, useState } from "react";
+import { isWithin, pathOf, useForm, useRefusal } from "./form";
 import { PayloadInput } from "./payload";
 import { Button, Field } from "./ui";
 import { exactJSON, losesDigits } from "./value";
@@ -40,6 +41,9 @@ function kindOf(s: Schema): Kind {
   return type === "boolean" ? "boolean" : "json";
 }
 
+/** Reports whether null is the value of an empty field. In an enum, null is one of the choices. */
+const allowsNull = (s: Schema): boolean => !Array.isArray(s.enum) && (s.type === "null" || (Array.isArray(s.type) && s.type.includes("null")));
+
 const requiredOf = (s: Schema): string[] => (Array.isArray(s.required) ? s.required.filter((n): n is string => typeof n === "string") : []);
 
 /** The initial value of a form: defaults and required fields. */
@@ -52,7 +56,7 @@ function initial(given: unknown, root: Schema, depth = 0): unknown {
     case "boolean":
       return false;
     case "list":
-      return Array.from({ length: Math.min(Number(s.minItems) || 0, 20) }, () => initial(s.items, root, depth + 1));
+      return Array.from({ length: Math.min(Number(s.minItems) || 0, 20) }, () => initialItem(s.items, root, depth + 1));
     case "object": {
       const value: Schema = {};
       for (const [name, of] of propertiesOf(s)) {
@@ -63,9 +67,12 @@ function initial(given: unknown, root: Schema, depth = 0): unknown {
       return value;
     }
     default:
-      return undefined;
+      return allowsNull(s) ? null : undefined;
   }
 }
+
+/** The initial value of an entry of a list. JSON has no undefined entries. */
+const initialItem = (items: unknown, root: Schema, depth = 0): unknown => initial(items, root, depth) ?? null;
 
 /** Returns the properties in the order of the form: first the required ones, in the order of their list. Messages do not keep the order of the others. */
 function propertiesOf(s: Schema): [string, unknown][] {
@@ -102,7 +109,9 @@ interface PartProps {
   given: unknown;
   root: Schema;
   name: string;
-  optional: boolean;
+  path: string; // in errors of the engine
+  required: boolean; // it must have a value
+  item?: boolean; // it is an entry of a list
   value: unknown;
   onChange: (v: unknown) => void;
   depth: number;
@@ -123,7 +132,7 @@ function Json({ value, onChange, ...rest }: { value: unknown; onChange: (v: unkn
 }
 
 function NumberInput({ value, onChange, ...rest }: { value: unknown; onChange: (v: unknown) => void; id?: string }) {
-  const [text, setText] = useState(value instanceof Broken ? value.text : value === undefined ? "" : String(value));
+  const [text, setText] = useState(value instanceof Broken ? value.text : String(value ?? ""));
   const change = (typed: string) => {
     setText(typed);
     const n = Number(typed);
@@ -135,33 +144,56 @@ function NumberInput({ value, onChange, ...rest }: { value: unknown; onChange: (
 
 const inputTypes: Record<string, string> = { date: "date", time: "time", email: "email", uri: "url" };
 
-function Part({ given, root, name, optional, value, onChange, depth }: PartProps) {
+function Check({ label, required, name, checked, onChange, children }: { label: string; required: boolean; name: string; checked: boolean; onChange: (checked: boolean) => void; children?: React.ReactNode }) {
+  const id = useId();
+  const { tried } = useForm();
+  const refused = useRefusal(name, String(checked));
+  const empty = required && tried && !checked;
+  const said = empty ? "is required" : refused;
+  return (
+    <div className="check">
+      <input id={id} type="checkbox" checked={checked} onChange={(e) => onChange(e.target.checked)} aria-required={required || undefined} aria-invalid={said ? true : undefined} aria-describedby={said || children ? `${id}-hint` : undefined} data-refused={!empty && refused ? true : undefined} />
+      <label className={required ? "required" : undefined} htmlFor={id}>
+        {label}
+      </label>
+      {(said || children) && (
+        <span id={`${id}-hint`} className={said ? "wrong" : "hint"}>
+          {said || children}
+        </span>
+      )}
+    </div>
+  );
+}
+
+function Part({ given, root, name, path, required, item, value, onChange, depth }: PartProps) {
   const s = resolve(given, root);
   const kind = kindOf(s);
   const title = typeof s.title === "string" ? s.title : name;
-  const label = <>{title} {optional && <span className="dim optional">optional</span>}</>;
   const wrong = value instanceof Broken ? value.why : undefined;
   const field = (input: React.ReactElement<{ id?: string }>) => (
-    <Field label={label} hint={hintOf(s)} error={wrong}>
+    <Field label={title} name={path} required={required && !allowsNull(s)} hint={hintOf(s)} error={wrong}>
       {input}
     </Field>
   );
   if (kind === "boolean" || (kind === "const" && typeof s.const === "boolean"))
     return (
-      <label className="check">
-        <input type="checkbox" checked={kind === "const" ? value === s.const : value === true} onChange={(e) => onChange(kind === "const" ? (e.target.checked ? s.const : undefined) : e.target.checked)} />
-        {title}
-        {kind === "const" && s.const === false && ": no"}
-        {kind === "const" && !optional && value !== s.const && <span className="hint">&nbsp;required</span>}
-        {hintOf(s) && <span className="hint">&nbsp;{hintOf(s)}</span>}
-      </label>
+      <Check
+        label={`${title}${kind === "const" && s.const === false ? ": no" : ""}`}
+        required={kind === "const" && required}
+        name={path}
+        checked={kind === "const" ? value === s.const : value === true}
+        onChange={(checked) => onChange(kind === "const" ? (checked ? s.const : undefined) : checked)}
+      >
+        {hintOf(s)}
+      </Check>
     );
   if (kind === "const") return field(<input readOnly value={typeof s.const === "string" ? s.const : JSON.stringify(s.const)} />);
   if (kind === "enum") {
     const list = s.enum as unknown[];
+    const chosen = list.findIndex((v) => JSON.stringify(v) === JSON.stringify(value));
     return field(
-      <select value={list.findIndex((v) => JSON.stringify(v) === JSON.stringify(value))} onChange={(e) => onChange(list[Number(e.target.value)])}>
-        <option value={-1}>{optional ? "–" : "choose…"}</option>
+      <select value={chosen < 0 ? "" : chosen} onChange={(e) => onChange(e.target.value === "" ? undefined : list[Number(e.target.value)])}>
+        <option value="">{required ? "choose…" : "–"}</option>
         {list.map((v, n) => (
           <option key={n} value={n}>
             {typeof v === "string" ? v : JSON.stringify(v)}
@@ -170,23 +202,58 @@ function Part({ given, root, name, optional, value, onChange, depth }: PartProps
       </select>,
     );
   }
-  if (kind === "number") return field(<NumberInput value={value} onChange={onChange} />);
+  if (kind === "number") return field(<NumberInput value={value ?? ""} onChange={onChange} />);
   if (kind === "text") {
     const text = typeof value === "string" ? value : "";
     const set = (e: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => onChange(e.target.value === "" ? undefined : e.target.value);
     return field(Number(s.maxLength) > 200 ? <textarea rows={3} value={text} onChange={set} /> : <input type={inputTypes[String(s.format)] ?? "text"} value={text} onChange={set} autoComplete="off" spellCheck={false} />);
   }
   if (depth > 6 || kind === "json") return field(<Json value={value} onChange={onChange} />);
+  const empty = JSON.stringify(kind === "list" ? [] : initial(s, root, depth));
   return (
-    <fieldset>
-      <legend>{label}</legend>
-      {kind === "object" ? <Properties schema={s} root={root} value={value} onChange={onChange} depth={depth} /> : <List schema={s} root={root} name={title} value={value} onChange={onChange} depth={depth} />}
+    <Group
+      title={title}
+      path={path}
+      required={kind === "list" && required && Number(s.minItems) > 0}
+      value={value}
+      // An optional list or object without values is left out.
+      onChange={(v) => onChange(!required && !item && JSON.stringify(v) === empty ? undefined : v)}
+    >
+      {(change) => (kind === "object" ? <Properties schema={s} root={root} path={path} present={item || required} value={value} onChange={change} depth={depth} /> : <List schema={s} root={root} name={title} path={path} value={value} onChange={change} depth={depth} />)}
+    </Group>
+  );
+}
+
+/** An object or a list, with the errors that are not about one of its parts. */
+function Group({ title, path, required, value, onChange, children }: { title: string; path: string; required: boolean; value: unknown; onChange: (v: unknown) => void; children: (onChange: (v: unknown) => void) => React.ReactNode }) {
+  const id = useId();
+  const refused = useRefusal(path, JSON.stringify(value) ?? "", true);
+  return (
+    <fieldset aria-describedby={refused ? id : undefined} data-refused={refused ? true : undefined}>
+      <legend className={required ? "required" : undefined}>{title}</legend>
+      {children(onChange)}
+      {refused && (
+        <span id={id} className="wrong">
+          {refused}
+        </span>
+      )}
     </fieldset>
   );
 }
 
-function Properties({ schema, root, value, onChange, depth }: { schema: Schema; root: Schema; value: unknown; onChange: (v: unknown) => void; depth: number }) {
-  const own = isObject(value) ? value : {};
+interface ContentProps {
+  schema: Schema;
+  root: Schema;
+  path: string;
+  value: unknown;
+  onChange: (v: unknown) => void;
+  depth: number;
+}
+
+/** The properties of an object. If present is false, the object may be left out: it then requires no properties. */
+function Properties({ schema, root, path, present, value, onChange, depth }: ContentProps & { present: boolean }) {
+  const own = isObject(value) ? value : undefined;
+  const required = own || present ? requiredOf(schema) : [];
   return (
     <>
       {propertiesOf(schema).map(([name, of]) => (
@@ -195,13 +262,15 @@ function Properties({ schema, root, value, onChange, depth }: { schema: Schema; 
           given={of}
           root={root}
           name={name}
-          optional={!requiredOf(schema).includes(name)}
-          value={own[name]}
+          path={pathOf(path, name)}
+          required={required.includes(name)}
+          value={own?.[name]}
           depth={depth + 1}
           onChange={(v) => {
-            const next = { ...own };
-            if (v === undefined) delete next[name];
-            else next[name] = v;
+            const next = { ...(own ?? (initial(schema, root, depth) as Schema)) };
+            if (v !== undefined) next[name] = v;
+            else if (required.includes(name) && allowsNull(resolve(of, root))) next[name] = null;
+            else delete next[name];
             onChange(next);
           }}
         />
@@ -210,33 +279,50 @@ function Properties({ schema, root, value, onChange, depth }: { schema: Schema; 
   );
 }
 
-function List({ schema, root, name, value, onChange, depth }: { schema: Schema; root: Schema; name: string; value: unknown; onChange: (v: unknown) => void; depth: number }) {
+const longest = 10; // a longer list is folded at first
+
+function List({ schema, root, name, path, value, onChange, depth }: ContentProps & { name: string }) {
   const all: unknown[] = Array.isArray(value) ? value : [];
-  // Stable keys keep typed text in its row when another row is removed.
-  const [keys, setKeys] = useState(() => all.map((_, n) => n));
-  const [next, setNext] = useState(all.length);
+  // Stable keys keep typed text and errors in their row when another row is removed.
+  const [stable, setKeys] = useState<number[]>([]);
+  const keys = all.map((_, n) => stable[n] ?? n);
+  const [folded, setFolded] = useState(all.length > longest);
+  const { refused } = useForm();
+  const [sent, setSent] = useState<{ error: unknown; rows: number[] }>({ error: undefined, rows: [] });
+  if (sent.error !== refused?.key) {
+    setSent({ error: refused?.key, rows: keys });
+    if (refused?.problems.some((p) => isWithin(p.field, path))) setFolded(false);
+  }
+  // The engine numbered the rows as they were sent. Its errors are not about rows that were added later.
+  const pathOfRow = (n: number) => `${path}[${refused ? (sent.rows.includes(keys[n]!) ? sent.rows.indexOf(keys[n]!) : "new") : n}]`;
   return (
     <>
-      {all.map((each, n) => (
-        <div className="item" key={keys[n] ?? n}>
-          <Part given={schema.items} root={root} name={String(n + 1)} optional={false} value={each} depth={depth + 1} onChange={(v) => onChange(all.map((old, at) => (at === n ? (v ?? null) : old)))} />
-          <Button
-            kind="quiet"
-            aria-label={`remove ${name} ${n + 1}`}
-            onClick={() => {
-              onChange(all.filter((_, at) => at !== n));
-              setKeys(keys.filter((_, at) => at !== n));
-            }}
-          >
-            ✕
-          </Button>
-        </div>
-      ))}
+      {all.length > longest && (
+        <Button aria-expanded={!folded} onClick={() => setFolded(!folded)}>
+          {folded ? "Show" : "Hide"} {all.length} entries
+        </Button>
+      )}
+      {(!folded || all.length <= longest) &&
+        all.map((each, n) => (
+          <div className="item" key={keys[n]}>
+            <Part given={schema.items} root={root} name={String(n + 1)} path={pathOfRow(n)} required item value={each} depth={depth + 1} onChange={(v) => onChange(all.map((old, at) => (at === n ? (v ?? null) : old)))} />
+            <Button
+              kind="quiet"
+              aria-label={`remove ${name} ${n + 1}`}
+              onClick={() => {
+                onChange(all.filter((_, at) => at !== n));
+                setKeys(keys.filter((_, at) => at !== n));
+              }}
+            >
+              ✕
+            </Button>
+          </div>
+        ))}
       <Button
         onClick={() => {
-          onChange([...all, initial(schema.items, root) ?? null]);
-          setKeys([...keys, next]);
-          setNext(next + 1);
+          onChange([...all, initialItem(schema.items, root)]);
+          setKeys([...keys, Math.max(-1, ...keys) + 1]);
+          setFolded(false);
         }}
       >
         Add to {name}
@@ -255,8 +341,9 @@ export function startOf(schema?: Schema): Filled {
   return { json: schema && kindOf(resolve(schema, schema)) !== "json" ? initial(schema, schema) : undefined };
 }
 
-/** A form for a value with a schema. It can also be edited as plain JSON. */
+/** A form for a value with a schema. It can also be edited as plain JSON. In errors of the engine, the name of the value is the label in lower case. */
 export function JsonForm({ schema, label, value, onChange }: { schema?: Schema; label: string; value: unknown; onChange: (v: Filled) => void }) {
+  const path = label.toLowerCase();
   const drawn = schema !== undefined && kindOf(resolve(schema, schema)) !== "json";
   const [plain, setPlain] = useState(!drawn);
   const [held, setHeld] = useState<unknown>(value);
@@ -270,7 +357,7 @@ export function JsonForm({ schema, label, value, onChange }: { schema?: Schema; 
   return (
     <div className="jsonform">
       {drawn && (
-        <div className="chips" role="group" aria-label={`fill in the ${label.toLowerCase()} as`}>
+        <div className="chips" role="group" aria-label={`fill in the ${path} as`}>
           <button type="button" className="chip" aria-pressed={!plain} disabled={!switchable && plain} onClick={() => setPlain(false)}>
             Form
           </button>
@@ -280,13 +367,13 @@ export function JsonForm({ schema, label, value, onChange }: { schema?: Schema; 
         </div>
       )}
       {plain || !schema ? (
-        <Field label={label} hint="JSON" error={held instanceof Broken && held.why}>
+        <Field label={label} name={path} hint="JSON" error={held instanceof Broken && held.why}>
           <Json value={held} onChange={change} />
         </Field>
       ) : kindOf(root) === "object" ? (
-        <Properties schema={root} root={schema} value={held} onChange={change} depth={0} />
+        <Properties schema={root} root={schema} path={path} present value={held} onChange={change} depth={0} />
       ) : (
-        <Part given={root} root={schema} name={label} optional={false} value={held} onChange={change} depth={0} />
+        <Part given={root} root={schema} name={label} path={path} required value={held} onChange={change} depth={0} />
       )}
     </div>
   );

@@ -3,7 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { refresh, trouble, version } from "./api";
-import { isAbout, useForm } from "./form";
+import { Form, useForm, useRefusal } from "./form";
 import { ago, exact, span } from "./format";
 import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
 import { useMay } from "./may";
@@ -115,8 +115,10 @@ const InDialog = createContext(false);
 export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const inDialog = useContext(InDialog);
-  const { refused, names } = useForm();
-  const shown = refused && [...names].some((name) => isAbout(refused.field, name)); // the error is shown at a field
+  const { refused, inputs } = useForm();
+  const isShown = (field: string) => [...inputs].some((shows) => shows(field)); // the error is shown at a field
+  const marked = refused?.problems.filter((p) => isShown(p.field)) ?? [];
+  const rest = refused?.problems.filter((p) => !isShown(p.field)) ?? [];
   // The error may be below the visible part of a long form.
   useEffect(() => {
     if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
@@ -125,9 +127,10 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const { title, text, hint: of } = trouble(error);
   const hint = inDialog ? of?.replace("The page keeps trying.", "Your input is kept: try again in a moment.").replace("The page tries again in a moment.", "Try again in a moment.") : of;
   return (
-    <div ref={box} className="notice bad" role="alert">
+    <div ref={box} className="notice bad" role="alert" tabIndex={-1}>
       <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
-      <p>{shown ? "Correct the marked field." : text}</p>
+      {marked.length > 0 && <p>Correct the marked field{marked.length > 1 && "s"}.</p>}
+      {marked.length === 0 ? <p>{text}</p> : rest.map((p, n) => <p key={n}>{p.field ? `${p.field}: ${p.text}` : p.text}</p>)}
       {hint && <p className="dim">{hint}</p>}
     </div>
   );
@@ -195,7 +198,7 @@ export function Card({ title, extra, children, className }: { title?: ReactNode;
   );
 }
 
-type Input = React.ReactElement<{ id?: string; value?: unknown; "aria-describedby"?: string; "aria-invalid"?: boolean; "aria-required"?: boolean }>;
+type Input = React.ReactElement<{ id?: string; value?: unknown; "aria-describedby"?: string; "aria-invalid"?: boolean; "aria-required"?: boolean; "data-refused"?: boolean }>;
 
 interface FieldProps {
   label: ReactNode;
@@ -212,23 +215,18 @@ interface FieldProps {
  */
 export function Field({ label, hint, error, required, name, children }: FieldProps) {
   const id = useId();
-  const { tried, refused, names } = useForm();
-  const value = String(children.props.value ?? "");
-  const about = name !== undefined && refused && isAbout(refused.field, name) ? refused : undefined;
-  const [sent, setSent] = useState<{ error: unknown; value: string }>();
-  if (about && sent?.error !== about.key) setSent({ error: about.key, value });
-  useEffect(() => {
-    if (!name) return;
-    names.add(name);
-    return () => void names.delete(name);
-  }, [names, name]);
-  const said = error || (required && tried && !value.trim() && "is required") || (about && sent?.value === value && about.text);
+  const { tried } = useForm();
+  const given = children.props.value;
+  const value = typeof given === "object" ? JSON.stringify(given) : String(given ?? "");
+  const refused = useRefusal(name, value);
+  const wrong = error || (required && tried && !value.trim() && "is required");
+  const said = wrong || refused;
   return (
     <div className="field">
       <label className={required ? "label required" : "label"} htmlFor={id}>
         {label}
       </label>
-      {cloneElement(children, { id, "aria-describedby": said || hint ? `${id}-hint` : undefined, "aria-invalid": said ? true : undefined, "aria-required": required || undefined })}
+      {cloneElement(children, { id, "aria-describedby": said || hint ? `${id}-hint` : undefined, "aria-invalid": said ? true : undefined, "aria-required": required || undefined, "data-refused": !wrong && refused ? true : undefined })}
       {(said || hint) && (
         <span id={`${id}-hint`} className={said ? "wrong" : "hint"}>
           {said || hint}
@@ -294,8 +292,7 @@ export function Confirm({ title, says, verb, bad, typed, disabled, run, done, on
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const tell = useToast();
-  const submit = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const submit = async () => {
     setBusy(true);
     setError(undefined);
     try {
@@ -310,7 +307,7 @@ export function Confirm({ title, says, verb, bad, typed, disabled, run, done, on
   };
   return (
     <Dialog title={title} onClose={onClose}>
-      <form onSubmit={(e) => void submit(e)}>
+      <Form onSubmit={submit} error={error}>
         <div className="says">{says}</div>
         {children}
         {typed !== undefined && (
@@ -325,7 +322,7 @@ export function Confirm({ title, says, verb, bad, typed, disabled, run, done, on
             {busy ? "…" : verb}
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

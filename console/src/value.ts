@@ -20,4 +20,5 @@ export function exactJSON(text: string): JsonValue {
   return json;
 }
 
-export const valueOf = (json: JsonValue): Value => fromJson(ValueSchema, json);
+/** Converts plain JSON. As in JSON.stringify, an undefined property is left out, and an undefined item becomes null. */
+export const valueOf = (json: JsonValue | undefined): Value => fromJson(ValueSchema, JSON.parse(JSON.stringify(json ?? null)) as JsonValue);

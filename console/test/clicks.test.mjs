@@ -89,6 +89,7 @@ within(3, "A cron is paused", "parcels", async (page) => {
 within(3, "A wait for a person is answered", "parcels", async (page) => {
   await page.getByRole("navigation").getByRole("link", { name: /^Inbox/ }).click();
   await page.getByRole("button", { name: "Answer Send it?" }).click();
+  await page.getByRole("dialog").getByLabel("Your name").fill("ann");
   await page.getByRole("dialog").getByRole("button", { name: "Answer", exact: true }).click();
   await eventually("the run succeeds", async () => (await run("asking")).status === "RUN_STATUS_SUCCEEDED");
 });

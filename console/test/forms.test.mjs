@@ -150,3 +150,148 @@ spec("A call whose response was lost is not executed twice", async (page, go) =>
   const history = async () => (await engine.post("ProcessService/GetProcess", { namespace: "echo", processId: "once" })).process.history.map((e) => Buffer.from(e.payload, "base64").toString());
   assert.deepEqual([lost, await history()], [3, ["born", "pay", "pay"]]);
 });
+
+/** Stores a template of one job with a schema for its payload, opens its page, and opens the form that starts a run. */
+async function startForm(page, go, namespace, payloadSchema) {
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace, processor: { pull: {} } } });
+  await engine.post("FlowService/PutTemplate", { template: { namespace, type: "send", payloadSchema, steps: [{ stepId: "label", job: {} }] } });
+  await go(`#/template?ns=${namespace}&type=send`);
+  await page.getByRole("button", { name: "Start…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Start", exact: true }).waitFor();
+  return dialog;
+}
+
+const object = (required, properties) => ({ type: "object", required, properties });
+const errorsIn = (dialog) => dialog.locator(".wrong").allInnerTexts();
+
+spec("An empty list of a schema that needs an entry is an incomplete form, and not an unreachable engine", async (page, go) => {
+  const dialog = await startForm(page, go, "tagged", object(["tags"], { tags: { type: "array", minItems: 1, items: { type: "string", minLength: 2 } } }));
+  await refuses(dialog, "Start", "1");
+  assert.deepEqual(await errorsIn(dialog), ["is required"]);
+  assert.equal(await dialog.getByRole("alert").count(), 0);
+  await dialog.getByRole("button", { name: "Check" }).click();
+  await dialog.getByRole("alert").getByText("Invalid input").waitFor();
+  assert.deepEqual(await errorsIn(dialog), ["is required"]);
+  await dialog.getByLabel("1", { exact: true }).fill("x");
+  await refuses(dialog, "Start", "1");
+  assert.deepEqual(await errorsIn(dialog), ["must have at least 2 characters (got 1)"]);
+  await dialog.getByRole("button", { name: "remove tags 1" }).click();
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await dialog.getByRole("button", { name: "Add to tags" }).and(dialog.locator(":focus")).waitFor();
+  assert.deepEqual(await errorsIn(dialog), ["must have at least 1 items (got 0)"]);
+  await dialog.getByRole("button", { name: "Add to tags" }).click();
+  await dialog.getByLabel("1", { exact: true }).fill("blue");
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+  const { runs } = await engine.post("FlowService/ListRuns", { namespace: "tagged" });
+  const { run } = await engine.post("FlowService/GetRun", { namespace: "tagged", runId: runs[0].runId });
+  assert.deepEqual(run.payload, { tags: ["blue"] });
+});
+
+spec("An error of a form that is not an error of the network does not say that the engine is unreachable", async (page, go) => {
+  await go("#/jobs?ns=echo");
+  await page.getByRole("button", { name: "Enqueue…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name", { exact: true }).fill("look");
+  const enqueue = dialog.getByRole("button", { name: "Enqueue", exact: true });
+  await page.route("**/progressor.v1.JobService/Enqueue", (route) => route.fulfill({ status: 418, contentType: "text/html", body: "<p>a proxy</p>" }));
+  await enqueue.click();
+  await dialog.getByRole("alert").getByText("Something went wrong").waitFor();
+  await page.unroute("**/progressor.v1.JobService/Enqueue");
+  await page.route("**/progressor.v1.JobService/Enqueue", (route) => route.abort("connectionrefused"));
+  await enqueue.click();
+  await dialog.getByRole("alert").getByText("The engine cannot be reached").waitFor();
+  await dialog.getByRole("alert").and(dialog.locator(":focus")).waitFor(); // the error belongs to no field
+});
+
+spec("The form of a schema marks required fields, and shows each error of the engine at its field", async (page, go) => {
+  const parcel = object(["count"], { count: { type: "integer", minimum: 1 }, note: { type: "string" } });
+  const address = object(["street"], { street: { type: "string" }, city: { type: "string" } });
+  const dialog = await startForm(page, go, "marked", {
+    ...object(["order", "parcels", "terms"], {
+      order: { type: "string", minLength: 3 },
+      parcels: { type: "array", minItems: 1, items: parcel },
+      terms: { const: true },
+      address,
+      remark: { type: "string" },
+    }),
+    dependentRequired: { remark: ["phone"] },
+  });
+  const field = (label) => dialog.getByLabel(label, { exact: true });
+  const required = async () => (await dialog.locator("[aria-required=true]").all()).length;
+  assert.equal(await required(), 3, "order, count and terms");
+  assert.equal(await dialog.getByText("optional").count(), 0);
+  for (const label of ["order", "count", "terms"]) assert.equal(await field(label).getAttribute("aria-required"), "true", label);
+  await refuses(dialog, "Start", "order");
+  assert.deepEqual(await errorsIn(dialog), ["is required", "is required", "is required"]);
+  await field("order").fill("A1");
+  await refuses(dialog, "Start", "count");
+  await field("count").fill("0");
+  await refuses(dialog, "Start", "terms");
+  await field("terms").check();
+  // An optional object requires its fields as soon as one of them is set.
+  await field("city").fill("Graz");
+  await refuses(dialog, "Start", "street");
+  await field("city").fill("");
+  assert.equal(await required(), 3);
+  await field("remark").fill("ring twice");
+  await refuses(dialog, "Start", "order");
+  assert.deepEqual(await errorsIn(dialog), ["must have at least 3 characters (got 2)", "must be at least 1 (got 0)"]);
+  const box = dialog.getByRole("alert");
+  await box.getByText("Correct the marked fields.").waitFor();
+  await box.getByText("payload.phone: is required if remark is set").waitFor(); // the form has no such field
+  assert.doesNotMatch(await box.innerText(), /order|parcels/);
+  assert.deepEqual(await axe(page), []);
+  // The error stays at its row.
+  await dialog.getByRole("button", { name: "Add to parcels" }).click();
+  await field("count").nth(1).fill("2");
+  await dialog.getByRole("button", { name: "remove parcels 1" }).click();
+  assert.deepEqual(await errorsIn(dialog), ["must have at least 3 characters (got 2)"]);
+  await field("remark").fill("");
+  await field("order").fill("A12");
+  await dialog.getByRole("button", { name: "JSON" }).click();
+  await dialog.getByRole("textbox", { name: "Payload" }).fill('{"order": "A12", "parcels": [{"count": 0}, {}], "terms": true}');
+  await refuses(dialog, "Start", "Payload");
+  assert.deepEqual(await errorsIn(dialog), ["parcels, item 1, count: must be at least 1 (got 0); parcels, item 2, count: is required"]);
+  await dialog.getByRole("textbox", { name: "Payload" }).fill('{"order": "A12", "parcels": [{"count": 2}], "terms": true}');
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+});
+
+spec("Args that a processor cannot decode are marked, and get the focus", async (page, go) => {
+  await go("#/processes?ns=demo");
+  await page.getByRole("button", { name: "Start…" }).click();
+  const dialog = page.getByRole("dialog");
+  await refuses(dialog, "Start", "Args");
+  assert.deepEqual(await errorsIn(dialog), ["decode the args: must not be empty"]);
+  await dialog.getByRole("alert").getByText("Rejected by the processor").waitFor();
+  await dialog.getByLabel("Args").fill('{"order": "args-1", "items": [{"sku": "tea"}]}');
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+});
+
+spec("A long list of a form is folded, and unfolds if an entry is wrong", async (page, go) => {
+  const schema = (minimum) => object(["parcels"], { parcels: { type: "array", items: object(["count"], { count: { type: "integer", minimum } }) } });
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "folded", processor: { pull: {} } } });
+  const template = (minimum) => engine.post("FlowService/PutTemplate", { template: { namespace: "folded", type: "send", payloadSchema: schema(minimum), steps: [{ stepId: "label", job: {} }] } });
+  await template(1);
+  await engine.post("FlowService/StartRun", { namespace: "folded", runId: "many", type: "send", payload: { parcels: Array.from({ length: 60 }, (_, n) => ({ count: n + 1 })) } });
+  await engine.post("FlowService/CancelRun", { namespace: "folded", runId: "many" });
+  await template(2);
+  await go("#/run?ns=folded&id=many");
+  await page.getByRole("button", { name: "Repeat with changes…" }).click();
+  const dialog = page.getByRole("dialog");
+  const inputs = dialog.getByLabel("count");
+  await dialog.getByRole("button", { name: "Show 60 entries" }).click();
+  assert.equal(await inputs.count(), 60);
+  await dialog.getByRole("button", { name: "Hide 60 entries" }).click();
+  assert.equal(await inputs.count(), 0);
+  await dialog.getByRole("button", { name: "Start new run" }).click();
+  await inputs.first().and(dialog.locator(":focus")).waitFor();
+  assert.deepEqual(await errorsIn(dialog), ["must be at least 2 (got 1)"]);
+  assert.deepEqual(await axe(page), []);
+  await inputs.first().fill("7");
+  await dialog.getByRole("button", { name: "Start new run" }).click();
+  await page.waitForURL((url) => url.hash.includes("run?") && !url.hash.includes("id=many"));
+});

@@ -89,7 +89,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
         done={`${p.processId} is suspended.`}
         onClose={onClose}
       >
-        <Field label="Reason" hint="Shown with the process.">
+        <Field label="Reason" name="reason" hint="Shown with the process.">
           <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
         </Field>
       </Confirm>
@@ -109,7 +109,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
       done={atOnce ? `${p.processId} is cancelled.` : `${p.processId} will be cancelled.`}
       onClose={onClose}
     >
-      <Field label="Reason">
+      <Field label="Reason" name="reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
       {!atOnce && (
@@ -129,8 +129,7 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
   const [error, setError] = useState<unknown>();
   const [answer, setAnswer] = useState<Uint8Array>();
   const key = useRequestKey();
-  const send = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const send = async () => {
     setBusy(true);
     setError(undefined);
     setAnswer(undefined);
@@ -149,13 +148,13 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
   const rejection = error ? trouble(error).detail?.rejection : undefined;
   return (
     <Dialog title={repair ? `Repair ${p.processId} by its processor` : `Call ${p.processId}`} onClose={onClose}>
-      <form onSubmit={(e) => void send(e)}>
+      <Form onSubmit={send} error={error}>
         <p className="says">
           {repair
             ? "Runs a REPAIR task: the processor gets these args and decides how the process continues. If it fails, the process stays in ERROR."
             : "Runs a CALL task with these args after the waiting calls, and shows the response of the processor."}
         </p>
-        <Field label="Args">
+        <Field label="Args" name="args">
           <PayloadInput value={args} onChange={setArgs} />
         </Field>
         {!repair && (
@@ -180,7 +179,7 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
             </button>
           )}
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -193,7 +192,7 @@ export function CancelJob({ ns, id, onClose }: { ns: string; id: string; onClose
   const [reason, setReason] = useState("");
   return (
     <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job receives the cancel with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} will be cancelled.`} onClose={onClose}>
-      <Field label="Reason">
+      <Field label="Reason" name="reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
     </Confirm>

@@ -3,6 +3,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { useMemo, useRef, useState } from "react";
 import { flows, refresh, useMe } from "../api";
+import { Form } from "../form";
 import type { OpenWait } from "../gen/progressor/v1/flow_pb";
 import { WaitAction_Kind } from "../gen/progressor/v1/wait_pb";
 import { FailureSchema } from "../gen/progressor/v1/process_pb";
@@ -72,7 +73,7 @@ function without(schema: Schema | undefined, { name }: Decision): Schema | undef
 }
 
 /** The name under which answers are recorded if the engine does not authenticate, and how it is changed. */
-function useOwnName(): { known: string; name: string; field: React.ReactNode; keep: () => void; ask: () => void } {
+function useOwnName(required: boolean): { known: string; name: string; field: React.ReactNode; keep: () => void; ask: () => void } {
   const known = useMe()?.principal ?? "";
   const [typed, setTyped] = useState(() => localStorage.getItem(nameKey) ?? "");
   const [asked, setAsked] = useState(false);
@@ -82,7 +83,7 @@ function useOwnName(): { known: string; name: string; field: React.ReactNode; ke
     input.current?.focus();
   };
   const field = known ? null : (
-    <Field label="Your name" error={asked && !typed.trim() && "must not be empty"} hint="Recorded with the answer, because this engine does not know who its clients are.">
+    <Field label="Your name" name="worker_id" required={required} error={asked && !typed.trim() && "is required"} hint="Recorded with the answer, because this engine does not know who its clients are.">
       <input ref={input} value={typed} maxLength={100} onChange={(e) => setTyped(e.target.value)} autoComplete="name" />
     </Field>
   );
@@ -91,13 +92,12 @@ function useOwnName(): { known: string; name: string; field: React.ReactNode; ke
 
 /** Says that a user works on a wait, so that others leave it alone. */
 export function ClaimDialog({ w, onClose }: { w: OpenWait; onClose: () => void }) {
-  const own = useOwnName();
+  const own = useOwnName(true);
   return (
     <Confirm
       title={`Claim ${titleOf(w)}?`}
       says={w.workerId ? `${w.workerId} works on it. It becomes yours.` : "The inbox shows others that you work on it. They can still answer it."}
       verb="Claim"
-      disabled={!own.name}
       run={async () => {
         await flows.reportStep({ namespace: w.namespace, runId: w.runId, stepId: w.stepId, index: w.index, token: w.token, workerId: own.name });
         own.keep();
@@ -130,9 +130,9 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   const [failure, setFailure] = useState({ reason: "", message: "" });
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  const own = useOwnName();
-  const tell = useToast();
   const outside = w.kind !== WaitAction_Kind.HUMAN;
+  const own = useOwnName(!outside);
+  const tell = useToast();
   const send = async (approved?: boolean) => {
     if (!own.name && !outside) return own.ask();
     setBusy(true);
@@ -171,12 +171,7 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   const chooses = decision !== undefined && outcome === "result";
   return (
     <Dialog title={w.title || `Answer ${stepName(w)}`} onClose={onClose}>
-      <form
-        onSubmit={(e) => {
-          e.preventDefault();
-          void send(chooses ? true : undefined);
-        }}
-      >
+      <Form onSubmit={() => send(chooses ? true : undefined)} error={error}>
         <p className="says">
           {says[outcome]} {outside && outcome === "result" && "An external worker is expected to complete this step. Its later response will be rejected."}
         </p>
@@ -200,10 +195,10 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
         {outcome === "result" && asks && <JsonForm schema={rest} label="Result" value={begin.json} onChange={setResult} />}
         {outcome === "failure" && (
           <>
-            <Field label="Reason" hint="An identifier for programs, such as rejected.">
+            <Field label="Reason" name="failure.reason" required hint="An identifier for programs, such as rejected.">
               <input value={failure.reason} onChange={(e) => setFailure({ ...failure, reason: e.target.value })} autoComplete="off" />
             </Field>
-            <Field label="Message">
+            <Field label="Message" name="failure.message">
               <input value={failure.message} onChange={(e) => setFailure({ ...failure, message: e.target.value })} autoComplete="off" />
             </Field>
           </>
@@ -217,11 +212,11 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
               {decision.canReject ? "Reject" : "Reject…"}
             </Button>
           )}
-          <button type="submit" className={"button " + (outcome === "failure" ? "bad" : "main")} disabled={busy || (outcome === "result" && Boolean(result.wrong)) || (outcome === "failure" && !failure.reason.trim())}>
+          <button type="submit" className={"button " + (outcome === "failure" ? "bad" : "main")} disabled={busy}>
             {busy ? "…" : outcome === "failure" ? "Fail the step" : outcome === "cancelled" ? "Acknowledge" : chooses ? "Approve" : "Answer"}
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { bulks, readOnly, refresh, useRead } from "../api";
+import { Form } from "../form";
 import { count, exact, millis, plural } from "../format";
 import { BulkVerb, type Bulk } from "../gen/progressor/v1/admin_pb";
 import { ProcessStatus } from "../gen/progressor/v1/process_pb";
@@ -72,9 +73,9 @@ export function BulkDialog({ ns, kind = "", filter, chosen = 0, onClose }: { ns:
   const meets = dry ? dry.matched - dry.skipped : 0n;
   const perSecond = Number(rate);
   const wrongRate = !(perSecond >= 0.001 && perSecond <= 10_000);
-  const start = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const start = async () => {
     setBusy(true);
+    setError(undefined);
     try {
       const { bulk } = await bulks.startBulk({ namespace: ns, kind, filter, verb, rate: perSecond, reason, idempotencyKey: key.of(filter, verb, perSecond, reason) });
       onClose();
@@ -88,7 +89,7 @@ export function BulkDialog({ ns, kind = "", filter, chosen = 0, onClose }: { ns:
   };
   return (
     <Dialog title={chosen ? `Act on ${plural(chosen, `selected ${one}`, `selected ${many}`)}` : "Act on all that match"} onClose={onClose}>
-      <form onSubmit={(e) => void start(e)}>
+      <Form onSubmit={start} error={error}>
         <p>
           <span className="dim">filter</span> <code>{filter}</code>
         </p>
@@ -120,7 +121,7 @@ export function BulkDialog({ ns, kind = "", filter, chosen = 0, onClose }: { ns:
           <Field label={`${many.charAt(0).toUpperCase()}${many.slice(1)} per second`} error={wrongRate && "must be 0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
             <input inputMode="decimal" value={rate} onChange={(e) => setRate(e.target.value)} />
           </Field>
-          <Field label="Reason" hint="Stored in the audit log.">
+          <Field label="Reason" name="reason" hint="Stored in the audit log.">
             <input value={reason} onChange={(e) => setReason(e.target.value)} />
           </Field>
         </div>
@@ -135,7 +136,7 @@ export function BulkDialog({ ns, kind = "", filter, chosen = 0, onClose }: { ns:
             {says.name} {dry ? `${count(meets)}${dry.expectedMore ? "+" : ""}` : ""}
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

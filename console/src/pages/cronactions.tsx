@@ -37,7 +37,7 @@ export function CronDialog({ c, action, onClose }: { c: Cron; action: CronAction
   const ready = times[0] < times[1];
   const would = useRead(["backfill", c.namespace, c.cronId, from, to], (o) => crons.previewCron({ of: c.spec ? { case: "spec", value: c.spec } : { case: "cron", value: key }, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), limit: 1000 }, o), { enabled: action === "backfill" && ready, every: 0 });
   const noteField = (
-    <Field label="Note" hint="Shown with the cron.">
+    <Field label="Note" name="note" hint="Shown with the cron.">
       <input autoFocus value={note} onChange={(e) => setNote(e.target.value)} />
     </Field>
   );

@@ -1,6 +1,7 @@
 // The definition of a template as YAML: shown, compared with another version, edited and uploaded.
 import { useMemo, useState } from "react";
 import { flows, refresh, useRead } from "../api";
+import { Form } from "../form";
 import { plural } from "../format";
 import type { Template } from "../gen/progressor/v1/flow_pb";
 import { change, go, useParam } from "../router";
@@ -110,14 +111,9 @@ export function EditTemplate({ ns, t, newest, onClose }: { ns: string; t?: Templ
   };
   return (
     <Dialog title={t ? `Edit ${t.type}` : "New template"} onClose={onClose} wide sticky={text !== ""}>
-      <form
-        onSubmit={(e) => {
-          e.preventDefault();
-          void put(false);
-        }}
-      >
+      <Form onSubmit={() => put(false)} error={error}>
         <p className="says">{t ? `Stores version ${(newest ?? 0) + 1}. Existing runs keep the version with which they were started.` : "Stores a template. If its type exists, this becomes its next version."}</p>
-        <Field label="Template" hint="YAML or JSON, as for progressor template put." error={wrong}>
+        <Field label="Template" required hint="YAML or JSON, as for progressor template put." error={wrong}>
           <textarea
             rows={t ? 22 : 14}
             value={text}
@@ -143,11 +139,11 @@ export function EditTemplate({ ns, t, newest, onClose }: { ns: string; t?: Templ
           <Button disabled={busy || !template} onClick={() => void put(true)}>
             Check
           </Button>
-          <button type="submit" className="button main" disabled={busy || !template}>
+          <button type="submit" className="button main" disabled={busy}>
             {t ? "Save as new version" : "Store"}
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

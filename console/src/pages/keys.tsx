@@ -2,6 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { useRef, useState } from "react";
 import { access, readOnly, refresh, useMe, useRead } from "../api";
+import { Form } from "../form";
 import { count, duration, millis, parseSpan, typedSpan } from "../format";
 import { CreateKeyRequestSchema, KeyState, type Key } from "../gen/progressor/v1/access_pb";
 import { methods } from "../may";
@@ -11,7 +12,7 @@ import { change, href, useParam } from "../router";
 import { Status, type Look } from "../status";
 import { Act, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Table, When } from "../ui";
 import { AddGrant } from "./grants";
-import { noRole, RoleFields, rolesOf, RoleWords, wrongRole, type RoleForm } from "./roles";
+import { noRole, RoleFields, rolesOf, RoleWords, type RoleForm } from "./roles";
 
 function lookOf(k: Key): Look {
   if (k.state === KeyState.REVOKED) return { name: "Revoked", tone: "gone", shape: "slash" };
@@ -67,8 +68,7 @@ function CreateKey({ keys, onClose }: { keys: Key[]; onClose: () => void }) {
   const [token, setToken] = useState("");
   const same = keys.find((k) => k.state === KeyState.VALID && k.name === name.trim());
   const wrong = wrongSpan(expires);
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     try {
       const ttl = expires.trim() ? duration(parseSpan(expires) ?? 0) : undefined;
@@ -88,12 +88,12 @@ function CreateKey({ keys, onClose }: { keys: Key[]; onClose: () => void }) {
     );
   return (
     <Dialog title="Create a key" wide onClose={onClose}>
-      <form onSubmit={(e) => void save(e)}>
+      <Form onSubmit={save} error={error}>
         <div className="grid2">
-          <Field label="Name" hint={same ? <>The key <code>{same.keyId}</code> also has this name. Keys with the same name count as one client, which shares its worker IDs.</> : "What the key is for, such as billing-worker."}>
+          <Field label="Name" name="name" required hint={same ? <>The key <code>{same.keyId}</code> also has this name. Keys with the same name count as one client, which shares its worker IDs.</> : "What the key is for, such as billing-worker."}>
             <input autoFocus value={name} onChange={(e) => setName(e.target.value)} maxLength={256} />
           </Field>
-          <Field label="Valid for" hint="Such as 90d. If empty, the key does not expire." error={wrong}>
+          <Field label="Valid for" name="ttl" hint="Such as 90d. If empty, the key does not expire." error={wrong}>
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </Field>
         </div>
@@ -106,11 +106,11 @@ function CreateKey({ keys, onClose }: { keys: Key[]; onClose: () => void }) {
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || !name.trim() || Boolean(wrong) || roles.some(wrongRole)}>
+          <button type="submit" className="button main" disabled={busy}>
             Create
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -125,8 +125,7 @@ function RotateKey({ old, onClose }: { old: Key; onClose: () => void }) {
   const [token, setToken] = useState("");
   const wrongOverlap = parseSpan(overlap) === undefined && "a duration, such as 1d, or 0s";
   const wrong = wrongSpan(expires);
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     try {
       const made = await access.rotateKey({ keyId: old.keyId, overlap: duration(parseSpan(overlap) ?? 0), ttl: expires.trim() ? duration(parseSpan(expires) ?? 0) : undefined });
@@ -145,24 +144,24 @@ function RotateKey({ old, onClose }: { old: Key; onClose: () => void }) {
     );
   return (
     <Dialog title={`Rotate ${old.name}?`} onClose={onClose}>
-      <form onSubmit={(e) => void save(e)}>
+      <Form onSubmit={save} error={error}>
         <div className="says">Creates a key with the same name and the same roles. Give its token to the client before the old key ends. Both keys count as one client.</div>
         <div className="grid2">
-          <Field label="The old key stays valid for" hint="0s revokes it at once." error={wrongOverlap}>
+          <Field label="The old key stays valid for" name="overlap" hint="0s revokes it at once." error={wrongOverlap}>
             <input value={overlap} onChange={(e) => setOverlap(e.target.value)} />
           </Field>
-          <Field label="The new key is valid for" hint={end === undefined ? "If empty, the key does not expire, like the old key." : `Empty: ${typedSpan(Math.round((end - created) / 1000) * 1000)}, like the old key.`} error={wrong}>
+          <Field label="The new key is valid for" name="ttl" hint={end === undefined ? "If empty, the key does not expire, like the old key." : `Empty: ${typedSpan(Math.round((end - created) / 1000) * 1000)}, like the old key.`} error={wrong}>
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </Field>
         </div>
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || Boolean(wrongOverlap || wrong)}>
+          <button type="submit" className="button main" disabled={busy}>
             Rotate
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

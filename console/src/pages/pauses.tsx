@@ -55,13 +55,12 @@ export function PauseName({ ns, names, onClose }: { ns: string; names: string[];
       title={`Pause the jobs of one name in ${ns}`}
       says="No further job of this name starts. Running jobs continue. New jobs are accepted, and wait."
       verb="Pause"
-      disabled={!name.trim()}
       run={() => jobs.pauseJobs({ namespace: ns, name: name.trim(), reason })}
       done={`${name.trim()} is paused.`}
       onClose={onClose}
     >
       <>
-        <Field label="Name">
+        <Field label="Name" name="name" required>
           <input autoFocus list="pausablenames" value={name} onChange={(e) => setName(e.target.value)} />
         </Field>
         <datalist id="pausablenames">
@@ -69,7 +68,7 @@ export function PauseName({ ns, names, onClose }: { ns: string; names: string[];
             <option key={n} value={n} />
           ))}
         </datalist>
-        <Field label="Reason" hint="For everyone who sees the pause. If the name is already paused, this replaces its reason.">
+        <Field label="Reason" name="reason" hint="For everyone who sees the pause. If the name is already paused, this replaces its reason.">
           <input value={reason} onChange={(e) => setReason(e.target.value)} />
         </Field>
       </>

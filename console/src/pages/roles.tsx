@@ -23,7 +23,7 @@ export const noRole: RoleForm = { role: "client", jobs: "", patterns: "" };
 
 const patternsOf = (f: RoleForm) => f.patterns.split(",").map((p) => p.trim()).filter(Boolean);
 
-const wrongPatterns = (f: RoleForm) => patternsOf(f).some((p) => !/^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$/.test(p)) && "names, or prefixes with *, separated by commas";
+const wrongPatterns = (f: RoleForm) => ((f.patterns.trim() !== "" && patternsOf(f).length === 0) || patternsOf(f).some((p) => !/^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$/.test(p))) && "names, or prefixes with *, separated by commas";
 
 /** Reports whether the form is not complete. */
 export const wrongRole = (f: RoleForm): boolean => f.role !== "root" && (!patternsOf(f).length || Boolean(wrongPatterns(f)));
@@ -52,7 +52,7 @@ export function RoleFields({ role: f, number = 0, onChange, onRemove }: { role: 
         </select>
       </Field>
       {f.role !== "root" && (
-        <Field label={label("Namespaces")} hint="Such as shop/*, billing. * means all." error={wrongPatterns(f)}>
+        <Field label={label("Namespaces")} required hint="Such as shop/*, billing. * means all." error={wrongPatterns(f)}>
           <input value={f.patterns} onChange={(e) => onChange({ ...f, patterns: e.target.value })} spellCheck={false} />
         </Field>
       )}

@@ -51,7 +51,7 @@ function Tell({ ns, w, what, onClose }: { ns: string; w: Worker; what: WorkerDir
     >
       <>
         {what !== WorkerDirective.CONTINUE && (
-          <Field label="Reason">
+          <Field label="Reason" name="reason">
             <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
           </Field>
         )}

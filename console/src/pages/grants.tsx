@@ -1,6 +1,7 @@
 // The grants of clients: their roles in namespaces.
 import { useState } from "react";
 import { access, readOnly, refresh, useMe, useRead } from "../api";
+import { Form } from "../form";
 import { millis } from "../format";
 import type { Grant } from "../gen/progressor/v1/access_pb";
 import { methods } from "../may";
@@ -8,7 +9,7 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, useParam } from "../router";
 import { Act, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Table, useToast, When } from "../ui";
-import { noRole, RoleFields, rolesOf, RoleWords, wrongRole } from "./roles";
+import { noRole, RoleFields, rolesOf, RoleWords } from "./roles";
 
 const kinds: Record<string, [string, string, string]> = {
   key: ["a key", "Key", "The ID of a valid key."],
@@ -36,8 +37,7 @@ export function AddGrant({ client, name, onClose }: { client?: string; name?: st
   const names = useKeyNames();
   const tell = useToast();
   const principal = client ?? `${kind}:${who.trim()}`;
-  const save = async (e: React.FormEvent) => {
-    e.preventDefault();
+  const save = async () => {
     setBusy(true);
     try {
       for (const one of rolesOf(role)) await access.addGrant({ grant: { principal, role: one } });
@@ -53,7 +53,7 @@ export function AddGrant({ client, name, onClose }: { client?: string; name?: st
   const [, label, hint] = kinds[kind] ?? ["", "", ""];
   return (
     <Dialog title={client ? `Add a role to ${name ?? client}` : "Add a grant"} wide onClose={onClose}>
-      <form onSubmit={(e) => void save(e)}>
+      <Form onSubmit={save} error={error}>
         <div className="says">A client may do what at least one of its roles allows. Every engine knows the change within 10 s.</div>
         {!client && (
           <div className="grid2">
@@ -66,7 +66,7 @@ export function AddGrant({ client, name, onClose }: { client?: string; name?: st
                 ))}
               </select>
             </Field>
-            <Field label={label} hint={hint}>
+            <Field label={label} name="grant.principal" required hint={hint}>
               <input value={who} onChange={(e) => setWho(e.target.value)} list={kind === "key" ? "keyids" : undefined} spellCheck={false} autoComplete="off" />
             </Field>
           </div>
@@ -82,11 +82,11 @@ export function AddGrant({ client, name, onClose }: { client?: string; name?: st
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || (!client && !who.trim()) || wrongRole(role)}>
+          <button type="submit" className="button main" disabled={busy}>
             Add
           </button>
         </footer>
-      </form>
+      </Form>
     </Dialog>
   );
 }

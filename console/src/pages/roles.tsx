@@ -25,9 +25,6 @@ const patternsOf = (f: RoleForm) => f.patterns.split(",").map((p) => p.trim()).f
 
 const wrongPatterns = (f: RoleForm) => ((f.patterns.trim() !== "" && patternsOf(f).length === 0) || patternsOf(f).some((p) => !/^([a-zA-Z0-9._/-]{0,127}\*|[a-zA-Z0-9._/-]{1,128})$/.test(p))) && "names, or prefixes with *, separated by commas";
 
-/** Reports whether the form is not complete. */
-export const wrongRole = (f: RoleForm): boolean => f.role !== "root" && (!patternsOf(f).length || Boolean(wrongPatterns(f)));
-
 export function rolesOf(f: RoleForm): { role: string; pattern: string }[] {
   if (f.role === "root") return [{ role: "root", pattern: "*" }];
   const role = f.role === "worker" && f.jobs.trim() ? `worker:${f.jobs.trim()}` : f.role;

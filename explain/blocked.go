@@ -68,7 +68,7 @@ func (s State) blocked(e *Explanation) {
 			strings.TrimPrefix(s.at(b.OwnStart), "at "))
 	}
 	e.Unblock = s.raiseLimits(b)
-	if b.Unstarted > 0 && s.Namespace.Pulled {
+	if b.Unstarted > 0 && s.Namespace.Pulled && !s.Namespace.Paused {
 		poll, unblock := s.workers()
 		e.Detail += " " + capital(poll) + "."
 		e.Unblock = unblock
@@ -161,7 +161,7 @@ func (s State) group(e *Explanation) {
 	e.Unblock = fmt.Sprintf("Wait for the results of its workers. To see the state of each, run progressor job get "+
 		"%s %s.",
 		word(s.Process.Namespace), word(s.Process.ProcessID))
-	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
+	if free := len(states["available"]); free > 0 && s.Namespace.Pulled && !s.Namespace.Paused {
 		poll, unblock := s.workers()
 		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "slot"),
 			plural(free, "waits", "wait"), poll)

@@ -52,7 +52,7 @@ type Namespace struct {
 	Away        bool          // the node that answers cannot reach the processor
 	Unservable  string        // why the node that answers runs no task of the namespace; "" if it does
 	Pulled      bool          // workers, not nodes, take the tasks of the process
-	Workers     []Worker      // seen within a day; only if Pulled and a task waits
+	Workers     []Worker      // seen within a day; only if Pulled, not Paused, and a task waits
 	More        bool          // there are more workers
 }
 
@@ -107,6 +107,7 @@ const (
 	Processing = "processing" // an attempt, including the time to store its result
 	BackOff    = "back_off"   // after a failed attempt
 	Idle       = "idle"       // the process had nothing to do
+	ForWorker  = "worker"     // a task waited for a worker; process.WaitsForPlace is only used for slots
 )
 
 // Span is a period in the life of a task, or of the process while it had no task.

@@ -305,6 +305,10 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	e.WaitsFor = process.WaitsForPlace
 	waits := head.name() + " waits for a slot"
 	e.Next = fmt.Sprintf("%s runs as soon as a node has a slot for it%s.", head.name(), then(behind))
+	if n.Pulled {
+		waits = head.name() + " waits for a worker"
+		e.Next = fmt.Sprintf("%s is taken by the next worker that polls for it%s.", head.name(), then(behind))
+	}
 	switch {
 	case n.Paused:
 		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."

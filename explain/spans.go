@@ -169,7 +169,7 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 }
 
 // waited adds the time from when a task was due until it began, or until now if until is zero:
-// first behind other tasks, then for a slot. The first n tasks of busy are ahead of it.
+// first behind other tasks, then for a slot or a worker. The first n tasks of busy are ahead of it.
 func (tl *timeline) waited(t Task, n int, until time.Time) {
 	from := t.Scheduled
 	if from.Before(tl.s.Process.CreatedTime) {
@@ -194,7 +194,11 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	if until.IsZero() && tl.s.Namespace.Paused {
 		detail += ", the namespace is paused"
 	}
-	tl.add(Span{What: string(process.WaitsForPlace), TaskID: t.ID, From: from, To: until, Detail: detail})
+	what := string(process.WaitsForPlace)
+	if tl.s.Namespace.Pulled {
+		what = ForWorker
+	}
+	tl.add(Span{What: what, TaskID: t.ID, From: from, To: until, Detail: detail})
 }
 
 // waitedForRepair adds the time during which a timer was due while the process was in ERROR, and

@@ -91,7 +91,7 @@ func TestWaits(t *testing.T) {
 				"--job mail --worker-id w8 --exec COMMAND."}},
 		{"a paused pull namespace", state(first, pulled(), func(s *explain.State) { s.Namespace.Paused = true }),
 			process.WaitsForPlace, time.Time{},
-			[]string{"namespace shop is paused", "progressor namespace resume shop."}},
+			[]string{"waits for a worker, and namespace shop is paused", "progressor namespace resume shop."}},
 		{"no processor", state(first,
 			func(s *explain.State) { s.Namespace.Unservable = `this node has no processor "x"` }),
 			process.WaitsForPlace, time.Time{},
@@ -196,6 +196,22 @@ func TestWaits(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", tt.name, want, text)
 			}
+		}
+	}
+}
+
+// In a pull namespace, tasks wait for a worker, not for a slot.
+func TestSpansOfAPullNamespace(t *testing.T) {
+	waits := []func(*explain.State){ended(ran(4, process.TaskCall, 50, 51, 52)),
+		waiting(call(6, process.WaitsForPlace, 90))}
+	for what, change := range map[string]func(*explain.State){
+		"worker": pulled(), "place": func(*explain.State) {},
+	} {
+		e := explain.Explain(state(append(waits, change)...))
+		got, want := strings.Join(spanTexts(e.Spans), ", "), fmt.Sprintf("processing 1 0-1, idle 0 1-50, %s 4 50-51, "+
+			"processing 4 51-52, idle 0 52-90, %[1]s 6 90-", what)
+		if got != want || e.TimeByWhat[what] != 11*time.Second {
+			t.Errorf("%s, %v, want %s", got, e.TimeByWhat, want)
 		}
 	}
 }

@@ -114,7 +114,7 @@ var plainReasons = []reason{
 			"Namespace shut is also paused: nothing begins before it is resumed (progressor namespace resume shut)."}},
 	{"a worker, but none polls", []string{"namespace put unpolled --pull", "start unpolled one --accepted"},
 		"unpolled one",
-		[]string{"waits for place", "(INIT) has waited for a worker since", "and no worker polls namespace unpolled.",
+		[]string{"waits for worker", "(INIT) has waited for a worker since", "and no worker polls namespace unpolled.",
 			"client.Worker with HandleProcesses", "progressor worker run takes only jobs"}},
 	{"a worker, but all have the directive quiet",
 		[]string{"namespace put quieted --pull", "look quieted", "start quieted one --accepted",

@@ -16,6 +16,7 @@ export const whatNames: Record<string, [string, string]> = {
   back_off: ["waits for a retry", "--hold"],
   time: ["waits for a time", "--gone"],
   place: ["waits for a slot", "--wait"],
+  worker: ["waits for a worker", "--wait"],
   process: ["waits for another task", "--wait"],
   operator: ["waits for an operator", "--bad"],
   constraint: ["waits for a constraint", "--hold"],

@@ -92,12 +92,12 @@ func (i *Insight) explainKind(
 	}
 	kind := i.engine.RegisteredKinds()[p.GetKind()]
 	if kind.Processor == nil {
-		n.Pulled = ns.Lease > 0 && !ns.Paused
+		n.Pulled = ns.Lease > 0
 		if ns.Unservable != nil {
 			n.Unservable = ns.Unservable.Error()
 		}
 	}
-	if n.Pulled && state.Running == nil && len(state.Waiting) > 0 {
+	if n.Pulled && !n.Paused && state.Running == nil && len(state.Waiting) > 0 {
 		if err := i.addWorkers(ctx, key.Namespace, state); err != nil {
 			return err
 		}

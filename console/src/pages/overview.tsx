@@ -274,7 +274,7 @@ function ByNamespace({ o, internal }: { o: GetOverviewResponse; internal: boolea
 
 const waitNames: [string, string, string][] = [
   ["time", "a time", "timers, delayed starts and retries"],
-  ["place", "a slot", "on a node, or a worker"],
+  ["place", "a slot or a worker", "a slot on a node or, in a pull namespace, a worker"],
   ["process", "another task", "a running or older task of the same process"],
   ["operator", "a resume", "in suspended processes"],
   ["constraint", "a constraint", "jobs that have reached a limit"],

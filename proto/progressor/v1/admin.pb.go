@@ -156,7 +156,7 @@ func (BulkVerb) EnumDescriptor() ([]byte, []int) {
 
 type Span struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // a WaitsFor in lower case, processing, back_off or idle
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // a WaitsFor in lower case, worker, processing, back_off or idle
 	TaskId        int64                  `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	FromTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"` // absent if the span continues

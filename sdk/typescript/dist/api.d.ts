@@ -1422,7 +1422,7 @@ export interface ErrorDetail {
     oldestCursor?: string;
 }
 export interface Span {
-    /** a WaitsFor in lower case, processing, back_off or idle */
+    /** a WaitsFor in lower case, worker, processing, back_off or idle */
     what?: string;
     taskId?: number;
     fromTime?: Timestamp;

@@ -1179,7 +1179,7 @@ class ErrorDetail(TypedDict, total=False):
 
 
 class Span(TypedDict, total=False):
-    # a WaitsFor in lower case, processing, back_off or idle
+    # a WaitsFor in lower case, worker, processing, back_off or idle
     what: str
     task_id: int
     from_time: Timestamp

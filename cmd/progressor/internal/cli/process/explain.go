@@ -13,6 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -59,7 +60,7 @@ func (c *explainProcessCmd) Run(a *cli.App) error {
 		output.Field{"process", output.OneLine(p.GetNamespace() + "/" + p.GetProcessId())},
 		output.Field{"status",
 			output.Phrase{output.Enum(p.GetStatus()), " since ", output.Time(p.GetStatusChangedTime())}},
-		output.Field{"waits for", strings.ToLower(output.Enum(resp.GetWaitsFor()))},
+		output.Field{"waits for", waitsFor(resp)},
 		output.Field{"now", output.Sentence(resp.GetWaitsForDetail())},
 		output.Field{"next", output.Sentence(resp.GetNext())},
 		output.Field{"unblock", output.OneLine(resp.GetUnblock())},
@@ -95,10 +96,22 @@ func (c *explainProcessCmd) explained(ctx context.Context) (*progressorv1.Explai
 	return nil, err
 }
 
+// waitsFor returns what the process waits for. The API has one value for a slot and a worker, which
+// the kind of the open span distinguishes.
+func waitsFor(resp *progressorv1.ExplainProcessResponse) string {
+	if resp.GetWaitsFor() == progressorv1.WaitsFor_WAITS_FOR_PLACE &&
+		slices.ContainsFunc(resp.GetSpans(), func(s *progressorv1.Span) bool {
+			return s.GetToTime() == nil && s.GetWhat() == explain.ForWorker
+		}) {
+		return explain.ForWorker
+	}
+	return strings.ToLower(output.Enum(resp.GetWaitsFor()))
+}
+
 // spent describes the kinds of spans, for the total of the time that they took.
 var spent = map[string]string{
 	"processing": "running", "idle": "idle", "back_off": "waiting for a retry",
-	"time": "waiting for a timer or start time", "place": "waiting for a slot",
+	"time": "waiting for a timer or start time", "place": "waiting for a slot", "worker": "waiting for a worker",
 	"process": "waiting for another task", "constraint": "waiting for a constraint",
 	"operator": "waiting for an operator",
 }
@@ -164,8 +177,8 @@ func barsWidth(columns int) int {
 }
 
 // bars contains the character of the bars of each kind of span.
-var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒",
-	"operator": "░", "time": "·", "idle": "·"}
+var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "worker": "▒", "process": "▒",
+	"constraint": "▒", "operator": "░", "time": "·", "idle": "·"}
 
 // timelineRows draws spans on a common scale from the first to the last one. Open spans end now.
 func timelineRows(spans []*progressorv1.Span, now time.Time, barWidth int) []table.Row {

@@ -43,6 +43,11 @@ func TestExplain(t *testing.T) {
 	if text := p.OK(t, "explain", "demo", "o-1", "-o", "json"); !json.Valid([]byte(text)) {
 		t.Errorf("not JSON: %s", text)
 	}
+	resp.WaitsFor = progressorv1.WaitsFor_WAITS_FOR_PLACE
+	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1"), "waits for   place")
+	resp.Spans[2].What = "worker"
+	resp.TimeByWhat = map[string]*durationpb.Duration{"worker": durationpb.New(8 * time.Second)}
+	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1"), "waits for   worker", "time spent  8s waiting for a worker")
 	resp.Spans, resp.TimeByWhat = nil, nil
 	for n := range 30 {
 		resp.Spans = append(resp.Spans,

@@ -22,7 +22,7 @@ export const file_progressor_v1_admin: GenFile = /*@__PURE__*/
  */
 export type Span = Message<"progressor.v1.Span"> & {
   /**
-   * a WaitsFor in lower case, processing, back_off or idle
+   * a WaitsFor in lower case, worker, processing, back_off or idle
    *
    * @generated from field: string what = 1;
    */

@@ -57,7 +57,8 @@ func TestNodesOnTheEngine(t *testing.T) {
 		!strings.Contains(r.Stderr, "node not found") {
 		t.Errorf("%+v", r)
 	}
-	if r := two.Client.Run(t, "node", "drain", "x"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "node_id") {
+	if r := two.Client.Run(t, "node", "drain", "x"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "<node>: must be the ID of a node") {
 		t.Errorf("%+v", r)
 	}
 	one.Stop(t)

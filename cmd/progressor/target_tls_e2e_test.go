@@ -108,7 +108,7 @@ func TestClientCertificatesOfTargets(t *testing.T) {
 	put("word", "hunter2")
 	put("client", to.clients.IssuePEM(first))
 	const notPEM = "the secret word must contain a certificate and its private key in PEM"
-	rejects("processor.connect.tls.certificate_secret: "+notPEM, namespace("--connect-certificate", "word")...)
+	rejects("--connect-certificate: "+notPEM, namespace("--connect-certificate", "word")...)
 	rejects("the secret client is in PEM, and can only be used as a certificate_secret",
 		namespace("--header", "authorization=${secret:client}")...)
 	d.OK(t, namespace("--connect-ca-file", to.caFile, "--connect-certificate", "client")...)

@@ -141,7 +141,7 @@ spec("A grant is added and removed", async (page, go) => {
   await dialog.getByLabel("Role").selectOption("support");
   await dialog.getByLabel("Namespaces").fill("shop/*");
   await add.click();
-  await dialog.getByText("grant.principal: must be key:ID").waitFor();
+  await dialog.getByText("must be key:ID").waitFor();
   await dialog.getByLabel("For").selectOption({ label: "all users of a group" });
   await dialog.getByLabel("Group").fill("staff:support");
   await add.click();

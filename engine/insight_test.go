@@ -315,3 +315,43 @@ func TestGetOverview(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The time in which a process was suspended is known after the process was resumed. Suspensions of
+// a removed process with the same ID are not shown.
+func TestExplainSuspension(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), processor.Func(words))
+	spansOf := func(ended bool) (found int) {
+		e, err := n.ExplainProcess(t.Context(), key("p"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range e.GetSpans() {
+			if s.GetWhat() == "operator" && (s.GetToTime() != nil) == ended &&
+				(!ended || s.GetDetail() == "SUSPENDED: audit") {
+				found++
+			}
+		}
+		return found
+	}
+	n.started(t, "p")
+	for count := range 2 {
+		if _, err := n.SuspendProcess(t.Context(), key("p"), "audit", process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the process has been suspended for a millisecond", func() bool { return spansOf(false) == 1 })
+		if _, err := n.ResumeProcess(t.Context(), key("p"), process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := spansOf(true); got != count+1 {
+			t.Errorf("%d suspensions have ended, want %d", got, count+1)
+		}
+	}
+	if err := n.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.started(t, "p")
+	if got := spansOf(true); got != 0 {
+		t.Errorf("the new process has %d suspensions of the old one", got)
+	}
+}

@@ -11,15 +11,16 @@ type State struct {
 	Now       time.Time // by the database's clock
 	Process   Process
 	Namespace Namespace
-	Running   *Running  // nil if no task runs
-	Waiting   []Task    // tasks in table schedule
-	Ended     []Task    // the newest ended tasks, by task ID
-	Truncated bool      // more tasks have ended
-	Job       *Job      // nil if the process is not a job
-	Run       *Run      // nil if the process is not a run
-	Cron      *Cron     // nil if the process is not a cron
-	Fire      *Fire     // nil if the process is not a run of a cron, or has not ended
-	Function  *Function // nil if the process is not a durable function, or its journal was not read
+	Running   *Running    // nil if no task runs
+	Waiting   []Task      // tasks in table schedule
+	Ended     []Task      // the newest ended tasks, by task ID
+	Truncated bool        // more tasks have ended
+	Suspended []Suspended // until it was resumed or ended
+	Job       *Job        // nil if the process is not a job
+	Run       *Run        // nil if the process is not a run
+	Cron      *Cron       // nil if the process is not a cron
+	Fire      *Fire       // nil if the process is not a run of a cron, or has not ended
+	Function  *Function   // nil if the process is not a durable function, or its journal was not read
 }
 
 // Process contains the facts about a process that an explanation needs.
@@ -36,6 +37,13 @@ type Process struct {
 // Cancel is a pending cancel request.
 type Cancel struct {
 	Deadline time.Time // when the process becomes CANCELLED without an answer; zero if it is not being cancelled
+	Reason   string
+}
+
+// Suspended is a period in which the process was suspended. The periods are disjoint, oldest first,
+// and do not include a suspension that has not ended.
+type Suspended struct {
+	From, To time.Time
 	Reason   string
 }
 

@@ -198,6 +198,11 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	if tl.s.Namespace.Pulled {
 		what = ForWorker
 	}
+	for _, held := range tl.suspended(t.ID, from, until) {
+		tl.add(Span{What: what, TaskID: t.ID, From: from, To: held.From, Detail: string(t.Type)})
+		tl.add(held)
+		from = held.To
+	}
 	tl.add(Span{What: what, TaskID: t.ID, From: from, To: until, Detail: detail})
 }
 
@@ -311,9 +316,43 @@ func (tl *timeline) addGaps() {
 	tl.spans = append(tl.spans, last...)
 }
 
-// gaps returns what the process did between two times. next is the ID of the task that ended the
-// gap, or the maximum. An operator may have changed the status in between without a task.
-func (tl *timeline) gaps(from, to time.Time, next int64) []Span {
+// gaps returns what the process did between two times, without its tasks. next is the ID of the
+// task that ended the gap, or the maximum.
+func (tl *timeline) gaps(from, to time.Time, next int64) (list []Span) {
+	for _, held := range tl.suspended(0, from, to) {
+		if held.From.Sub(from) >= shortest {
+			list = append(list, tl.gapsOf(from, held.From, next)...)
+		}
+		list, from = append(list, held), held.To
+	}
+	if len(list) > 0 && to.Sub(from) < shortest {
+		return list
+	}
+	return append(list, tl.gapsOf(from, to, next)...)
+}
+
+// suspended returns the periods between two times in which the process was suspended, as spans of
+// a task, or of the process if taskID is 0. If to is zero, the time has not ended.
+func (tl *timeline) suspended(taskID int64, from, to time.Time) (list []Span) {
+	for _, held := range tl.s.Suspended {
+		span := Span{What: string(process.WaitsForOperator), TaskID: taskID, From: later(from, held.From), To: held.To,
+			Detail: string(process.StatusSuspended)}
+		if held.Reason != "" {
+			span.Detail += ": " + held.Reason
+		}
+		if !to.IsZero() && to.Before(span.To) {
+			span.To = to
+		}
+		if span.To.Sub(span.From) >= shortest {
+			list = append(list, span)
+		}
+	}
+	return list
+}
+
+// gapsOf is gaps for a time without suspensions that have ended. An operator may have changed the
+// status in between without a task.
+func (tl *timeline) gapsOf(from, to time.Time, next int64) []Span {
 	changed := tl.s.Process.StatusChanged
 	if changed.Sub(from) < shortest || to.Sub(changed) < shortest {
 		return []Span{tl.gap(from, to, next)}

@@ -13,6 +13,18 @@ SELECT task_id, task_type, status, attempt, scheduled_time,
    AND process_id = @process_id
  ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
 
+-- ExplainSuspensions returns when a process was suspended and resumed, newest first. The audit
+-- keeps its entries for 90 days. ORDER BY has the columns of the index audit_suspensions.
+-- name: ExplainSuspensions :many
+SELECT a."time", (a.method = 'SuspendProcess')::bool AS suspended,
+       left(coalesce(a.details->>'reason', ''), 256)::text AS reason
+  FROM audit a
+ WHERE a.namespace = @namespace
+   AND a.subject = @process_id
+   AND a.method IN ('SuspendProcess', 'ResumeProcess')
+   AND a."time" >= @since::timestamptz
+ ORDER BY a.namespace DESC, a.subject DESC, a.audit_id DESC LIMIT @lim::int;
+
 -- ExplainWaiting returns the waiting tasks: first those that could run, then those that wait for a
 -- time, then those that wait for a reply.
 -- name: ExplainWaiting :many

@@ -71,6 +71,9 @@ func ReadExplained(ctx context.Context, s *storage.Store, r ExplainedRequest) (E
 				return err
 			}
 		}
+		if e.State.Suspended, err = readSuspended(ctx, tx, &e.Process); err != nil {
+			return err
+		}
 		return readTasks(ctx, tx, key, r.ZombieAfter, &e.State)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -92,6 +95,33 @@ func ReadExplained(ctx context.Context, s *storage.Store, r ExplainedRequest) (E
 		e.State.Process.CorruptedBy = *p.CorruptedBy
 	}
 	return e, nil
+}
+
+// maxSuspensions is the maximum number of commands that an explanation reads to find out when a
+// process was suspended.
+const maxSuspensions = 100
+
+// readSuspended returns when a process was suspended until it was resumed or ended. It omits older
+// suspensions whose end is not known.
+func readSuspended(ctx context.Context, tx pgx.Tx, p *storage.Process) (list []explain.Suspended, err error) {
+	rows, err := dbsqlc.New().ExplainSuspensions(ctx, tx, dbsqlc.ExplainSuspensionsParams{
+		Namespace: p.Namespace, ProcessID: p.ProcessID, Since: p.CreatedTime, Lim: maxSuspensions,
+	})
+	end := time.Time{}
+	if p.Status.Ended() {
+		end = p.StatusChangedTime
+	}
+	for _, r := range rows { // newest first
+		switch {
+		case !r.Suspended:
+			end = r.Time
+		case !end.IsZero():
+			list = append(list, explain.Suspended{From: r.Time, To: end, Reason: r.Reason})
+			end = time.Time{}
+		}
+	}
+	slices.Reverse(list)
+	return list, err
 }
 
 func readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy process.ZombiePolicy) (*explain.Job, error) {

@@ -418,6 +418,57 @@ func (q *Queries) ExplainSteps(ctx context.Context, db DBTX, arg ExplainStepsPar
 	return items, nil
 }
 
+const explainSuspensions = `-- name: ExplainSuspensions :many
+SELECT a."time", (a.method = 'SuspendProcess')::bool AS suspended,
+       left(coalesce(a.details->>'reason', ''), 256)::text AS reason
+  FROM audit a
+ WHERE a.namespace = $1
+   AND a.subject = $2
+   AND a.method IN ('SuspendProcess', 'ResumeProcess')
+   AND a."time" >= $3::timestamptz
+ ORDER BY a.namespace DESC, a.subject DESC, a.audit_id DESC LIMIT $4::int
+`
+
+type ExplainSuspensionsParams struct {
+	Namespace string
+	ProcessID string
+	Since     time.Time
+	Lim       int32
+}
+
+type ExplainSuspensionsRow struct {
+	Time      time.Time
+	Suspended bool
+	Reason    string
+}
+
+// ExplainSuspensions returns when a process was suspended and resumed, newest first. The audit
+// keeps its entries for 90 days. ORDER BY has the columns of the index audit_suspensions.
+func (q *Queries) ExplainSuspensions(ctx context.Context, db DBTX, arg ExplainSuspensionsParams) ([]ExplainSuspensionsRow, error) {
+	rows, err := db.Query(ctx, explainSuspensions,
+		arg.Namespace,
+		arg.ProcessID,
+		arg.Since,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExplainSuspensionsRow
+	for rows.Next() {
+		var i ExplainSuspensionsRow
+		if err := rows.Scan(&i.Time, &i.Suspended, &i.Reason); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const explainWaiting = `-- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
        coalesce(running_time, 'epoch')::timestamptz AS running_time,

@@ -129,7 +129,8 @@ func TestErrorsOfTheEngine(t *testing.T) {
 			[]string{"task_failed", "process is ERROR", "progressor repair demo broken --simple"}},
 		{[]string{"call", "demo", "broken", "--args", `{"status":true}`}, cli.ExitConflict,
 			[]string{"process_status", "process is ERROR"}},
-		{[]string{"call", "echo", strings.Repeat("x", 300)}, cli.ExitUsage, []string{"<id>: must be at most 256 bytes"}},
+		{[]string{"call", "echo", strings.Repeat("x", 300)}, cli.ExitUsage,
+			[]string{"<id>: must be at most 256 bytes"}},
 	}
 	for _, tt := range tests {
 		r := p.Run(t, tt.args...)

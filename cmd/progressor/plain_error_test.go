@@ -51,8 +51,8 @@ func TestErrorsOfCommandLines(t *testing.T) {
 		"--simple cannot be used with --args: the processor is not called": {"repair", "demo", "o-1", "--simple",
 			"--args", "x"},
 		"--simple cannot be used with --args-base64: ": {"repair", "demo", "o-1", "--simple", "--args-base64", "eA=="},
-		`progressor: --encoding: unknown value "foo"; use one of PROTO, JSON, MSGPACK` + "\n": {"namespace", "put", "x1",
-			"--encoding", "foo"},
+		`progressor: --encoding: unknown value "foo"; use one of PROTO, JSON, MSGPACK` + "\n": {
+			"namespace", "put", "x1", "--encoding", "foo"},
 		"progressor: --encoding requires --connect-url\n": {"namespace", "put", "x1", "--pull", "--encoding", "json"},
 		"progressor: --protocol and --checkpoints require --connect-url\n": {"namespace", "put", "x1", "--pull",
 			"--checkpoints", "--protocol", "grpc"},
@@ -266,7 +266,8 @@ func TestFieldsOfFlagsExist(t *testing.T) {
 			}
 			for path := range strings.SplitSeq(flag.Tag.Get("field"), ",") {
 				found++
-				if !slices.ContainsFunc(messages, func(m protoreflect.MessageDescriptor) bool { return exists(m, path) }) {
+				has := func(m protoreflect.MessageDescriptor) bool { return exists(m, path) }
+				if !slices.ContainsFunc(messages, has) {
 					t.Errorf("%s --%s: no message has the field %s", leaf.Path(), flag.Name, path)
 				}
 			}

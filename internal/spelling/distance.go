@@ -29,9 +29,9 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Similar returns the known name that was probably meant by a misspelled one: the nearest name if at
-// most a third of the letters differ or two letters are swapped, or else a name that begins like it.
-// It returns "" if there is no such name.
+// Similar returns the known name that was probably meant by a misspelled one: the nearest name if
+// at most a third of the letters differ or two letters are swapped, or else a name that begins like
+// it. It returns "" if there is no such name.
 func Similar(name string, known []string) string {
 	if len(known) == 0 || len(name) < 2 {
 		return ""

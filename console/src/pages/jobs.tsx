@@ -89,7 +89,7 @@ function why(j: Job): string {
   }
   // The progress that a job reported while it ran does not explain why it has ended. A job that waits for its next attempt shows why the last one failed.
   const last = j.state === JobState.AVAILABLE ? j.failures.at(-1) : undefined;
-  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || (last ? `${last.reason}: ${last.message}` : ended(j) ? "" : j.progress?.summary) || "";
+  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts at ") || (last ? `${last.reason}: ${last.message}` : ended(j) ? "" : j.progress?.summary) || "";
 }
 
 const WorkerLink = ({ ns, id }: { ns: string; id: string }) => <a href={href("worker", { ns, id })}>{id}</a>;

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/spelling"
 )
 
-// UnknownVariable is an environment variable that is named like a setting but is not one. Similar is
-// the variable that was probably meant, or "".
+// UnknownVariable is an environment variable that is named like a setting but is not one. Similar
+// is the variable that was probably meant, or "".
 type UnknownVariable struct{ Name, Similar string }
 
 // serviceLink matches variables that Kubernetes sets for a service named progressor, such as

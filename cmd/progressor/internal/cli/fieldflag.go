@@ -66,8 +66,8 @@ func (l commandLine) isSet(name string) bool {
 	})
 }
 
-// flag returns the flag that sets a field, or nil. The tag field of a flag contains the paths of its
-// fields, without the wrapper. Flags without this tag have the name of their field.
+// flag returns the flag that sets a field, or nil. The tag field of a flag contains the paths of
+// its fields, without the wrapper. Flags without this tag have the name of their field.
 func (l commandLine) flag(path string) *kong.Flag {
 	if wrapper, inner, ok := strings.Cut(path, "."); ok && slices.Contains(wrappers, wrapper) {
 		path = inner

@@ -53,7 +53,8 @@ func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 var kongSuggestion = regexp.MustCompile(`, did you mean (one of )?".*"\?$`)
 
 // noNumber matches the error of kong for a value that is not a number, or is too large.
-var noNumber = regexp.MustCompile(`expected a (?:valid (\d+) bit (u?int)|float) but got "((?:[^"\\]|\\.)*)"(?: \(string\))?`)
+var noNumber = regexp.MustCompile(
+	`expected a (?:valid (\d+) bit (u?int)|float) but got "((?:[^"\\]|\\.)*)"(?: \(string\))?`)
 
 // plainValue rewords an error about the value of a flag or argument.
 func plainValue(text string) string {
@@ -101,8 +102,8 @@ var verbs = [][]string{
 	{"pause", "suspend"},
 }
 
-// commandSuggestion suggests a subcommand for an unknown one: one with the same meaning, or one that
-// is spelled similarly.
+// commandSuggestion suggests a subcommand for an unknown one: one with the same meaning, or one
+// that is spelled similarly.
 func commandSuggestion(parent *kong.Node, unknown string) string {
 	var known []string
 	for _, child := range parent.Children {

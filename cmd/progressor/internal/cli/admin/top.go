@@ -122,7 +122,8 @@ func drawTop(
 	}
 	head := append([]output.Field{{"at", output.Second(time.Now())}}, overviewFields(o, internal)...)
 	columns := output.StyleOf(w).Columns()
-	err := output.PrintFields(w, append(head, output.Field{sparkTitle, sparkline(rates, sparkSamples(columns, head))})...)
+	line := sparkline(rates, sparkSamples(columns, head))
+	err := output.PrintFields(w, append(head, output.Field{sparkTitle, line})...)
 	if err != nil {
 		return err
 	}

@@ -62,8 +62,8 @@ func MinorIf(minor bool, title string) any {
 }
 
 // Rows returns a table as text. If a row does not fit on a line of the terminal, it omits columns
-// without values and Tally columns of zeros, then the fractions of seconds. If many long cells would be cut, it omits Minor
-// columns, beginning at the left. Then it cuts long cells.
+// without values and Tally columns of zeros, then the fractions of seconds. If many long cells
+// would be cut, it omits Minor columns, beginning at the left. Then it cuts long cells.
 func (s Style) Rows(header table.Row, rows []table.Row, numbers ...string) string {
 	limit, _ := s.size()
 	columns, shown := s.columns(header, rows, numbers)

@@ -212,7 +212,8 @@ func timelineRows(spans []*progressorv1.Span, now time.Time, barWidth int) []tab
 		}
 		rows = append(rows, table.Row{
 			output.Time(s.GetFromTime()), took, output.OneLine(s.GetWhat()), output.ID(s.GetTaskId()),
-			output.Whole(strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last)),
+			output.Whole(strings.Repeat(" ", first) + strings.Repeat(bar, last-first) +
+				strings.Repeat(" ", barWidth-last)),
 			output.OneLine(s.GetDetail()),
 		})
 	}

@@ -72,9 +72,11 @@ func TestExplainOnATerminal(t *testing.T) {
 		Next:    "Step a ends at 2020-11-20T12:00:07.000Z (in 7s).",
 		Unblock: "To run it again, run progressor cron rerun demo c 2020-11-20T12:00:00.000Z.",
 		Spans: []*progressorv1.Span{
-			{What: "processing", TaskId: 1, FromTime: timestamppb.New(noon), ToTime: timestamppb.New(noon.Add(time.Hour)),
+			{What: "processing", TaskId: 1, FromTime: timestamppb.New(noon),
+				ToTime: timestamppb.New(noon.Add(time.Hour)),
 				Detail: "INIT, which took a long time and has a long text"},
-			{What: "idle", FromTime: timestamppb.New(noon.Add(time.Hour)), ToTime: timestamppb.New(noon.Add(2 * time.Hour))},
+			{What: "idle", FromTime: timestamppb.New(noon.Add(time.Hour)),
+				ToTime: timestamppb.New(noon.Add(2 * time.Hour))},
 		},
 		TimeByWhat: map[string]*durationpb.Duration{"time": durationpb.New(1500 * time.Millisecond)},
 	}

@@ -214,8 +214,8 @@ func (c *traceCmd) Run(a *cli.App) error {
 				}
 				rows = append(rows, traceRow(t))
 			}
-			header := table.Row{"task", "type", "status", output.Minor("attempt"), output.Minor("scheduled"), "took", "args", "outcome",
-				output.Minor("events")}
+			header := table.Row{"task", "type", "status", output.Minor("attempt"),
+				output.Minor("scheduled"), "took", "args", "outcome", output.Minor("events")}
 			if at := all.GetHistoryRestartedTime(); at != nil {
 				fmt.Fprintf(a.Stdout,
 					"The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",

@@ -25,8 +25,8 @@ func TestStart(t *testing.T) {
 		&progressorv1.StartRequest{Namespace: "demo", Args: []byte(`{"item": "book"}`),
 			Wait: progressorv1.Wait_WAIT_COMPLETED})
 
-	p.OK(t, "start", "demo", "o-1", "--accepted", "--wait-timeout", "5s", "--limit", "0", "--backward", "--priority", "-3",
-		"--start-time", "2030-01-02T03:04:05Z", "--context", "c", "-k", "key-1")
+	p.OK(t, "start", "demo", "o-1", "--accepted", "--wait-timeout", "5s", "--limit", "0", "--backward",
+		"--priority", "-3", "--start-time", "2030-01-02T03:04:05Z", "--context", "c", "-k", "key-1")
 	limit := int32(0)
 	clitest.WantRequest(t, f.Last, &progressorv1.StartRequest{
 		Namespace: "demo", ProcessId: "o-1", Wait: progressorv1.Wait_WAIT_ACCEPTED,

@@ -64,7 +64,7 @@ export function Since({ at }: { at?: number }) {
 }
 
 // A time in a sentence of the engine. Times in file names and IDs, which sentences quote, do not match.
-const utc = String.raw`(?<=\b(?:at|since|until|before|by|after|due|time:) )\d{4}-\d\d-\d\dT[\d:.]+Z(?![\w/-]|\.\w)`;
+const utc = String.raw`(?<=\b(?:at|since|until|before|by|after|due|time:|backoff:) )\d{4}-\d\d-\d\dT[\d:.]+Z(?![\w/-]|\.\w)`;
 
 /** A text of the engine. UTC times in it are shown like all other times of the page. */
 export function EngineText({ text }: { text: string }) {

@@ -59,8 +59,8 @@ func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 // explainedRun adds to an explanation how a run has ended. The ledger says this unless it does not
 // contain the run, for example because a later attempt has replaced it.
 func (c *Crons) explainedRun(ctx context.Context, p *progressorv1.Process, e *explain.State) error {
-	var w work
-	if !e.Process.Status.Ended() || json.Unmarshal(p.GetAuxState(), &w) != nil {
+	w, ok := storedWork(p)
+	if !ok || !e.Process.Status.Ended() {
 		return nil // an ended run without a valid state was cancelled before it began
 	}
 	f := &explain.Fire{CronID: w.CronID, Time: w.Fire, Attempt: w.Attempt}
@@ -83,6 +83,12 @@ func (c *Crons) explainedRun(ctx context.Context, p *progressorv1.Process, e *ex
 	}
 	e.Fire = f
 	return nil
+}
+
+// storedWork returns the state of a run. ok is false if it has no valid state.
+func storedWork(p *progressorv1.Process) (w work, ok bool) {
+	ok = json.Unmarshal(p.GetAuxState(), &w) == nil
+	return w, ok
 }
 
 // outgoingArgs returns the args of the process of a run.

@@ -6,7 +6,7 @@ func TestSimilar(t *testing.T) {
 	flags := []string{"color", "address", "max-retry", "filter", "fairness-key", "wait-timeout"}
 	for name, want := range map[string]string{
 		"action": "", "zzzzzzzzz": "", "x": "", "get": "",
-		"filterr": "filter", "colro": "color", "adress": "address", "fitler": "filter",
+		"filterr": "filter", "colro": "color", "addrss": "address", "fitler": "filter",
 		"max-retries-of-it": "max-retry", "fairness": "fairness-key", "wait": "wait-timeout",
 	} {
 		if got := Similar(name, flags); got != want {

@@ -200,7 +200,8 @@ var shapes = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+\d\d)?`), "TIME"},
 	{regexp.MustCompile(`-?\d\d:\d\d:\d\d(\.\d+)?`), "INTERVAL"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
-	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
+	{regexp.MustCompile(`\(in \d+m\d+(\.\d+)?s\)`), "(in DURATION)"}, // until a timer fires
+	{regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b\d+ (bytes|kB|MB)`), "SIZE"},
 	{regexp.MustCompile(`"taskId": ?"\d+"`), "TASK"},
 	// A rejected request uses up a number and is sent again.

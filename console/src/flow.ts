@@ -55,9 +55,8 @@ export function evaluationFailed(r: Run): boolean {
 }
 
 /**
- * Returns the input of a step. If the step never had one, because its expressions failed, returns
- * the input in the template, with its expressions. Without an input in the template, a step gets the
- * payload of the run.
+ * Returns the input of a step. If the step has none yet, returns the input in the template, with its
+ * expressions. Without an input in the template, a step gets the payload of the run.
  */
 export function inputOf(s: Step, r: Run, t?: StepTemplate): unknown {
   const input = s.input ?? t?.input ?? r.payload;

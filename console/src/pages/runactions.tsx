@@ -68,8 +68,9 @@ function Retry({ r, t, step, onClose }: Props & { step?: Step }) {
   const own = steps.find((s) => s.stepId === chosen);
   const values = useRead(["values", r.namespace, r.runId, chosen, own ? stepEnded(own) : false], (o) => flows.listSteps({ namespace: r.namespace, runId: r.runId, stepId: chosen, pageSize: 1 }, o), { every: 0, enabled: Boolean(own?.valuesOmitted) });
   const known = own?.valuesOmitted ? values.data?.steps[0] : own;
-  const begin = known && inputOf(known, r, t?.steps.find((s) => s.stepId === chosen));
-  const unknown = known?.failure?.reason === "expression" && !known.input;
+  const template = t?.steps.find((s) => s.stepId === chosen);
+  const begin = known && inputOf(known, r, template);
+  const unevaluated = known && !known.input && template?.input !== undefined;
   return (
     <Confirm
       title={`Retry ${r.runId}?`}
@@ -111,7 +112,7 @@ function Retry({ r, t, step, onClose }: Props & { step?: Step }) {
       {chosen && known && (
         <>
           <p className="dim">
-            {unknown ? "The input could not be evaluated. This is the input in the template: replace each expression with a value." : "Change the input, or choose no step."}
+            {unevaluated ? "The step has no input yet. This is the input in the template: replace each expression with a value." : "Change the input, or choose no step."}
           </p>
           <JsonForm key={chosen} label={`Input of ${own?.name || chosen}`} value={begin} onChange={setInput} />
         </>
